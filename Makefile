@@ -1,0 +1,75 @@
+# Noonmark's one entry point. `make` alone lists the targets.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+DEMO := examples/dst_demo.py
+BENCH := -m bench
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo bench docs lock clean
+
+help: ## List the targets
+	@echo "Noonmark: make <target>"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "PYTHON=<interpreter> picks the Python for 'make setup'; PYTEST_ARGS=<options> reaches pytest."
+
+setup: $(STAMP) ## Make .venv with everything pinned in requirements.lock
+	@echo "==> setup: $(VENV) is up to date"
+
+# The stamp is written last, so an interrupted setup is simply done again.
+$(STAMP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' was not found. Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "==> setup: creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "==> setup: installing the pinned packages"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	@echo "==> setup: installing Noonmark itself (editable)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+test: lint ## Set up, lint, then run every test with branch coverage of the core
+	@echo "==> test: pytest, with 100 % branch coverage of noonmark.core"
+	@$(BIN)/python -m pytest -n auto --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
+
+lint: setup ## Check rules, format, types and the import contract
+	@echo "==> lint: ruff check"
+	@$(BIN)/ruff check
+	@echo "==> lint: ruff format --check"
+	@$(BIN)/ruff format --check
+	@echo "==> lint: mypy"
+	@$(BIN)/mypy
+	@echo "==> lint: lint-imports"
+	@$(BIN)/lint-imports --no-logo
+
+format: setup ## Repair what ruff can repair, then format
+	@echo "==> format: ruff check --fix, ruff format"
+	@$(BIN)/ruff check --fix-only
+	@$(BIN)/ruff format
+
+demo: setup ## Show the next fires of interesting schedules across a clock change
+	@echo "==> demo: $(DEMO)"
+	@$(BIN)/python $(DEMO)
+
+bench: setup ## Measure fires per second beside other schedulers
+	@echo "==> bench: fires per second, with ratios"
+	@$(BIN)/python $(BENCH)
+
+docs: setup ## Write the generated reference pages again
+	@echo "==> docs: writing the generated pages"
+	@$(BIN)/python docs/generate.py
+
+# Resolved for the oldest Python we support, whichever one .venv has.
+# Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions.
+lock: setup ## Pin every dependency again, with hashes, in requirements.lock
+	@echo "==> lock: resolving pyproject.toml into requirements.lock"
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
+
+clean: ## Remove .venv, caches and build output
+	@echo "==> clean: removing .venv, caches and build output"
+	@rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests bench examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,21 @@
+"""What every test session needs before the first test module is imported."""
+
+import os
+import tempfile
+
+from hypothesis import HealthCheck, settings
+
+# A busy machine must not fail a test: no deadline, and no complaint about slow generation.
+# A failure prints the blob that replays it.
+settings.register_profile("noonmark", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+# `pytest --hypothesis-profile=thorough` searches longer.
+settings.register_profile("thorough", parent=settings.get_profile("noonmark"), max_examples=2_000)
+settings.load_profile("noonmark")
+
+
+def pytest_configure(config):
+    """Give the session a runtime folder: the embedded PostgreSQL wheel warns at import without one."""
+    if not os.environ.get("XDG_RUNTIME_DIR"):
+        folder = tempfile.TemporaryDirectory(prefix="noonmark-")
+        os.environ["XDG_RUNTIME_DIR"] = folder.name
+        config.add_cleanup(folder.cleanup)
