@@ -1,0 +1,356 @@
+"""Reading documents: one JSON object at a time, field by field, noting every problem with its path.
+
+A `Reader` never raises while it reads. It answers a missing or bad field with the default and notes the
+problem, so that one pass over a document finds everything that is wrong with it. `close` refuses the fields
+nobody asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from noonmark.core.errors import InvalidSchedule, Problem
+from noonmark.core.instants import Micros, parse_instant, seconds_to_micros, to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+
+T = TypeVar("T")
+E = TypeVar("E", bound=str)
+
+MAX_JSON_BYTES = 262_144
+MAX_JSON_DEPTH = 64
+MAX_ECHO = 60
+"""How much of a bad value an error message repeats."""
+MAX_UNKNOWN = 20
+"""How many unknown fields of one object are told by name."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_TOO_LARGE = f"is larger than {MAX_JSON_BYTES // 1024} KiB as JSON"
+_REQUIRED: Any = object()
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it: quoted, on one line, cut short."""
+    if isinstance(value, str):
+        text = json.dumps(value[: MAX_ECHO + 1])
+        return text if len(value) <= MAX_ECHO else f"{text[:MAX_ECHO]}…"
+    if value is None or isinstance(value, bool | int | float):
+        try:
+            text = json.dumps(value)
+        except ValueError:  # more digits than Python will print
+            return "a huge number"
+        return text if len(text) <= MAX_ECHO else f"{text[:MAX_ECHO]}…"
+    return f"a {type(value).__name__}"
+
+
+def text_problem(text: str, *, multiline: bool = False) -> str | None:
+    """Why this text cannot be stored or shown, if it cannot."""
+    if _SURROGATE.search(text):
+        return "contains a lone surrogate, which is not Unicode text"
+    if "\x00" in text:
+        return "contains a NUL character"
+    if not multiline and _CONTROL.search(text):
+        return "contains a control character"
+    return None
+
+
+def key_path(key: object) -> str:
+    """A key of an object as a path shows it: as it is, unless it is long or unprintable."""
+    return key[:MAX_ECHO] if isinstance(key, str) and text_problem(key) is None else shown(key)
+
+
+def json_problem(value: object) -> str | None:
+    """Why this value is not JSON that every store and client can hold, if it is not. Never recurses."""
+    pending: list[tuple[object, int]] = [(value, 1)]
+    seen = 0
+    while pending:
+        item, depth = pending.pop()
+        seen += 1
+        if seen > MAX_JSON_BYTES:  # lists that share their members can hold billions; each is a byte or more
+            return _TOO_LARGE
+        if depth > MAX_JSON_DEPTH:
+            return f"is nested more than {MAX_JSON_DEPTH} levels deep"
+        if isinstance(item, dict):
+            pending.extend((key, depth) if isinstance(key, str) else (object(), depth) for key in item)
+            pending.extend((member, depth + 1) for member in item.values())
+        elif isinstance(item, list | tuple):
+            pending.extend((member, depth + 1) for member in item)
+        elif (problem := _scalar_problem(item)) is not None:
+            return problem
+    if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MAX_JSON_BYTES:
+        return _TOO_LARGE
+    return None
+
+
+def json_copy(value: Any) -> Any:
+    """The same JSON as a value of our own: later changes to the caller's do not reach it; tuples become arrays."""
+    if isinstance(value, dict):
+        return {key: json_copy(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_copy(member) for member in value]
+    return value
+
+
+def _scalar_problem(value: object) -> str | None:
+    if isinstance(value, str):
+        return text_problem(value, multiline=True)
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**64 else "contains an integer beyond 64 bits"
+    if isinstance(value, float):
+        return None if isfinite(value) else "contains NaN or infinity, which are not JSON"
+    return "is not JSON (allowed: objects with text keys, arrays, text, numbers, true, false, null)"
+
+
+class Reader:
+    """One object of a document; `path` is where it stands in the whole."""
+
+    def __init__(self, document: object, *, path: str, code: str, problems: list[Problem]) -> None:
+        """Start reading; anything but an object is a problem and reads as empty."""
+        self.path = path
+        self.code = code
+        self.problems = problems
+        self._asked: list[str] = []
+        self._fields: Mapping[str, Any] = {}
+        if isinstance(document, dict):
+            self._fields = document
+        else:
+            self.problem("", f"must be an object, not {shown(document)}")
+
+    def at(self, name: str) -> str:
+        """The path of a field of this object."""
+        return f"{self.path}.{name}" if self.path and name else self.path or name
+
+    def problem(self, name: str, message: str, *, code: str | None = None) -> None:
+        """Note what is wrong with a field (or, with no name, with the object)."""
+        self.problems.append(Problem(self.at(name), message, code or self.code))
+
+    def has(self, name: str) -> bool:
+        """Whether the document mentions the field at all; asking makes it a known field."""
+        self._asked.append(name)
+        return name in self._fields
+
+    def raw(self, name: str, default: Any = None) -> Any:
+        """The value as it stands."""
+        self._asked.append(name)
+        return self._fields.get(name, default)
+
+    def read(self, name: str, convert: Callable[[Any], T], default: T = _REQUIRED) -> T:
+        """Convert a field with a function whose ValueError says what is allowed; null reads as absent."""
+        value = self.raw(name)
+        if value is None:
+            if default is _REQUIRED:
+                self.problem(name, "is required")
+            return default
+        try:
+            return convert(value)
+        except ValueError as error:
+            self.problem(name, str(error))
+            return default
+
+    def text(
+        self, name: str, default: Any = _REQUIRED, *, low: int = 1, high: int = 200, multiline: bool = False
+    ) -> Any:
+        """Text of a bounded length without control characters."""
+        return self.read(name, lambda value: _text(value, low, high, multiline=multiline), default)
+
+    def boolean(self, name: str, default: bool) -> bool:  # noqa: FBT001 - a document's default
+        """A JSON boolean."""
+        return self.read(name, _boolean, default)
+
+    def integer(self, name: str, default: Any = _REQUIRED, *, low: int = 0, high: int = 2**31 - 1) -> Any:
+        """A whole number in a range."""
+        return self.read(name, lambda value: int(_number(value, low, high, whole=True)), default)
+
+    def number(self, name: str, default: Any = _REQUIRED, *, low: float = 0, high: float = 1e12) -> Any:
+        """Any finite number in a range."""
+        return self.read(name, lambda value: _number(value, low, high), default)
+
+    def seconds(self, name: str, default: Any = _REQUIRED, *, low: float = 0, high: float = 3_155_760_000) -> Any:
+        """A length of time given in seconds, as microseconds; a century at the most."""
+        return self.read(name, lambda value: seconds_to_micros(_number(value, low, high)), default)
+
+    def instant(self, name: str, default: Any = None) -> Micros | Any:
+        """An RFC 3339 instant as microseconds."""
+        return self.read(name, parse_instant, default)
+
+    def choice(self, name: str, allowed: Mapping[str, E], default: Any = _REQUIRED) -> Any:
+        """One of the names (or accepted aliases) in `allowed`."""
+        return self.read(name, lambda value: one_of(value, allowed), default)
+
+    def json(self, name: str, default: Any = None) -> Any:
+        """Any JSON value within the limits; null is a value here."""
+        value = self.raw(name, default)
+        if value is not default and (problem := json_problem(value)) is not None:
+            self.problem(name, problem)
+            return default
+        return json_copy(value)
+
+    def json_object(self, name: str) -> dict[str, Any]:
+        """A JSON object within the limits; absent and null read as empty."""
+        value = self.json(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.problem(name, f"must be an object, not {shown(value)}")
+            return {}
+        return value
+
+    def items(self, name: str, *, high: int) -> list[Any]:
+        """A JSON array of bounded length; absent and null read as empty."""
+        value = self.raw(name)
+        if value is None:
+            return []
+        if not isinstance(value, list | tuple):
+            self.problem(name, f"must be an array, not {shown(value)}")
+            return []
+        if len(value) > high:
+            self.problem(name, f"has {len(value):,} entries; at most {high:,} are allowed")
+            return []
+        return list(value)
+
+    def each(self, name: str, convert: Callable[[Any], T], *, high: int) -> tuple[T, ...]:
+        """A JSON array of bounded length, every entry converted as `read` does it."""
+        found = []
+        for index, value in enumerate(self.items(name, high=high)):
+            try:
+                found.append(convert(value))
+            except ValueError as error:
+                self.problem(f"{name}[{index}]", str(error))
+        return tuple(found)
+
+    def text_map(
+        self, name: str, *, key: Callable[[Any], str], value: Callable[[Any], str], high: int
+    ) -> dict[str, str]:
+        """An object from names to texts, both converted as `read` does it; absent and null read as empty."""
+        fields = self.raw(name)
+        if fields is None:
+            return {}
+        if not isinstance(fields, dict):
+            self.problem(name, f"must be an object, not {shown(fields)}")
+            return {}
+        if len(fields) > high:
+            self.problem(name, f"has {len(fields):,} entries; at most {high:,} are allowed")
+            return {}
+        found = {}
+        for each_key, each_value in fields.items():
+            where = f"{name}.{key_path(each_key)}"
+            try:
+                key(each_key)
+            except ValueError as error:
+                self.problem(where, f"the name {error}")
+            try:
+                found[each_key] = value(each_value)
+            except ValueError as error:
+                self.problem(where, str(error))
+        return found
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Labels: at most 64, with names of 1 to 63 characters and values of up to 256."""
+        return self.text_map(name, key=text_of(1, 63), value=text_of(0, 256), high=64)
+
+    def child(self, name: str) -> Reader:
+        """A reader for the object in a field."""
+        return Reader(self.raw(name), path=self.at(name), code=self.code, problems=self.problems)
+
+    def entry(self, name: str, value: object) -> Reader | None:
+        """A reader for an object at a place of its own, such as in an array; None when it is no object."""
+        before = len(self.problems)
+        reader = Reader(value, path=self.at(name), code=self.code, problems=self.problems)
+        return reader if len(self.problems) == before else None
+
+    def part(self, name: str) -> Reader | None:
+        """A reader for the object in a field that must be there; None when it is not."""
+        value = self.raw(name)
+        if value is None:
+            self.problem(name, "is required")
+            return None
+        return self.entry(name, value)
+
+    def variant(self, name: str, allowed: Mapping[str, E]) -> E | None:
+        """The field that says which kind of object this is; None when nothing more can be read."""
+        if self.raw(name) is None:
+            self.problem(name, f"is required; allowed are {', '.join(dict.fromkeys(allowed.values()))}")
+            return None
+        kind: E | None = self.choice(name, allowed, None)
+        return kind
+
+    def close(self) -> None:
+        """Refuse what nobody asked for."""
+        asked = set(self._asked)
+        unknown = [name for name in self._fields if name not in asked]
+        for name in unknown[:MAX_UNKNOWN]:
+            self.problem(key_path(name), f"unknown field; allowed are {', '.join(sorted(asked))}")
+        if len(unknown) > MAX_UNKNOWN:
+            self.problem("", f"has {len(unknown) - MAX_UNKNOWN:,} more unknown fields")
+
+
+def one_of(value: object, allowed: Mapping[str, E]) -> E:
+    """Look a name up among canonical names and aliases; ValueError lists the canonical ones."""
+    if isinstance(value, str) and value in allowed:
+        return allowed[value]
+    names = ", ".join(dict.fromkeys(allowed.values()))
+    raise ValueError(f"must be one of {names}, not {shown(value)}")
+
+
+def text_of(low: int, high: int, *, multiline: bool = False) -> Callable[[object], str]:
+    """The conversion that lets text of a bounded length pass, and no control characters."""
+    return lambda value: _text(value, low, high, multiline=multiline)
+
+
+def identifier(value: object) -> str:
+    """An id that a caller may choose: safe in a URL and in a log line."""
+    if isinstance(value, str) and _IDENTIFIER.fullmatch(value):
+        return value
+    raise ValueError(f"must be 1 to 128 letters, digits, -, _, . or :, not {shown(value)}")
+
+
+def named(canonical: Iterable[E], **aliases: E) -> dict[str, E]:
+    """The look-up table of an enumeration: each member under its own name, then its aliases."""
+    return {str(member): member for member in canonical} | aliases
+
+
+def _text(value: object, low: int, high: int, *, multiline: bool) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {shown(value)}")
+    if not low <= len(value) <= high:
+        raise ValueError(f"must have {low:,} to {high:,} characters, not {len(value):,}")
+    if (problem := text_problem(value, multiline=multiline)) is not None:
+        raise ValueError(problem)
+    return value
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"must be true or false, not {shown(value)}")
+
+
+def _number(value: object, low: float, high: float, *, whole: bool = False) -> int | float:
+    kind = "a whole number" if whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"must be {kind}, not {shown(value)}")
+    if not low <= value <= high or (whole and value != int(value)):
+        raise ValueError(f"must be {kind} from {low:,} to {high:,}, not {shown(value)}")
+    return value
+
+
+def present(**fields: Any) -> dict[str, Any]:
+    """A document of the fields that have a value; None is left out, as it would be read."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def moment(now: datetime) -> Micros:
+    """The moment at which a document is read; InvalidSchedule unless it is an aware datetime."""
+    try:
+        return to_micros(now)
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="now") from None

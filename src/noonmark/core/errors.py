@@ -1,0 +1,122 @@
+"""Every error a caller can meet, as one tree with stable codes.
+
+NoonmarkError
+├── InvalidSchedule          invalid_schedule      (also ValueError)
+│   └── InvalidTrigger       invalid_trigger
+│       └── TriggerNeverFires    trigger_never_fires
+├── NotFound                 not_found             (also LookupError)
+├── Conflict                 conflict
+│   ├── OverlapConflict      overlap
+│   └── RevisionConflict     revision_conflict
+├── QuotaExceeded            quota_exceeded
+└── StoreUnavailable         store_unavailable
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a document: where, which code, and a sentence that says what is allowed."""
+
+    field: str
+    message: str
+    code: str = "invalid_schedule"
+
+    def __str__(self) -> str:
+        """Read as one line of an error message."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class NoonmarkError(Exception):
+    """The root: `code` is stable, `message` is for people, `field` is the place in the document, if there is one."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        """Keep the sentence and the field it speaks of."""
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+    def __str__(self) -> str:
+        """Show the field first, so that a bare traceback already says where to look."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class InvalidSchedule(NoonmarkError, ValueError):
+    """A document that is refused; `problems` lists everything wrong with it, not only the first thing."""
+
+    code = "invalid_schedule"
+
+    def __init__(self, message: str, *, field: str = "", problems: Sequence[Problem] = ()) -> None:
+        """Without a list, the message itself is the one problem."""
+        super().__init__(message, field=field)
+        self.problems = tuple(problems) or (Problem(field, message, self.code),)
+
+
+class InvalidTrigger(InvalidSchedule):
+    """A trigger that cannot be understood."""
+
+    code = "invalid_trigger"
+
+
+class TriggerNeverFires(InvalidTrigger):
+    """A trigger that is well formed but names no instant at all."""
+
+    code = "trigger_never_fires"
+
+
+def refusal(problems: Sequence[Problem]) -> InvalidSchedule:
+    """The error for everything found wrong: as narrow a kind as all the problems share."""
+    codes = {problem.code for problem in problems}
+    kind: type[InvalidSchedule] = InvalidSchedule
+    if codes == {TriggerNeverFires.code}:
+        kind = TriggerNeverFires
+    elif codes <= {InvalidTrigger.code, TriggerNeverFires.code}:
+        kind = InvalidTrigger
+    first, more = problems[0], len(problems) - 1
+    message = f"{first.message} (and {more} more)" if more else first.message
+    return kind(message, field=first.field, problems=problems)
+
+
+class NotFound(NoonmarkError, LookupError):
+    """There is no such schedule, occurrence or run."""
+
+    code = "not_found"
+
+
+class Conflict(NoonmarkError):
+    """The request is sound, but not in the present state."""
+
+    code = "conflict"
+
+
+class OverlapConflict(Conflict):
+    """A run is still in flight and the overlap policy forbids a second one."""
+
+    code = "overlap"
+
+
+class RevisionConflict(Conflict):
+    """Someone else changed the schedule since it was read."""
+
+    code = "revision_conflict"
+
+
+class QuotaExceeded(NoonmarkError):
+    """The owner's limit is reached."""
+
+    code = "quota_exceeded"
+
+
+class StoreUnavailable(NoonmarkError):
+    """The store did not answer; nothing is known to have changed."""
+
+    code = "store_unavailable"

@@ -1,0 +1,93 @@
+"""Identity and chance, computed instead of drawn: the same question gives the same answer on every node, forever.
+
+Both are hashes over a sequence of parts in which each part carries its kind and its length, so that no two different
+sequences read alike. What is computed here is stored and compared across releases: it must never change.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NewType
+
+from noonmark.core.documents import text_problem
+from noonmark.core.errors import InvalidSchedule
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+
+Origin = NewType("Origin", str)
+"""What asked for an occurrence, as it is stored: `trigger`, `backfill:<id>`, `manual:<key>` or `event:<event id>`."""
+
+MAX_ORIGIN_KEY = 200
+_FRACTION_BITS = 53
+
+
+class OriginKind(StrEnum):
+    """The four ways in which an occurrence comes about."""
+
+    TRIGGER = "trigger"
+    BACKFILL = "backfill"
+    MANUAL = "manual"
+    EVENT = "event"
+
+
+TRIGGER = Origin("trigger")
+"""The schedule's own trigger named the time."""
+
+_NAMED_BY_TIME = frozenset({OriginKind.TRIGGER, OriginKind.BACKFILL})
+
+
+def backfill(backfill_id: str) -> Origin:
+    """One request to run past times again."""
+    return _origin(OriginKind.BACKFILL, backfill_id, field="backfill_id")
+
+
+def manual(key: str) -> Origin:
+    """One request to run now; the same key again is the same request."""
+    return _origin(OriginKind.MANUAL, key, field="key")
+
+
+def event(event_id: str) -> Origin:
+    """One event that matched."""
+    return _origin(OriginKind.EVENT, event_id, field="event_id")
+
+
+def kind_of(origin: Origin) -> OriginKind:
+    """Which of the four ways it is."""
+    return OriginKind(origin.partition(":")[0])
+
+
+def occurrence_id(uid: str, origin: Origin, nominal: Micros) -> str:
+    """The identity of an occurrence of the schedule `uid`.
+
+    A trigger and a backfill name many times, so the nominal time counts. A manual run and an event name one
+    occurrence by themselves: asked again at another moment, it is still the same one.
+    """
+    parts = (uid, origin, nominal) if kind_of(origin) in _NAMED_BY_TIME else (uid, origin)
+    return "occ_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-id").hexdigest()
+
+
+def fraction(*parts: str | int) -> float:
+    """A number in [0, 1) that looks random and depends on the parts alone."""
+    digest = blake2b(_sequence(parts), digest_size=8, person=b"noonmark-share").digest()
+    # As many bits as a float holds exactly, so that no rounding can reach 1.
+    return (int.from_bytes(digest) >> (64 - _FRACTION_BITS)) / (1 << _FRACTION_BITS)
+
+
+def _origin(kind: OriginKind, key: str, *, field: str) -> Origin:
+    if not 1 <= len(key) <= MAX_ORIGIN_KEY:
+        msg = f"must have 1 to {MAX_ORIGIN_KEY} characters, not {len(key):,}"
+        raise InvalidSchedule(msg, field=field)
+    if (problem := text_problem(key)) is not None:
+        raise InvalidSchedule(problem, field=field)
+    return Origin(f"{kind}:{key}")
+
+
+def _sequence(parts: tuple[str | int, ...]) -> bytes:
+    return b"".join(_part(part) for part in parts)
+
+
+def _part(part: str | int) -> bytes:
+    kind, content = ("i", str(part).encode()) if isinstance(part, int) else ("s", part.encode())
+    return f"{kind}{len(content)}:".encode() + content

@@ -1,0 +1,106 @@
+"""Identity is computed: pinned values, and what does and does not count."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noonmark.core import ids
+from noonmark.core.errors import InvalidSchedule
+
+UID = "sch_7Qp2"
+NOON = 1_792_573_200_000_000
+
+PARTS = st.lists(st.integers() | st.text(max_size=6), max_size=4)
+
+
+# Stored ids outlive releases: if one of these changes, every planned occurrence is planned a second time.
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        (ids.TRIGGER, "occ_76a7653288d346bafa257f996cdcd269"),
+        (ids.backfill("b1"), "occ_7b2ce577d43889260fc1086320b3fe0a"),
+        (ids.manual("deploy-42"), "occ_4c21087292f82a8b8491a082f6696c5a"),
+        (ids.event("evt-é"), "occ_c14f9a02449c706651813b8fa513bab0"),
+    ],
+)
+def test_ids_never_change(origin, expected):
+    assert ids.occurrence_id(UID, origin, NOON) == expected
+
+
+# Nor may these: every due time and every retry time would move.
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ((UID, NOON), 0.6742061163665369),
+        (("occ_1", 1), 0.34932743525490206),
+        (("occ_1", 2), 0.9662802694235701),
+        ((), 0.061310701584215144),
+    ],
+)
+def test_fractions_never_change(parts, expected):
+    assert ids.fraction(*parts) == expected
+
+
+@pytest.mark.parametrize("origin", [ids.TRIGGER, ids.backfill("b1")])
+def test_the_nominal_time_counts_where_an_origin_names_many(origin):
+    assert ids.occurrence_id(UID, origin, NOON) != ids.occurrence_id(UID, origin, NOON + 1)
+
+
+@pytest.mark.parametrize("origin", [ids.manual("k"), ids.event("k")])
+def test_the_nominal_time_does_not_count_where_an_origin_names_one(origin):
+    assert ids.occurrence_id(UID, origin, NOON) == ids.occurrence_id(UID, origin, NOON + 1)
+
+
+def test_schedules_and_origins_keep_apart():
+    origins = [ids.TRIGGER, ids.backfill("k"), ids.backfill("l"), ids.manual("k"), ids.event("k"), ids.event("l")]
+    known = {ids.occurrence_id(uid, origin, NOON) for uid in ("a", "b") for origin in origins}
+    assert len(known) == 12
+
+
+def test_origins_are_text_and_tell_their_kind():
+    origins = [ids.TRIGGER, ids.backfill("b:1"), ids.manual("k"), ids.event("e")]
+    assert origins == ["trigger", "backfill:b:1", "manual:k", "event:e"]
+    assert [ids.kind_of(origin) for origin in origins] == ["trigger", "backfill", "manual", "event"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "field"), [(ids.backfill, "backfill_id"), (ids.manual, "key"), (ids.event, "event_id")]
+)
+@pytest.mark.parametrize("key", ["", "k" * 201, "a\nb", "a\x00b", "\ud800"])
+def test_a_key_that_cannot_be_stored_is_refused(origin, field, key):
+    with pytest.raises(InvalidSchedule) as refused:
+        origin(key)
+    assert refused.value.field == field
+
+
+def test_a_key_of_the_greatest_length_is_fine():
+    assert ids.manual("k" * 200) == "manual:" + "k" * 200
+
+
+@given(PARTS)
+def test_a_fraction_lies_between_zero_and_one(parts):
+    assert 0 <= ids.fraction(*parts) < 1
+
+
+@given(PARTS, PARTS)
+def test_different_parts_give_different_fractions(parts, others):
+    # Also where the texts run together: ("ab", "c") and ("a", "bc"), or 1 and "1".
+    same_kinds = [type(part) for part in parts] == [type(part) for part in others]
+    assert (ids.fraction(*parts) == ids.fraction(*others)) == (parts == others and same_kinds)
+
+
+@pytest.mark.parametrize(
+    ("parts", "others"),
+    [(("ab", "c"), ("a", "bc")), ((1,), ("1",)), (("a",), ("a", "")), (("1:a",), (1, "a")), ((1, 2), (12,))],
+)
+def test_parts_that_look_alike_do_not_collide(parts, others):
+    assert ids.fraction(*parts) != ids.fraction(*others)
+
+
+def test_fractions_of_neighbours_fill_the_range_evenly():
+    tenths = [int(ids.fraction(UID, second * 1_000_000) * 10) for second in range(10_000)]
+    shares = [tenths.count(tenth) for tenth in range(10)]
+    assert all(850 < share < 1_150 for share in shares), shares
+    assert any(later < earlier for earlier, later in itertools.pairwise(tenths))
