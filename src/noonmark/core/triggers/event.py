@@ -1,0 +1,81 @@
+"""Event: no clock at all; it fires when a matching event is emitted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noonmark.core.documents import shown
+from noonmark.core.errors import InvalidTrigger
+from noonmark.core.matching import Matcher, compile_filters
+from noonmark.core.triggers.trigger import Trigger
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from noonmark.core.instants import Micros
+
+EVENT_TYPE = re.compile(r"[A-Za-z0-9_.:\-]{1,160}", re.ASCII)
+MAX_EVENT_TYPES = 100
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class EventTrigger(Trigger):
+    """Wants events of some types whose payload passes all filters; its bounds say when it listens."""
+
+    event_types: tuple[str, ...]
+    filters: dict[str, Any] = field(hash=False)
+    _matcher: Matcher = field(compare=False, repr=False)
+
+    type: ClassVar[str] = "event"
+
+    def __init__(
+        self,
+        event_type: str | Iterable[str],
+        filters: Mapping[str, Any] | None = None,
+        *,
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        jitter_seconds: float = 0,
+    ) -> None:
+        """One type or several; without filters every event of the type matches."""
+        matcher = compile_filters({} if filters is None else filters)
+        self._set(event_types=event_types(event_type), filters=deepcopy(dict(filters or {})), _matcher=matcher)
+        self._set_bounds(start_at, end_at, jitter_seconds)
+
+    def matches(self, event_type: str, payload: object, *, source: str = "") -> bool:
+        """Whether this trigger wants the event."""
+        return event_type in self.event_types and self._matcher(payload, event_type=event_type, source=source)
+
+    def to_document(self) -> dict[str, Any]:
+        """One type as text, several as a list; filters only if there are any."""
+        types = self.event_types
+        document: dict[str, Any] = {"type": self.type, "event_type": types[0] if len(types) == 1 else list(types)}
+        if self.filters:
+            document["filters"] = deepcopy(self.filters)
+        return document | self._bounds_document()
+
+    def _next(self, after: Micros) -> Micros | None:  # noqa: ARG002 - events have no times of their own
+        return None
+
+    def _previous(self, before: Micros) -> Micros | None:  # noqa: ARG002 - as above
+        return None
+
+    def _count(self, after: Micros, until: Micros) -> int:  # noqa: ARG002 - as above
+        return 0
+
+
+def event_types(given: object) -> tuple[str, ...]:
+    """One event type or a list of them, each once, in the order given."""
+    listed = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if not 1 <= len(listed) <= MAX_EVENT_TYPES:
+        raise InvalidTrigger(f"must hold 1 to {MAX_EVENT_TYPES} event types, not {len(listed):,}", field="event_type")
+    types: dict[str, None] = {}
+    for one in listed:
+        if not isinstance(one, str) or not EVENT_TYPE.fullmatch(one):
+            raise InvalidTrigger(f"must be 1 to 160 letters, digits or _ . : -, not {shown(one)}", field="event_type")
+        types[one] = None
+    return tuple(types)

@@ -1,0 +1,76 @@
+"""Interval: elapsed time from an anchor, without drift; zones and daylight saving do not matter to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noonmark.core.instants import Micros, from_micros, micros_to_seconds
+from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range, instant_argument
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+MIN_EVERY_SECONDS = 0.001
+MAX_EVERY_SECONDS = 3_155_760_000
+"""A century."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class IntervalTrigger(Trigger):
+    """Fires at `start_at`, then every so many seconds. Without a start it has no fire until `bind` anchors it."""
+
+    every: Micros
+
+    type: ClassVar[str] = "interval"
+
+    def __init__(
+        self,
+        every_seconds: float,
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        *,
+        jitter_seconds: float = 0,
+    ) -> None:
+        """From a millisecond to a century; `end_at` is inclusive."""
+        every = duration_argument("every_seconds", every_seconds, low=MIN_EVERY_SECONDS, high=MAX_EVERY_SECONDS)
+        self._set(every=every)
+        self._set_bounds(start_at, end_at, jitter_seconds)
+
+    @property
+    def every_seconds(self) -> int | float:
+        """The time between two fires."""
+        return micros_to_seconds(self.every)
+
+    def bind(self, *, now: datetime, key: str = "") -> IntervalTrigger:  # noqa: ARG002 - every trigger binds alike
+        """Anchor it: without a start, the first fire is one interval after creation."""
+        if self.start is not None:
+            return self
+        start = in_range(instant_argument("now", now) + self.every)
+        bound = IntervalTrigger(
+            self.every_seconds,
+            None if start is None else from_micros(start),
+            self.end_at,
+            jitter_seconds=self.jitter_seconds,
+        )
+        bound._require_a_fire()
+        return bound
+
+    def to_document(self) -> dict[str, Any]:
+        """With its anchor, if it has one, so that it reads back the same whenever it is read."""
+        return {"type": self.type, "every_seconds": self.every_seconds} | self._bounds_document()
+
+    def _next(self, after: Micros) -> Micros | None:
+        if self.start is None:
+            return None
+        return in_range(after + self.every - (after - self.start) % self.every)
+
+    def _previous(self, before: Micros) -> Micros | None:
+        if self.start is None:
+            return None
+        return in_range(before - 1 - (before - 1 - self.start) % self.every)
+
+    def _count(self, after: Micros, until: Micros) -> int:
+        if self.start is None:
+            return 0
+        return (until - self.start) // self.every - (after - self.start) // self.every

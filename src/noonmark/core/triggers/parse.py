@@ -1,0 +1,137 @@
+"""Reading trigger documents: the only parser there is, whichever surface a document came by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import Reader
+from noonmark.core.errors import InvalidTrigger, Problem, refusal
+from noonmark.core.instants import from_micros, micros_to_seconds
+from noonmark.core.triggers.calendar import MAX_VALUES, RANGES, CalendarTrigger, calendar_values
+from noonmark.core.triggers.cron import MAX_EXPRESSIONS, MAX_KEY, CronTrigger, parse_expressions
+from noonmark.core.triggers.dst import DstOverride, read_dst
+from noonmark.core.triggers.event import MAX_EVENT_TYPES, EventTrigger, event_types
+from noonmark.core.triggers.interval import MAX_EVERY_SECONDS, MIN_EVERY_SECONDS, IntervalTrigger
+from noonmark.core.triggers.once import MAX_DELAY_SECONDS, OnceTrigger
+from noonmark.core.triggers.trigger import MAX_JITTER_SECONDS, Trigger
+from noonmark.core.triggers.zones import load_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+IN_DOCUMENTS = {"at": "due_at_utc", "start_at": "start_at_utc", "end_at": "end_at_utc"}
+"""Arguments of the classes that have another name in documents."""
+
+
+def parse_trigger(document: object, *, now: datetime, key: str = "") -> Trigger:
+    """Read a document and bind it; `now` and `key` only fill what the document leaves relative."""
+    problems: list[Problem] = []
+    reader = Reader(document, path="", code=InvalidTrigger.code, problems=problems)
+    kind = reader.choice("type", {name: name for name in READERS}, None)
+    if kind is None:
+        if not problems:
+            reader.problem("type", f"is required; allowed are {', '.join(READERS)}")
+        raise refusal(problems)
+    fields = READERS[kind](reader) | _read_bounds(reader)
+    reader.close()
+    if problems:
+        raise refusal(problems)
+    try:
+        trigger: Trigger = KINDS[kind](**fields)
+        return trigger.bind(now=now, key=key)
+    except InvalidTrigger as error:
+        raise refusal(
+            [Problem(IN_DOCUMENTS.get(p.field, p.field), p.message, p.code) for p in error.problems]
+        ) from None
+
+
+def _read_bounds(reader: Reader) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for argument in ("start_at", "end_at"):
+        instant = reader.instant(f"{argument}_utc")
+        fields[argument] = None if instant is None else from_micros(instant)
+    fields["jitter_seconds"] = micros_to_seconds(reader.seconds("jitter_seconds", 0, high=MAX_JITTER_SECONDS))
+    return fields
+
+
+def _read_once(reader: Reader) -> dict[str, Any]:
+    due = reader.instant("due_at_utc")
+    delay = reader.seconds("delay_seconds", None, high=MAX_DELAY_SECONDS)
+    if reader.has("due_at_utc") == reader.has("delay_seconds"):
+        reader.problem("due_at_utc", "give either due_at_utc or delay_seconds")
+    return {
+        "at": None if due is None else from_micros(due),
+        "delay_seconds": None if delay is None else micros_to_seconds(delay),
+    }
+
+
+def _read_interval(reader: Reader) -> dict[str, Any]:
+    every = reader.seconds("every_seconds", low=MIN_EVERY_SECONDS, high=MAX_EVERY_SECONDS)
+    return {"every_seconds": micros_to_seconds(every) if isinstance(every, int) else None}
+
+
+def _read_cron(reader: Reader) -> dict[str, Any]:
+    key = reader.text("key", "", high=MAX_KEY)
+    several = reader.has("crons")
+    if several == reader.has("expression"):
+        reader.problem("expression", "give either expression or crons")
+    texts = tuple(reader.items("crons", high=MAX_EXPRESSIONS)) if several else (reader.raw("expression"),)
+    if texts or not several:
+        _collect(reader, lambda: parse_expressions(texts, key))
+    return {"expressions": texts, "key": key} | _read_zone(reader)
+
+
+def _read_calendar(reader: Reader) -> dict[str, Any]:
+    fields = {name: _read_calendar_field(reader, name) for name in RANGES if reader.has(name)}
+    return fields | _read_zone(reader)
+
+
+def _read_calendar_field(reader: Reader, name: str) -> tuple[int, ...] | None:
+    one = reader.child(name)
+    kind = one.choice("kind", {"any": "any", "values": "values"}, "any")
+    values = None
+    if kind == "values":
+        listed = one.items("values", high=MAX_VALUES)
+        try:
+            values = calendar_values(name, listed)
+        except InvalidTrigger as error:
+            one.problem("values", error.message)
+    one.close()
+    return values
+
+
+def _read_event(reader: Reader) -> dict[str, Any]:
+    given = reader.raw("event_type")
+    types = given if isinstance(given, str) else tuple(reader.items("event_type", high=MAX_EVENT_TYPES))
+    filters = reader.raw("filters")
+    _collect(reader, lambda: event_types(types))
+    _collect(reader, lambda: EventTrigger("any", filters))
+    return {"event_type": types, "filters": filters}
+
+
+def _read_zone(reader: Reader) -> dict[str, Any]:
+    zone = reader.read("timezone", lambda name: load_zone(name).name, "UTC")
+    dst = read_dst(reader.child("dst")) if reader.raw("dst") is not None else DstOverride()
+    return {"timezone": zone, "dst": dst}
+
+
+def _collect(reader: Reader, attempt: Callable[[], object]) -> None:
+    """Note what a part of the trigger would refuse, and read on."""
+    try:
+        attempt()
+    except InvalidTrigger as error:
+        for problem in error.problems:
+            reader.problem(problem.field, problem.message, code=problem.code)
+
+
+READERS: dict[str, Callable[[Reader], dict[str, Any]]] = {
+    "once": _read_once,
+    "interval": _read_interval,
+    "cron": _read_cron,
+    "calendar": _read_calendar,
+    "event": _read_event,
+}
+KINDS: dict[str, type[Any]] = {
+    kind.type: kind for kind in (OnceTrigger, IntervalTrigger, CronTrigger, CalendarTrigger, EventTrigger)
+}

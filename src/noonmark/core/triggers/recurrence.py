@@ -1,0 +1,124 @@
+"""Recurrences: wall-clock rules played on a zone's real time line, with a stated rule for daylight saving.
+
+In most segments of a zone every rule applies. Two places need a decision, and each has a rule of its own:
+a repeated hour (which of its two passes fires) and a gap (whether what was jumped over fires at its end).
+All instants here are whole seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND
+from noonmark.core.triggers.dst import Fold, Gap
+from noonmark.core.triggers.union import unite, unite_any
+from noonmark.core.triggers.zones import Pass, Segment, Zone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.triggers.dst import DstRule
+    from noonmark.core.triggers.wallclock import TimesOnDays, WallRule
+
+MAX_GAP_SECONDS = 3 * 3600
+"""A longer jump is no daylight saving but a change of date line or a repaired clock; nothing is owed for it."""
+
+FIRST_SECOND = MIN_INSTANT // SECOND
+LAST_SECOND = MAX_INSTANT // SECOND
+MADE_UP = 0
+NEVER = Segment(0, 0, 0, Pass.ONLY, 0)
+
+
+class Recurrence:
+    """Fires of one or more wall-clock rules in one zone."""
+
+    __slots__ = ("_rules", "_segment", "_special", "_whole", "_zone")
+
+    def __init__(self, zone: Zone, rules: Sequence[tuple[TimesOnDays, DstRule]]) -> None:
+        """`rules` is not empty."""
+        self._zone = zone
+        self._rules = rules
+        self._whole = unite([rule for rule, _ in rules])
+        self._special: tuple[WallRule | None, ...] | None = None
+        self._segment = NEVER
+
+    def next_after(self, second: int) -> int | None:
+        """The first fire after an instant."""
+        second = max(second + 1, FIRST_SECOND)
+        segment = self._segment
+        while second <= LAST_SECOND:
+            if not segment[0] <= second < segment[1]:
+                self._segment = segment = self._zone.segment_at(second)
+            start, end, offset, reading, gap = segment
+            if gap and second == start and self._owes(segment):
+                return second
+            rule = self._rule_for(reading) if reading else self._whole
+            if rule is not None:
+                wall = rule.at_or_after(second + offset)
+                if wall is not None and wall < end + offset:
+                    return wall - offset if wall - offset <= LAST_SECOND else None
+            # No wall clock from here on shows less than end - 1 day, so nothing before `wall` can match.
+            wall = self._whole.at_or_after(end - DAY_SECONDS)
+            if wall is None:
+                return None
+            second = max(end, wall - DAY_SECONDS)
+        return None
+
+    def previous_before(self, second: int) -> int | None:
+        """The last fire before an instant."""
+        second = min(second - 1, LAST_SECOND)
+        while second >= FIRST_SECOND:
+            segment = self._zone.segment_at(second)
+            start, _, offset, reading, gap = segment
+            rule = self._rule_for(reading) if reading else self._whole
+            if rule is not None:
+                wall = rule.before(second + offset + 1)
+                if wall is not None and wall >= start + offset:
+                    return wall - offset
+            if gap and self._owes(segment):
+                return start
+            # No wall clock before here showed more than start + 1 day.
+            wall = self._whole.before(start + DAY_SECONDS)
+            if wall is None:
+                return None
+            second = min(start - 1, wall + DAY_SECONDS)
+        return None
+
+    def count_between(self, after: int, until: int) -> int:
+        """How many fires lie after one instant and not after the other."""
+        second = max(after + 1, FIRST_SECOND)
+        until = min(until, LAST_SECOND)
+        total = 0
+        while second <= until:
+            segment = self._zone.segment_at(second)
+            start, end, offset, reading, gap = segment
+            end = min(end, until + 1)
+            rule = self._rule_for(reading) if reading else self._whole
+            if rule is not None:
+                total += rule.count(second + offset, end + offset)
+            if gap and second == start and self._owes(segment):
+                total += self._whole.count(start + offset, start + offset + 1) == 0
+            second = end
+        return total
+
+    def _rule_for(self, part: int) -> WallRule | None:
+        """The rules that apply in the first or second pass of a repeated hour, or (0) make up for a gap.
+
+        Most triggers are asked for a few fires and never meet such an hour, so this waits until one does.
+        """
+        if self._special is None:
+            self._special = (
+                unite_any([rule for rule, dst in self._rules if dst.gap is Gap.AFTER]),
+                unite_any([rule for rule, dst in self._rules if dst.fold is not Fold.SECOND]),
+                unite_any([rule for rule, dst in self._rules if dst.fold is not Fold.FIRST]),
+            )
+        return self._special[part]
+
+    def _owes(self, segment: Segment) -> bool:
+        """Whether the jump at the start of this segment swallowed a time that fires at its end instead."""
+        rule = self._rule_for(MADE_UP)
+        if rule is None or segment.gap > MAX_GAP_SECONDS:
+            return False
+        resumed = segment.start + segment.offset
+        missed = rule.at_or_after(resumed - segment.gap)
+        return missed is not None and missed < resumed

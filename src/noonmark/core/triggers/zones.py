@@ -1,0 +1,189 @@
+"""Time zones as segments: stretches of real time over which the wall clock runs evenly.
+
+Reading a zone's offset for every fire is slow, and it hides the two awkward hours of a year. Here a zone is cut
+once into segments, each with one offset, and each says what it is: an ordinary stretch, the first or the second
+pass of a repeated hour, or a stretch that begins where the clock jumped ahead (`gap`). Recurrences then work in
+plain integers. All instants in this module are whole seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from enum import IntEnum
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+import tzdata
+
+from noonmark.core.documents import shown
+from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, MIN_INSTANT, SECOND
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+BLOCK_BITS = 25
+"""Segments are found one block of 2**25 seconds (about 388 days) at a time."""
+
+SETTLED = 3_786_912_000
+"""From 2090 on every zone follows a yearly rule."""
+
+CYCLE = 146_097 * DAY_SECONDS
+"""The calendar repeats every 400 years, weekdays included, and so do yearly rules."""
+
+FIRST_SECOND = MIN_INSTANT // SECOND + DAY_SECONDS
+LAST_SECOND = MAX_INSTANT // SECOND - DAY_SECONDS
+"""Beyond these, a local time may fall outside the years 1 to 9999; offsets there are taken from the edge."""
+
+ZERO = timedelta()
+_NAME = re.compile(r"[A-Za-z0-9_+\-/]{1,64}", re.ASCII)
+
+
+class Pass(IntEnum):
+    """Which reading of the wall clock a segment is."""
+
+    ONLY = 0
+    FIRST = 1
+    SECOND = 2
+
+
+class Segment(NamedTuple):
+    """Real time from `start` up to `end`, where wall time = real time + `offset`.
+
+    `gap` is how many wall-clock seconds were jumped over at `start`, 0 almost always.
+    """
+
+    start: int
+    end: int
+    offset: int
+    reading: Pass
+    gap: int
+
+
+class Zone:
+    """A zone's segments, found on demand and kept."""
+
+    __slots__ = ("_blocks", "_epoch", "_tz", "name")
+
+    def __init__(self, name: str, tz: tzinfo) -> None:
+        """Wrap a zone whose rules are known under a name."""
+        self.name = name
+        self._tz = tz
+        self._epoch = EPOCH.replace(tzinfo=tz)
+        self._blocks: dict[int, tuple[Segment, ...]] = {}
+
+    def segment_at(self, second: int) -> Segment:
+        """The segment that holds this instant."""
+        if second >= SETTLED + CYCLE:
+            cycles = (second - SETTLED) // CYCLE * CYCLE
+            alike = self.segment_at(second - cycles)
+            return alike._replace(start=alike.start + cycles, end=alike.end + cycles)
+        block = self._blocks.get(second >> BLOCK_BITS)
+        if block is None:
+            block = self._blocks[second >> BLOCK_BITS] = self._find_block(second >> BLOCK_BITS)
+        for segment in block:
+            if second < segment.end:
+                return segment
+        raise AssertionError(second)  # pragma: no cover - a block's segments cover all of it
+
+    def local(self, second: int) -> datetime:
+        """The wall clock at an instant, for people to read."""
+        return (EPOCH + timedelta(0, second)).astimezone(self._tz)
+
+    def _offset(self, second: int) -> timedelta:
+        known = min(max(second, FIRST_SECOND), LAST_SECOND)
+        # fromutc reads the fields as UTC whatever zone they carry, and it is the quickest way to ask a zone
+        offset = self._tz.fromutc(self._epoch + timedelta(0, known)).utcoffset()
+        return ZERO if offset is None else offset
+
+    def _find_block(self, index: int) -> tuple[Segment, ...]:
+        """Cut one block; changes a little outside it matter too, for a repeated hour may reach over its edge."""
+        start, end = index << BLOCK_BITS, (index + 1) << BLOCK_BITS
+        low, high = start - 2 * DAY_SECONDS, end + 2 * DAY_SECONDS
+        cuts = [Segment(low, high, _seconds(self._offset(low)), Pass.ONLY, 0)]
+        for change, before, after in self._changes(low, high):
+            if after > before:
+                cuts.append(Segment(change, high, after, Pass.ONLY, after - before))
+            else:
+                repeated = before - after
+                cuts.append(Segment(change - repeated, high, before, Pass.FIRST, 0))
+                cuts.append(Segment(change, high, after, Pass.SECOND, 0))
+                cuts.append(Segment(change + repeated, high, after, Pass.ONLY, 0))
+        ends = [cut.start for cut in cuts[1:]] + [high]
+        return tuple(
+            cut._replace(start=max(cut.start, start), end=min(cut_end, end), gap=cut.gap if cut.start >= start else 0)
+            for cut, cut_end in zip(cuts, ends, strict=True)
+            if cut_end > start and cut.start < end
+        )
+
+    def _changes(self, low: int, high: int) -> list[tuple[int, int, int]]:
+        """Each (instant, offset before, offset after) in a stretch of time, by sampling and bisection."""
+        found: list[tuple[int, int, int]] = []
+        if self._tz is UTC:
+            return found
+        step = _probe_step(low)
+        before = self._offset(low)
+        for probe in range(low, high, step):
+            upper = min(probe + step, high)
+            after = self._offset(upper)
+            if after != before:
+                found.append((self._first_with(after, probe, upper), _seconds(before), _seconds(after)))
+                before = after
+        return found
+
+    def _first_with(self, offset: timedelta, low: int, high: int) -> int:
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._offset(middle) == offset:
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+def _probe_step(low: int) -> int:
+    """How far apart offsets may be sampled without missing a change: no zone kept one for a shorter time.
+
+    The shortest stretch on record lasted 3.9 days (Freetown 1939), since 1970 6.9 days (Recife 2000, Gaza 2040);
+    the halves of a yearly rule last months.
+    """
+    if low < 0:
+        return 3 * DAY_SECONDS
+    return 6 * DAY_SECONDS if low < SETTLED else 28 * DAY_SECONDS
+
+
+def _seconds(offset: timedelta) -> int:
+    return offset.days * DAY_SECONDS + offset.seconds
+
+
+@lru_cache(maxsize=1024)
+def load_zone(name: object) -> Zone:
+    """The zone of an IANA name; ValueError for anything else (no path, no alias of this machine)."""
+    if name == "UTC":
+        return Zone(name, UTC)
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name not in zone_names():
+        raise ValueError(_unknown_zone(name))
+    return Zone(name, ZoneInfo(name))
+
+
+@lru_cache(maxsize=1)
+def zone_names() -> frozenset[str]:
+    """Every IANA name of the installed zone data."""
+    return frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split())
+
+
+def release_year() -> int:
+    """The year of the installed zone data."""
+    return int(tzdata.IANA_VERSION[:4])
+
+
+def _unknown_zone(name: object) -> str:
+    message = f"is not an IANA time zone: {shown(name)}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return f"{message}; a name such as Europe/Stockholm is expected"
+    by_fold = {known.casefold(): known for known in zone_names()}
+    near = get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.7)
+    return f"{message}; did you mean {by_fold[near[0]]}?" if near else f"{message}; try one such as Europe/Stockholm"
