@@ -1,0 +1,110 @@
+"""Noonmark keeps time for software: durable schedules that start work at the right moment and can say why.
+
+Everything public is importable from here. Nothing is loaded until it is asked for, so that importing one name
+costs what that name needs and no more.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noonmark.core.describe import Description, describe
+    from noonmark.core.errors import (
+        Conflict,
+        InvalidSchedule,
+        InvalidTrigger,
+        NoonmarkError,
+        NotFound,
+        OverlapConflict,
+        QuotaExceeded,
+        RevisionConflict,
+        StoreUnavailable,
+        TriggerNeverFires,
+    )
+    from noonmark.core.lifecycle import Phase
+    from noonmark.core.matching import matches
+    from noonmark.core.schedule import parse_schedule
+    from noonmark.core.triggers import (
+        CalendarTrigger,
+        CronTrigger,
+        EventTrigger,
+        IntervalTrigger,
+        OnceTrigger,
+        Trigger,
+        fires,
+        parse_trigger,
+    )
+
+_HOMES = {
+    "noonmark.core.describe": ("Description", "describe"),
+    "noonmark.core.errors": (
+        "Conflict",
+        "InvalidSchedule",
+        "InvalidTrigger",
+        "NoonmarkError",
+        "NotFound",
+        "OverlapConflict",
+        "QuotaExceeded",
+        "RevisionConflict",
+        "StoreUnavailable",
+        "TriggerNeverFires",
+    ),
+    "noonmark.core.lifecycle": ("Phase",),
+    "noonmark.core.matching": ("matches",),
+    "noonmark.core.schedule": ("parse_schedule",),
+    "noonmark.core.triggers": (
+        "CalendarTrigger",
+        "CronTrigger",
+        "EventTrigger",
+        "IntervalTrigger",
+        "OnceTrigger",
+        "Trigger",
+        "fires",
+        "parse_trigger",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "CalendarTrigger",
+    "Conflict",
+    "CronTrigger",
+    "Description",
+    "EventTrigger",
+    "IntervalTrigger",
+    "InvalidSchedule",
+    "InvalidTrigger",
+    "NoonmarkError",
+    "NotFound",
+    "OnceTrigger",
+    "OverlapConflict",
+    "Phase",
+    "QuotaExceeded",
+    "RevisionConflict",
+    "StoreUnavailable",
+    "Trigger",
+    "TriggerNeverFires",
+    "describe",
+    "fires",
+    "matches",
+    "parse_schedule",
+    "parse_trigger",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    """Load a public name when it is first asked for (PEP 562)."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("noonmark")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'noonmark' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted([*globals(), *__all__])

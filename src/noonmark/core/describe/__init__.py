@@ -1,0 +1,34 @@
+"""Triggers in plain words, with the traps they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from noonmark.core.describe.traps import traps
+from noonmark.core.describe.words import words
+from noonmark.core.triggers.trigger import instant_argument
+from noonmark.core.triggers.zones import release_year
+
+if TYPE_CHECKING:
+    from noonmark.core.triggers import Trigger
+
+__all__ = ["Description", "describe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a trigger says, and what its author may not have meant."""
+
+    text: str
+    warnings: list[str] = field(default_factory=list)
+
+
+def describe(trigger: Trigger, *, now: datetime | None = None) -> Description:
+    """Say in words when a trigger fires; clock changes are looked up for the year after `now`.
+
+    Without `now` that is the year of the installed zone data, so that the answer stays a function of its arguments.
+    """
+    since = instant_argument("now", datetime(release_year(), 1, 1, tzinfo=UTC) if now is None else now)
+    return Description(words(trigger), traps(trigger, since))

@@ -1,0 +1,44 @@
+"""Event filters in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MAX_SHOWN = 60
+OPERATORS = {
+    "prefix": "begins with",
+    "suffix": "ends with",
+    "contains": "contains",
+    "equals": "is",
+    "gt": "is greater than",
+    "gte": "is at least",
+    "lt": "is less than",
+    "lte": "is at most",
+}
+
+
+def filter_words(filters: dict[str, Any]) -> str:
+    """` and <condition>` for each filter, or nothing."""
+    return "".join(f" and {key} {_condition(value)}" for key, value in filters.items())
+
+
+def _condition(value: object) -> str:
+    if isinstance(value, dict):
+        return " and ".join(_operator(name, operand) for name, operand in value.items())
+    if isinstance(value, list | tuple):
+        return f"is one of {_shown(value)}"
+    return f"is {_shown(value)}"
+
+
+def _operator(name: str, operand: object) -> str:
+    if name == "exists":
+        return "is there" if operand else "is not there"
+    if name == "not":
+        return f"not ({_condition(operand)})"
+    return f"{OPERATORS[name]} {_shown(operand)}"
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -1,0 +1,72 @@
+"""The sentence for each trigger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.describe.filters import filter_words
+from noonmark.core.describe.wall import calendar_words, expression_words
+from noonmark.core.instants import SECOND, Micros, from_micros
+from noonmark.core.triggers import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
+
+if TYPE_CHECKING:
+    from noonmark.core.triggers import Trigger
+
+UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+
+
+def words(trigger: Trigger) -> str:
+    """The whole sentence, bounds and jitter included."""
+    parts = [_rule(trigger)]
+    if not isinstance(trigger, OnceTrigger):
+        parts += [f"from {instant_words(trigger.start)}"] if trigger.start is not None else []
+        parts += [f"until {instant_words(trigger.end)}"] if trigger.end is not None else []
+    if trigger.jitter:
+        parts.append(f"each up to {duration_words(trigger.jitter)} late (jitter)")
+    return ", ".join(parts)
+
+
+def instant_words(micros: Micros) -> str:
+    """An instant as people read it; microseconds only where there are any."""
+    return from_micros(micros).isoformat(sep=" ").replace("+00:00", " UTC")
+
+
+def duration_words(micros: Micros) -> str:
+    """A length of time as people say it: `1 hour 30 minutes`, `0.25 seconds`."""
+    seconds, fraction = divmod(micros, SECOND)
+    parts = []
+    for unit, size in UNITS:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(_counted(f"{count:,}", unit))
+    if seconds or fraction or not parts:
+        parts.append(_counted(f"{seconds + fraction / SECOND:.6f}".rstrip("0").rstrip("."), "second"))
+    return " ".join(parts)
+
+
+def _counted(count: str, unit: str) -> str:
+    return f"{count} {unit}" if count == "1" else f"{count} {unit}s"
+
+
+def _rule(trigger: Trigger) -> str:
+    match trigger:
+        case OnceTrigger(due=int(due)):
+            return f"Once, at {instant_words(due)}"
+        case OnceTrigger(delay=int(delay)):
+            return f"Once, {duration_words(delay)} after it is created"
+        case IntervalTrigger(every=every):
+            spoken = duration_words(every)
+            single = spoken.startswith("1 ") and spoken.count(" ") == 1
+            return f"Every {spoken.removeprefix('1 ') if single else spoken}"
+        case CronTrigger(parsed=parsed, timezone=zone):
+            first, *more = dict.fromkeys(expression_words(one) for one in parsed)
+            return "; or ".join([first, *(f"{text[0].lower()}{text[1:]}" for text in more)]) + f", {_zone_words(zone)}"
+        case CalendarTrigger(timezone=zone):
+            return f"{calendar_words(trigger)}, {_zone_words(zone)}"
+        case EventTrigger(event_types=types, filters=filters):
+            return f"When {' or '.join(types)} is emitted{filter_words(filters)}"
+    raise AssertionError(trigger)  # pragma: no cover - there are five triggers
+
+
+def _zone_words(timezone: str) -> str:
+    return timezone if timezone == "UTC" else f"{timezone} time"
