@@ -1,0 +1,148 @@
+"""The life of an occurrence and of a schedule, each as one table.
+
+The tables say which phase may follow which. Diagrams, database checks and the driver are tested against them, and
+`step` is the only way to move.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+from noonmark.core.errors import Conflict
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+P = TypeVar("P", bound=StrEnum)
+
+
+class Phase(StrEnum):
+    """Where an occurrence stands."""
+
+    PENDING = "pending"
+    """Planned, waiting for a retry or for its turn."""
+    CLAIMED = "claimed"
+    """Leased by one node, surely not delivered yet."""
+    DISPATCHING = "dispatching"
+    """Delivery may have begun."""
+    AWAITING_COMPLETION = "awaiting_completion"
+    """The target accepted; its outcome comes by callback."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    MISFIRED = "misfired"
+    DELIVERY_FAILED = "delivery_failed"
+    SUPERSEDED = "superseded"
+    """An edit moved it; the only final phase that planning may reopen."""
+
+
+class SchedulePhase(StrEnum):
+    """Where a schedule stands."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    """No further fire and nothing live; an edit of the trigger reopens it."""
+    DELETED = "deleted"
+    """Kept with its history, hidden unless asked for."""
+
+
+_NEVER_STARTED = frozenset(
+    {Phase.SKIPPED, Phase.MISFIRED, Phase.SUPERSEDED, Phase.CANCELLED, Phase.DELIVERY_FAILED},
+)
+_DELIVERED = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.TIMED_OUT, Phase.CANCELLED, Phase.DELIVERY_FAILED})
+_NOTHING: frozenset[Phase] = frozenset()
+
+TRANSITIONS: Mapping[Phase, frozenset[Phase]] = MappingProxyType(
+    {
+        Phase.PENDING: _NEVER_STARTED | {Phase.CLAIMED},
+        Phase.CLAIMED: _NEVER_STARTED | {Phase.DISPATCHING, Phase.PENDING},
+        # Back to pending: a retry, or a lease that was lost.
+        Phase.DISPATCHING: _DELIVERED | {Phase.AWAITING_COMPLETION, Phase.PENDING},
+        Phase.AWAITING_COMPLETION: _DELIVERED | {Phase.PENDING},
+        Phase.COMPLETED: _NOTHING,
+        Phase.FAILED: _NOTHING,
+        Phase.TIMED_OUT: _NOTHING,
+        Phase.CANCELLED: _NOTHING,
+        Phase.SKIPPED: _NOTHING,
+        Phase.MISFIRED: _NOTHING,
+        Phase.DELIVERY_FAILED: _NOTHING,
+        Phase.SUPERSEDED: frozenset({Phase.PENDING}),
+    }
+)
+
+SCHEDULE_TRANSITIONS: Mapping[SchedulePhase, frozenset[SchedulePhase]] = MappingProxyType(
+    {
+        SchedulePhase.ACTIVE: frozenset({SchedulePhase.PAUSED, SchedulePhase.COMPLETED, SchedulePhase.DELETED}),
+        SchedulePhase.PAUSED: frozenset({SchedulePhase.ACTIVE, SchedulePhase.DELETED}),
+        SchedulePhase.COMPLETED: frozenset({SchedulePhase.ACTIVE, SchedulePhase.DELETED}),
+        SchedulePhase.DELETED: frozenset(),
+    }
+)
+
+LIVE = frozenset({Phase.PENDING, Phase.CLAIMED, Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
+"""Something is still to come."""
+
+FINAL = frozenset(Phase) - LIVE
+"""Ended, with a reason."""
+
+ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
+    {
+        Phase.COMPLETED: frozenset({Reason.SUCCEEDED}),
+        Phase.FAILED: frozenset({Reason.FAILED, Reason.ATTEMPTS_EXHAUSTED}),
+        Phase.TIMED_OUT: frozenset({Reason.TIMED_OUT, Reason.COMPLETION_TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED}),
+        Phase.CANCELLED: frozenset({Reason.CANCELLED, Reason.REPLACED, Reason.WINDOW_CLOSED, Reason.DELETED}),
+        Phase.SKIPPED: frozenset(
+            {
+                Reason.OVERLAP,
+                Reason.QUEUE_FULL,
+                Reason.REPLACED,
+                Reason.WINDOW_CLOSED,
+                Reason.DEPENDENCY_FAILED,
+                Reason.DEPENDENCY_TIMED_OUT,
+                Reason.PAUSED,
+                Reason.TARGET_MISSING,
+                Reason.MAX_RUNS_REACHED,
+            }
+        ),
+        Phase.MISFIRED: frozenset({Reason.LATE, Reason.NEWER_FIRE, Reason.CATCH_UP_LIMIT, Reason.TARGET_MISSING}),
+        Phase.DELIVERY_FAILED: frozenset(
+            {Reason.UNDELIVERABLE, Reason.ATTEMPTS_EXHAUSTED, Reason.POISON, Reason.OUTCOME_UNKNOWN}
+        ),
+        Phase.SUPERSEDED: frozenset({Reason.EDITED}),
+    }
+)
+"""The reasons each final phase may carry."""
+
+
+def step(phase: Phase, to: Phase) -> Phase:
+    """The new phase of an occurrence; a `Conflict` when the table has no such way."""
+    return _step("an occurrence", TRANSITIONS, phase, to)
+
+
+def step_schedule(phase: SchedulePhase, to: SchedulePhase) -> SchedulePhase:
+    """The new phase of a schedule; a `Conflict` when the table has no such way."""
+    return _step("a schedule", SCHEDULE_TRANSITIONS, phase, to)
+
+
+def _step(what: str, table: Mapping[P, frozenset[P]], phase: P, to: P) -> P:
+    if to in table[phase]:
+        return to
+    allowed = ", ".join(sorted(table[phase])) or "nothing"
+    msg = f"{what} cannot go from {phase} to {to}; {phase} leaves to {allowed}"
+    raise Conflict(msg, field="phase")
+
+
+def diagram(table: Mapping[P, frozenset[P]]) -> str:
+    """A Mermaid state diagram of one of the tables: it starts in the first phase, and ends where no way leads on."""
+    order = list(table)
+    lines = ["stateDiagram-v2", f"    [*] --> {order[0]}"]
+    for phase, leaves_to in table.items():
+        lines += [f"    {phase} --> {to}" for to in sorted(leaves_to, key=order.index)]
+        lines += [] if leaves_to else [f"    {phase} --> [*]"]
+    return "\n".join(lines) + "\n"

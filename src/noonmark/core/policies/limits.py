@@ -1,0 +1,114 @@
+"""Limits that a schedule sets itself: shared places, money, upstream schedules, and how far ahead it is planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from noonmark.core.documents import Reader
+
+MAX_CONCURRENCY = 100_000
+MAX_COST_USD = 1_000_000
+MAX_TOKENS = 1_000_000_000_000
+MAX_DEPENDENCIES = 100
+MAX_HORIZON_DAYS = 366
+MAX_HORIZON_OCCURRENCES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """At most `limit` (1 to 100,000) occurrences with the same key are in flight at once, over all nodes."""
+
+    key: str
+    limit: int = 1
+
+    def to_document(self) -> dict[str, Any]:
+        """The two fields of the schedule document."""
+        return {"concurrency_key": self.key, "concurrency_limit": self.limit}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one run may spend: dollars (up to a million), tokens (up to 10^12), or both; None is not limited."""
+
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Only what is limited."""
+        limits = {"max_cost_usd": self.max_cost_usd, "max_tokens": self.max_tokens}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """A schedule that must have run first, and by default must have succeeded."""
+
+    schedule_id: str
+    require_success: bool = True
+
+    def to_document(self) -> dict[str, Any]:
+        """Both fields, written out."""
+        return {"schedule_id": self.schedule_id, "require_success": self.require_success}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """How far ahead occurrences are planned: up to `occurrences` (1 to 64) within `days` (1 to 366)."""
+
+    days: int = 30
+    occurrences: int = 1
+
+    def to_document(self) -> dict[str, Any]:
+        """The two fields of the schedule document."""
+        return {"planning_horizon_days": self.days, "planning_horizon_occurrences": self.occurrences}
+
+
+def read_concurrency(reader: Reader) -> Concurrency | None:
+    """The named limit in `concurrency_key` and `concurrency_limit`, if there is one."""
+    key = reader.text("concurrency_key", None)
+    limit = reader.integer("concurrency_limit", 1, low=1, high=MAX_CONCURRENCY)
+    if reader.raw("concurrency_key") is None and reader.raw("concurrency_limit") is not None:
+        reader.problem("concurrency_limit", "needs a concurrency_key")
+    return None if key is None else Concurrency(key=key, limit=limit)
+
+
+def read_budget(reader: Reader, field: str) -> Budget | None:
+    """The budget in a field; an empty one limits nothing and reads as none."""
+    if reader.raw(field) is None:
+        return None
+    limits = reader.child(field)
+    budget = Budget(
+        max_cost_usd=limits.number("max_cost_usd", None, high=MAX_COST_USD),
+        max_tokens=limits.integer("max_tokens", None, high=MAX_TOKENS),
+    )
+    limits.close()
+    return None if budget == Budget() else budget
+
+
+def read_dependencies(reader: Reader, field: str) -> tuple[Dependency, ...]:
+    """The schedules in a field, each named once; at most 100."""
+    found: dict[str, Dependency] = {}
+    for index, entry in enumerate(reader.items(field, high=MAX_DEPENDENCIES)):
+        upstream = Reader(entry, path=reader.at(f"{field}[{index}]"), code=reader.code, problems=reader.problems)
+        if not isinstance(entry, dict):
+            continue  # the reader has noted it
+        schedule_id = upstream.text("schedule_id")
+        require_success = upstream.boolean("require_success", default=True)
+        upstream.close()
+        if isinstance(schedule_id, str):  # else its problem is noted
+            if schedule_id in found:
+                upstream.problem("schedule_id", "is named twice")
+            found[schedule_id] = Dependency(schedule_id=schedule_id, require_success=require_success)
+    return tuple(found.values())
+
+
+def read_horizon(reader: Reader) -> Horizon:
+    """How far ahead to plan, from `planning_horizon_days` and `planning_horizon_occurrences`."""
+    default = Horizon()
+    return Horizon(
+        days=reader.integer("planning_horizon_days", default.days, low=1, high=MAX_HORIZON_DAYS),
+        occurrences=reader.integer(
+            "planning_horizon_occurrences", default.occurrences, low=1, high=MAX_HORIZON_OCCURRENCES
+        ),
+    )

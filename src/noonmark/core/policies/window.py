@@ -1,0 +1,95 @@
+"""Window: the stretch of time in which an occurrence may run, counted from its first due time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import named
+from noonmark.core.instants import MAX_INSTANT, Micros, micros_to_seconds, to_text
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.documents import Reader
+
+MAX_WINDOW_SECONDS = 31_622_400
+"""A leap year."""
+
+SUSPENDABLE = frozenset({"command", "workflow"})
+"""The kinds of target whose runs can be suspended and taken up again."""
+
+
+class EndAction(StrEnum):
+    """What happens to a run that is still going when the window closes."""
+
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Open for `duration` (1 ms to a leap year) from the first due time, whatever retries follow."""
+
+    duration: Micros
+    end_action: EndAction = EndAction.CANCEL
+
+    def closes_at(self, first_due: Micros) -> Micros:
+        """The first instant at which it is closed."""
+        return min(first_due + self.duration, MAX_INSTANT)
+
+    def to_document(self) -> dict[str, Any]:
+        """Both settings, written out."""
+        return {"duration_seconds": micros_to_seconds(self.duration), "end_action": str(self.end_action)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowDecision:
+    """Whether an occurrence may start: the window is open from its first due time up to, not including, `closes_at`."""
+
+    reason: Reason
+    first_due: Micros
+    closes_at: Micros
+    now: Micros
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may start."""
+        return self.reason is Reason.WINDOW_OPEN
+
+    def facts(self) -> Mapping[str, int | float | str]:
+        """The numbers behind it."""
+        return {
+            "first_due": to_text(self.first_due),
+            "closes_at": to_text(self.closes_at),
+            "remaining_seconds": micros_to_seconds(max(0, self.closes_at - self.now)),
+        }
+
+
+def read_window(reader: Reader, field: str, *, target_kind: str | None) -> Window | None:
+    """The window in a field, if there is one.
+
+    Only some kinds of target can be suspended; with None, the kind is not known and not judged.
+    """
+    if reader.raw(field) is None:
+        return None
+    settings = reader.child(field)
+    window = Window(
+        duration=settings.seconds("duration_seconds", low=0.001, high=MAX_WINDOW_SECONDS),
+        end_action=settings.choice("end_action", named(EndAction), EndAction.CANCEL),
+    )
+    if window.end_action is EndAction.PAUSE and target_kind is not None and target_kind not in SUSPENDABLE:
+        able = " and ".join(sorted(SUSPENDABLE))
+        settings.problem("end_action", f"cannot be pause for a {target_kind} target; only {able} runs can be suspended")
+    settings.close()
+    return window
+
+
+def judge(window: Window, *, first_due: Micros, now: Micros) -> WindowDecision:
+    """Whether an occurrence that was first due at `first_due` may still start."""
+    closes_at = window.closes_at(first_due)
+    reason = Reason.WINDOW_OPEN if now < closes_at else Reason.WINDOW_CLOSED
+    return WindowDecision(reason=reason, first_due=first_due, closes_at=closes_at, now=now)

@@ -1,0 +1,65 @@
+"""Why something did or did not happen: one code for each reason, and the sentence that explains it.
+
+A decision carries a `Reason` beside the numbers behind it, and so does every occurrence that has ended. Which
+reasons may stand with which final phase is written in `noonmark.core.lifecycle`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class Reason(StrEnum):
+    """A stable code; `sentence` says in plain words what it means."""
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str) -> Self:
+        """A member is its code; the sentence travels with it."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.sentence = sentence
+        return member
+
+    # When a fire is due
+    NOT_DUE = "not_due", "No fire was due yet."
+    ON_TIME = "on_time", "It was taken up within a second of its due time."
+    WITHIN_GRACE = "within_grace", "It was late, but by no more than its grace."
+    CAUGHT_UP = "caught_up", "It was missed, and the misfire policy runs it after all."
+    LATE = "late", "It was later than the misfire policy allows."
+    NEWER_FIRE = "newer_fire", "Several fires were due at once, and the misfire policy runs only the newest."
+    CATCH_UP_LIMIT = "catch_up_limit", "More fires were due at once than may be caught up; the newest ones ran."
+
+    # What an occurrence waits for
+    QUEUED = "queued", "It waits for its turn behind another occurrence of the same schedule."
+    CONCURRENCY_LIMIT = "concurrency_limit", "It waits because its concurrency key has no free place."
+    DEPENDENCY_PENDING = "dependency_pending", "It waits for the schedules it depends on."
+    RESOURCES_SHORT = "resources_short", "It waits because no node has the resources it asks for."
+
+    # Why it did not start
+    OVERLAP = "overlap", "An earlier occurrence was still in flight, and the overlap policy forbids a second one."
+    QUEUE_FULL = "queue_full", "As many occurrences were waiting as the queue may hold."
+    REPLACED = "replaced", "A newer occurrence took its place."
+    WINDOW_OPEN = "window_open", "The window in which it may run was open."
+    WINDOW_CLOSED = "window_closed", "The window in which it may run had closed."
+    DEPENDENCY_FAILED = "dependency_failed", "A schedule it depends on did not complete."
+    DEPENDENCY_TIMED_OUT = "dependency_timed_out", "A schedule it depends on did not end within the wait limit."
+    PAUSED = "paused", "The schedule was paused at that time."
+    TARGET_MISSING = "target_missing", "No live node could serve its target."
+    MAX_RUNS_REACHED = "max_runs_reached", "The schedule had run as often as it may."
+    EDITED = "edited", "The schedule was edited, and its new rule does not name this time."
+    DELETED = "deleted", "The schedule was deleted."
+
+    # How its delivery went
+    SUCCEEDED = "succeeded", "The target did the work."
+    FAILED = "failed", "The target reported a failure."
+    UNDELIVERABLE = "undeliverable", "The target could not be reached, or refused the work."
+    TIMED_OUT = "timed_out", "The run took longer than its timeout."
+    COMPLETION_TIMED_OUT = "completion_timed_out", "The target accepted the work, but did not say in time how it ended."
+    CANCELLED = "cancelled", "Someone asked for it to be cancelled."
+    RETRY_SCHEDULED = "retry_scheduled", "The attempt failed, and another one is scheduled."
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted", "The attempt failed, and it was the last one allowed."
+    LEASE_LOST = "lease_lost", "The node that held it stopped renewing its lease, so it is delivered again."
+    POISON = "poison", "Its lease was lost too often; it is not delivered again."
+    OUTCOME_UNKNOWN = "outcome_unknown", "Delivery had begun when contact was lost, and it must not begin twice."

@@ -1,0 +1,53 @@
+"""Every reason has a stable code and a sentence."""
+
+import copy
+import pickle
+import re
+
+import pytest
+
+from noonmark.core.lifecycle import ENDINGS
+from noonmark.core.reasons import Reason
+
+# Reasons of decisions: what they explain is not the end of an occurrence.
+UNDERWAY = {
+    "not_due",
+    "on_time",
+    "within_grace",
+    "caught_up",
+    "queued",
+    "concurrency_limit",
+    "dependency_pending",
+    "resources_short",
+    "window_open",
+    "retry_scheduled",
+    "lease_lost",
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_code_is_lower_snake_and_a_sentence_is_one_sentence(reason):
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", reason)
+    assert re.fullmatch(r"[A-Z][^.]+\.", reason.sentence)
+
+
+def test_no_two_reasons_say_the_same():
+    assert len({reason.sentence for reason in Reason}) == len(Reason)
+
+
+def test_a_reason_is_its_code():
+    assert Reason("late") is Reason.LATE
+    assert str(Reason.LATE) == "late"
+    assert Reason.LATE == "late"
+    assert Reason.LATE.sentence == "It was later than the misfire policy allows."
+
+
+def test_a_reason_survives_copying():
+    assert copy.deepcopy(Reason.POISON) is Reason.POISON
+    assert pickle.loads(pickle.dumps(Reason.POISON)) is Reason.POISON  # noqa: S301 - our own bytes
+
+
+def test_every_reason_either_ends_an_occurrence_or_explains_a_step():
+    ending = {str(reason) for reasons in ENDINGS.values() for reason in reasons}
+    assert not ending & UNDERWAY
+    assert ending | UNDERWAY == {str(reason) for reason in Reason}
