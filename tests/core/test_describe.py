@@ -245,3 +245,20 @@ def test_whatever_is_accepted_can_be_described(text):
     assert description.text.endswith(", UTC")
     assert len(description.text) > len("At, UTC")
     assert all(isinstance(warning, str) and warning for warning in description.warnings)
+
+
+def test_a_hash_without_a_key_is_a_trap():
+    (warning,) = describe(CronTrigger("H 3 * * *"), now=NOW).warnings
+    assert "no key" in warning
+    assert describe(CronTrigger("H 3 * * *", key="k"), now=NOW).warnings == []
+
+
+def test_no_spring_is_named_twice():
+    eve = datetime(2027, 3, 26, 12, tzinfo=UTC)
+    (warning,) = describe(CronTrigger("30 2 * * *", timezone="Europe/Stockholm"), now=eve).warnings
+    assert "2027-03-28" in warning
+
+
+def test_filter_values_cannot_steer_a_terminal():
+    text = describe(EventTrigger("paid", {"city": "\x9b31m\u202eÅre"})).text
+    assert text == 'When paid is emitted and city is "\\u009b31m\\u202eÅre"'

@@ -270,7 +270,7 @@ REFUSED = [
     ({"a": {"$where": "1"}}, "a.$where", "unknown operator"),
     ({"a": {}}, "a", f"names no operator; allowed are {ALLOWED}"),
     ({"a": {"not": {}}}, "a.not", "names no operator"),
-    ({"a": ["x", {}]}, "a.1", "names no operator"),
+    ({"a": ["x", {}]}, "a[1]", "names no operator"),
     ({"a": {"prefix": 1}}, "a.prefix", '"prefix" takes text, not 1'),
     ({"a": {"prefix": ["x"]}}, "a.prefix", '"prefix" takes text, not a list'),
     ({"a": {"prefix": None}}, "a.prefix", '"prefix" takes text, not null'),
@@ -284,11 +284,11 @@ REFUSED = [
     ({"a": {"gte": None}}, "a.gte", '"gte" takes a number or text'),
     ({"a": {"lt": [1]}}, "a.lt", '"lt" takes a number or text'),
     ({"a": {"lte": {}}}, "a.lte", '"lte" takes a number or text'),
-    ({"a": [["x"]]}, "a.0", 'use {"equals": [..]}'),
-    ({"a": {"not": ["x", []]}}, "a.not.1", "is a list inside a list"),
+    ({"a": [["x"]]}, "a[0]", 'use {"equals": [..]}'),
+    ({"a": {"not": ["x", []]}}, "a.not[1]", "is a list inside a list"),
     ({"a": {"not": {"bad": 1}}}, "a.not.bad", "unknown operator"),
     ({"a": {"not": {"not": {"gt": None}}}}, "a.not.not.gt", '"gt" takes'),
-    ({"a": ["x", {"prefix": 5}]}, "a.1.prefix", '"prefix" takes text'),
+    ({"a": ["x", {"prefix": 5}]}, "a[1].prefix", '"prefix" takes text'),
     ({"a": math.nan}, "a", "NaN"),
     ({"fine": 1, "a": {"gt": math.inf}}, "a", "infinity"),
     ({"a": 2**64}, "a", "64 bits"),
@@ -323,14 +323,14 @@ def test_refused_with_the_place_and_what_is_allowed(filters, path, words):
 
 def test_every_problem_is_told():
     filters = {"a": {"gt": None, "bad": 1}, "b": [[], {}], "fine": 1}
-    assert [path for path, _ in filter_problems(filters)] == ["a.gt", "a.bad", "b.0", "b.1"]
+    assert [path for path, _ in filter_problems(filters)] == ["a.gt", "a.bad", "b[0]", "b[1]"]
     with pytest.raises(InvalidTrigger) as error:
         compile_filters(filters)
     assert [problem.field for problem in error.value.problems] == [
         "filters.a.gt",
         "filters.a.bad",
-        "filters.b.0",
-        "filters.b.1",
+        "filters.b[0]",
+        "filters.b[1]",
     ]
 
 

@@ -30,7 +30,9 @@ MAX_UNKNOWN = 20
 """How many unknown fields of one object are told by name."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_EVENT_TYPE = re.compile(r"[A-Za-z0-9._:-]{1,160}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _TOO_LARGE = f"is larger than {MAX_JSON_BYTES // 1024} KiB as JSON"
 _REQUIRED: Any = object()
@@ -48,6 +50,11 @@ def shown(value: object) -> str:
             return "a huge number"
         return text if len(text) <= MAX_ECHO else f"{text[:MAX_ECHO]}…"
     return f"a {type(value).__name__}"
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could move the cursor or reorder the line of whoever reads it."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def text_problem(text: str, *, multiline: bool = False) -> str | None:
@@ -69,14 +76,15 @@ def key_path(key: object) -> str:
 def json_problem(value: object) -> str | None:
     """Why this value is not JSON that every store and client can hold, if it is not. Never recurses."""
     pending: list[tuple[object, int]] = [(value, 1)]
-    seen = 0
+    # Counted on the way: lists that share their members are short, yet can be worth billions of bytes.
+    least_bytes = 1
     while pending:
         item, depth = pending.pop()
-        seen += 1
-        if seen > MAX_JSON_BYTES:  # lists that share their members can hold billions; each is a byte or more
-            return _TOO_LARGE
         if depth > MAX_JSON_DEPTH:
             return f"is nested more than {MAX_JSON_DEPTH} levels deep"
+        least_bytes += _least_bytes(item)
+        if least_bytes > MAX_JSON_BYTES:
+            return _TOO_LARGE
         if isinstance(item, dict):
             pending.extend((key, depth) if isinstance(key, str) else (object(), depth) for key in item)
             pending.extend((member, depth + 1) for member in item.values())
@@ -87,6 +95,15 @@ def json_problem(value: object) -> str | None:
     if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MAX_JSON_BYTES:
         return _TOO_LARGE
     return None
+
+
+def _least_bytes(item: object) -> int:
+    """What a value adds to its first byte, when each value inside it has a byte too: marks and characters."""
+    if isinstance(item, dict):
+        return 4 * len(item)
+    if isinstance(item, list | tuple):
+        return 2 * len(item)
+    return len(item) + 1 if isinstance(item, str) else 0
 
 
 def json_copy(value: Any) -> Any:
@@ -123,7 +140,7 @@ class Reader:
         if isinstance(document, dict):
             self._fields = document
         else:
-            self.problem("", f"must be an object, not {shown(document)}")
+            self.problem("", f"{'' if path else 'the document '}must be an object, not {shown(document)}")
 
     def at(self, name: str) -> str:
         """The path of a field of this object."""
@@ -242,15 +259,17 @@ class Reader:
             return {}
         found = {}
         for each_key, each_value in fields.items():
-            where = f"{name}.{key_path(each_key)}"
+            where, before = f"{name}.{key_path(each_key)}", len(self.problems)
             try:
                 key(each_key)
             except ValueError as error:
                 self.problem(where, f"the name {error}")
             try:
-                found[each_key] = value(each_value)
+                text = value(each_value)
             except ValueError as error:
                 self.problem(where, str(error))
+            if len(self.problems) == before:
+                found[each_key] = text
         return found
 
     def labels(self, name: str) -> dict[str, str]:
@@ -311,6 +330,13 @@ def identifier(value: object) -> str:
     if isinstance(value, str) and _IDENTIFIER.fullmatch(value):
         return value
     raise ValueError(f"must be 1 to 128 letters, digits, -, _, . or :, not {shown(value)}")
+
+
+def event_type(value: object) -> str:
+    """The name of a kind of event."""
+    if isinstance(value, str) and _EVENT_TYPE.fullmatch(value):
+        return value
+    raise ValueError(f"must be 1 to 160 letters, digits, -, _, . or :, not {shown(value)}")
 
 
 def named(canonical: Iterable[E], **aliases: E) -> dict[str, E]:

@@ -221,7 +221,7 @@ def _condition_problems(path: str, value: object) -> Iterator[tuple[str, str]]:
             yield from _operator_problems(f"{path}.{_name(name)}", name, operand)
     elif isinstance(value, list | tuple):
         for index, member in enumerate(value):
-            where = f"{path}.{index}"
+            where = f"{path}[{index}]"
             if isinstance(member, list | tuple):
                 yield where, 'is a list inside a list; to compare with a whole list use {"equals": [..]}'
             else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from noonmark.core.documents import printable
+
 MAX_SHOWN = 60
 OPERATORS = {
     "prefix": "begins with",
@@ -40,5 +42,5 @@ def _operator(name: str, operand: object) -> str:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = printable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

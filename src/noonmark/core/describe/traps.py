@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
     from noonmark.core.triggers.expression import Expression
 
-YEAR_SECONDS = 366 * DAY_SECONDS
+YEAR_SECONDS = 365 * DAY_SECONDS
 STEP = re.compile(r"(?:\*|\d+|H)/(\d+)")
 STEPPED = {
     FIELDS[0]: (60, "minute"),
@@ -37,6 +37,8 @@ def traps(trigger: Trigger, since: Micros) -> list[str]:
         for text, expression in zip(trigger.expressions, trigger.parsed, strict=True):
             found += _day_field_traps(text, expression)
             found += _step_traps(expression)
+        if not trigger.key and any(expression.hashed for expression in trigger.parsed):
+            found.append("H has no key to hash, so every trigger without one lands on the same time")
     if isinstance(trigger, CronTrigger | CalendarTrigger):
         found += _gap_traps(trigger, since // SECOND)
     return list(dict.fromkeys(found))

@@ -60,7 +60,7 @@ def _parse(text: str, key: str) -> Expression:
         raise InvalidTrigger(str(error), field="expression") from None
     second, minute, hour, day_of_month, month, day_of_week = sets
     days = DayFields(day_of_month, day_of_week, either=not (day_of_month.starred or day_of_week.starred))
-    day_rule = days.rule(EVERY_MONTH if month.starred else frozenset(month.values))
+    day_rule = days.rule(EVERY_MONTH if len(month.values) == len(EVERY_MONTH) else frozenset(month.values))
     if day_rule is None:
         raise TriggerNeverFires(f"{shown(text)} can never fire: no month it names has such a day", field="expression")
     rule = TimesOnDays(day_rule, hour.values, minute.values, second.values)

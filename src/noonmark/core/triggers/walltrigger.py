@@ -50,7 +50,7 @@ def zone_argument(name: str) -> Zone:
     """A zone given by a caller."""
     try:
         return load_zone(name)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise InvalidTrigger(str(error), field="timezone") from None
 
 

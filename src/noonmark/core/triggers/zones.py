@@ -159,13 +159,19 @@ def _seconds(offset: timedelta) -> int:
     return offset.days * DAY_SECONDS + offset.seconds
 
 
-@lru_cache(maxsize=1024)
 def load_zone(name: object) -> Zone:
     """The zone of an IANA name; ValueError for anything else (no path, no alias of this machine)."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"is not an IANA time zone: {shown(name)}; a name such as Europe/Stockholm is expected")
+    return _zone(name)
+
+
+@lru_cache(maxsize=1024)
+def _zone(name: str) -> Zone:
     if name == "UTC":
         return Zone(name, UTC)
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name not in zone_names():
-        raise ValueError(_unknown_zone(name))
+    if name not in zone_names():
+        raise ValueError(f"is not an IANA time zone: {shown(name)}; {_suggestion(name)}")
     return Zone(name, ZoneInfo(name))
 
 
@@ -180,10 +186,7 @@ def release_year() -> int:
     return int(tzdata.IANA_VERSION[:4])
 
 
-def _unknown_zone(name: object) -> str:
-    message = f"is not an IANA time zone: {shown(name)}"
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return f"{message}; a name such as Europe/Stockholm is expected"
+def _suggestion(name: str) -> str:
     by_fold = {known.casefold(): known for known in zone_names()}
     near = get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.7)
-    return f"{message}; did you mean {by_fold[near[0]]}?" if near else f"{message}; try one such as Europe/Stockholm"
+    return f"did you mean {by_fold[near[0]]}?" if near else "a name such as Europe/Stockholm is expected"
