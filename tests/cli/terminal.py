@@ -1,0 +1,46 @@
+"""Running commands as a user does: in a pipe, or in a terminal of 80 columns."""
+
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NOONMARK = (sys.executable, "-m", "noonmark")
+# What the developer's own terminal asks for must not decide the outcome.
+PERSONAL = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "COLORTERM", "TTY_COMPATIBLE", "PYTHONIOENCODING")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in PERSONAL} | {
+    "PYTHONUTF8": "1",
+    "TERM": "xterm-256color",
+}
+
+
+def in_pipe(*command, stdin=b"", **environment):
+    """Run to the end; the output as text."""
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, check=False, cwd=ROOT, env=ENVIRONMENT | environment, timeout=60
+    )
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def in_terminal(*command):
+    """Run to the end on a pseudo-terminal; the exit code and everything shown."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=ENVIRONMENT) as process:
+        os.close(theirs)
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+        os.close(ours)
+        return process.wait(timeout=60), shown.decode()
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:  # how Linux says that the other side was closed
+        return b""
