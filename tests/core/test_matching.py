@@ -506,7 +506,7 @@ conditions = st.recursive(
 payloads = st.dictionaries(names, values, max_size=4) | values
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(names, conditions, max_size=3), payloads, texts, texts)
 def test_agrees_with_the_model(filters, payload, event_type, source):
     envelope = {"event_type": event_type, "source": source}
@@ -515,7 +515,7 @@ def test_agrees_with_the_model(filters, payload, event_type, source):
     assert matches(filters, payload, event_type=event_type, source=source) is expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(names, conditions, payloads)
 def test_a_filter_and_its_opposite_split_the_payloads_that_have_the_field(key, condition, payload):
     both = [matches({key: each}, payload) for each in (condition, {"not": condition})]
@@ -525,7 +525,7 @@ def test_a_filter_and_its_opposite_split_the_payloads_that_have_the_field(key, c
         assert both[1] is False
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(names, conditions, max_size=3), payloads)
 def test_filters_survive_json(filters, payload):
     assert matches(json.loads(json.dumps(filters)), json.loads(json.dumps(payload))) == matches(filters, payload)

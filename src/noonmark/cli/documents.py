@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from noonmark.core.documents import shown
 from noonmark.core.errors import InvalidSchedule, NoonmarkError, NotFound
+from noonmark.core.jsonvalues import shown
 
 MAX_BYTES = 1_048_576
 """No service takes a larger document."""

@@ -10,9 +10,9 @@ from noonmark.cli.documents import parse_json
 from noonmark.cli.output import print_json
 from noonmark.cli.upcoming import look_ahead
 from noonmark.clocks import SystemClock
-from noonmark.core.documents import shown
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.instants import from_micros, parse_instant
+from noonmark.core.jsonvalues import shown
 from noonmark.core.triggers import parse_trigger
 
 if TYPE_CHECKING:

@@ -7,13 +7,20 @@ nobody asked for.
 
 from __future__ import annotations
 
-import json
-import re
-from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.instants import Micros, parse_instant, seconds_to_micros, to_micros
+from noonmark.core.jsonvalues import (
+    boolean_value,
+    json_copy,
+    json_problem,
+    key_path,
+    number_value,
+    shown,
+    text_of,
+    text_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,109 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 E = TypeVar("E", bound=str)
 
-MAX_JSON_BYTES = 262_144
-MAX_JSON_DEPTH = 64
-MAX_ECHO = 60
-"""How much of a bad value an error message repeats."""
 MAX_UNKNOWN = 20
 """How many unknown fields of one object are told by name."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_EVENT_TYPE = re.compile(r"[A-Za-z0-9._:-]{1,160}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_TOO_LARGE = f"is larger than {MAX_JSON_BYTES // 1024} KiB as JSON"
 _REQUIRED: Any = object()
-
-
-def shown(value: object) -> str:
-    """A value as an error message shows it: quoted, on one line, cut short."""
-    if isinstance(value, str):
-        text = json.dumps(value[: MAX_ECHO + 1])
-        return text if len(value) <= MAX_ECHO else f"{text[:MAX_ECHO]}…"
-    if value is None or isinstance(value, bool | int | float):
-        try:
-            text = json.dumps(value)
-        except ValueError:  # more digits than Python will print
-            return "a huge number"
-        return text if len(text) <= MAX_ECHO else f"{text[:MAX_ECHO]}…"
-    return f"a {type(value).__name__}"
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that could move the cursor or reorder the line of whoever reads it."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def text_problem(text: str, *, multiline: bool = False) -> str | None:
-    """Why this text cannot be stored or shown, if it cannot."""
-    if _SURROGATE.search(text):
-        return "contains a lone surrogate, which is not Unicode text"
-    if "\x00" in text:
-        return "contains a NUL character"
-    if not multiline and _CONTROL.search(text):
-        return "contains a control character"
-    return None
-
-
-def key_path(key: object) -> str:
-    """A key of an object as a path shows it: as it is, unless it is long or unprintable."""
-    return key[:MAX_ECHO] if isinstance(key, str) and text_problem(key) is None else shown(key)
-
-
-def json_problem(value: object) -> str | None:
-    """Why this value is not JSON that every store and client can hold, if it is not. Never recurses."""
-    pending: list[tuple[object, int]] = [(value, 1)]
-    # Counted on the way: lists that share their members are short, yet can be worth billions of bytes.
-    least_bytes = 1
-    while pending:
-        item, depth = pending.pop()
-        if depth > MAX_JSON_DEPTH:
-            return f"is nested more than {MAX_JSON_DEPTH} levels deep"
-        least_bytes += _least_bytes(item)
-        if least_bytes > MAX_JSON_BYTES:
-            return _TOO_LARGE
-        if isinstance(item, dict):
-            pending.extend((key, depth) if isinstance(key, str) else (object(), depth) for key in item)
-            pending.extend((member, depth + 1) for member in item.values())
-        elif isinstance(item, list | tuple):
-            pending.extend((member, depth + 1) for member in item)
-        elif (problem := _scalar_problem(item)) is not None:
-            return problem
-    if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MAX_JSON_BYTES:
-        return _TOO_LARGE
-    return None
-
-
-def _least_bytes(item: object) -> int:
-    """What a value adds to its first byte, when each value inside it has a byte too: marks and characters."""
-    if isinstance(item, dict):
-        return 4 * len(item)
-    if isinstance(item, list | tuple):
-        return 2 * len(item)
-    return len(item) + 1 if isinstance(item, str) else 0
-
-
-def json_copy(value: Any) -> Any:
-    """The same JSON as a value of our own: later changes to the caller's do not reach it; tuples become arrays."""
-    if isinstance(value, dict):
-        return {key: json_copy(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_copy(member) for member in value]
-    return value
-
-
-def _scalar_problem(value: object) -> str | None:
-    if isinstance(value, str):
-        return text_problem(value, multiline=True)
-    if value is None or isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return None if -(2**63) <= value < 2**64 else "contains an integer beyond 64 bits"
-    if isinstance(value, float):
-        return None if isfinite(value) else "contains NaN or infinity, which are not JSON"
-    return "is not JSON (allowed: objects with text keys, arrays, text, numbers, true, false, null)"
 
 
 class Reader:
@@ -140,7 +48,7 @@ class Reader:
         if isinstance(document, dict):
             self._fields = document
         else:
-            self.problem("", f"{'' if path else 'the document '}must be an object, not {shown(document)}")
+            self.problem("", f"must be an object, not {shown(document)}")
 
     def at(self, name: str) -> str:
         """The path of a field of this object."""
@@ -177,23 +85,23 @@ class Reader:
         self, name: str, default: Any = _REQUIRED, *, low: int = 1, high: int = 200, multiline: bool = False
     ) -> Any:
         """Text of a bounded length without control characters."""
-        return self.read(name, lambda value: _text(value, low, high, multiline=multiline), default)
+        return self.read(name, lambda value: text_value(value, low, high, multiline=multiline), default)
 
     def boolean(self, name: str, default: bool) -> bool:  # noqa: FBT001 - a document's default
         """A JSON boolean."""
-        return self.read(name, _boolean, default)
+        return self.read(name, boolean_value, default)
 
     def integer(self, name: str, default: Any = _REQUIRED, *, low: int = 0, high: int = 2**31 - 1) -> Any:
         """A whole number in a range."""
-        return self.read(name, lambda value: int(_number(value, low, high, whole=True)), default)
+        return self.read(name, lambda value: int(number_value(value, low, high, whole=True)), default)
 
     def number(self, name: str, default: Any = _REQUIRED, *, low: float = 0, high: float = 1e12) -> Any:
         """Any finite number in a range."""
-        return self.read(name, lambda value: _number(value, low, high), default)
+        return self.read(name, lambda value: number_value(value, low, high), default)
 
     def seconds(self, name: str, default: Any = _REQUIRED, *, low: float = 0, high: float = 3_155_760_000) -> Any:
         """A length of time given in seconds, as microseconds; a century at the most."""
-        return self.read(name, lambda value: seconds_to_micros(_number(value, low, high)), default)
+        return self.read(name, lambda value: seconds_to_micros(number_value(value, low, high)), default)
 
     def instant(self, name: str, default: Any = None) -> Micros | Any:
         """An RFC 3339 instant as microseconds."""
@@ -320,53 +228,9 @@ def one_of(value: object, allowed: Mapping[str, E]) -> E:
     raise ValueError(f"must be one of {names}, not {shown(value)}")
 
 
-def text_of(low: int, high: int, *, multiline: bool = False) -> Callable[[object], str]:
-    """The conversion that lets text of a bounded length pass, and no control characters."""
-    return lambda value: _text(value, low, high, multiline=multiline)
-
-
-def identifier(value: object) -> str:
-    """An id that a caller may choose: safe in a URL and in a log line."""
-    if isinstance(value, str) and _IDENTIFIER.fullmatch(value):
-        return value
-    raise ValueError(f"must be 1 to 128 letters, digits, -, _, . or :, not {shown(value)}")
-
-
-def event_type(value: object) -> str:
-    """The name of a kind of event."""
-    if isinstance(value, str) and _EVENT_TYPE.fullmatch(value):
-        return value
-    raise ValueError(f"must be 1 to 160 letters, digits, -, _, . or :, not {shown(value)}")
-
-
 def named(canonical: Iterable[E], **aliases: E) -> dict[str, E]:
     """The look-up table of an enumeration: each member under its own name, then its aliases."""
     return {str(member): member for member in canonical} | aliases
-
-
-def _text(value: object, low: int, high: int, *, multiline: bool) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"must be text, not {shown(value)}")
-    if not low <= len(value) <= high:
-        raise ValueError(f"must have {low:,} to {high:,} characters, not {len(value):,}")
-    if (problem := text_problem(value, multiline=multiline)) is not None:
-        raise ValueError(problem)
-    return value
-
-
-def _boolean(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ValueError(f"must be true or false, not {shown(value)}")
-
-
-def _number(value: object, low: float, high: float, *, whole: bool = False) -> int | float:
-    kind = "a whole number" if whole else "a number"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"must be {kind}, not {shown(value)}")
-    if not low <= value <= high or (whole and value != int(value)):
-        raise ValueError(f"must be {kind} from {low:,} to {high:,}, not {shown(value)}")
-    return value
 
 
 def present(**fields: Any) -> dict[str, Any]:

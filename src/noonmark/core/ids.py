@@ -10,8 +10,8 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NewType
 
-from noonmark.core.documents import text_problem
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.jsonvalues import text_problem
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros

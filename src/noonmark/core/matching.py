@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.documents import MAX_ECHO, json_problem, shown, text_problem
 from noonmark.core.errors import InvalidTrigger, Problem
+from noonmark.core.jsonvalues import MAX_ECHO, json_problem, shown, text_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from noonmark.core.documents import printable
+from noonmark.core.jsonvalues import printable
 
 MAX_SHOWN = 60
 OPERATORS = {

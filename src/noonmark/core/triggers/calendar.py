@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noonmark.core.documents import shown
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
+from noonmark.core.jsonvalues import shown
 from noonmark.core.triggers.dayfields import EVERY_MONTH, DayFields
 from noonmark.core.triggers.dst import FIXED, WILDCARD, DstOverride
 from noonmark.core.triggers.fields import FieldSet

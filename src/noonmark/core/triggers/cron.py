@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noonmark.core.documents import shown, text_problem
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
+from noonmark.core.jsonvalues import shown, text_problem
 from noonmark.core.triggers.dst import FIXED
 from noonmark.core.triggers.expression import Expression, parse_expression
 from noonmark.core.triggers.recurrence import Recurrence
@@ -48,8 +48,9 @@ class CronTrigger(WallTrigger):
         jitter_seconds: float = 0,
     ) -> None:
         """Parse now, so that a bad expression never reaches a store."""
-        texts = (expressions,) if isinstance(expressions, str) else _listed(expressions)
-        parsed = parse_expressions(texts, _key_argument(key))
+        given = expressions if isinstance(expressions, str) else _listed(expressions)
+        parsed = parse_expressions(given, _key_argument(key))
+        texts = given if isinstance(given, tuple) else (given,)
         zone = zone_argument(timezone)
         override = dst_argument(dst)
         # A key that nothing hashes is no part of what this trigger means.
@@ -99,19 +100,19 @@ class CronTrigger(WallTrigger):
         return document | self._bounds_document()
 
 
-def parse_expressions(texts: tuple[object, ...], key: str, name: str = "crons") -> tuple[Expression, ...]:
-    """Parse them all, and report what is wrong with each."""
-    if not 1 <= len(texts) <= MAX_EXPRESSIONS:
-        raise InvalidTrigger(f"must hold 1 to {MAX_EXPRESSIONS} expressions, not {len(texts):,}", field=name)
-    if len(texts) == 1:
-        return (parse_expression(texts[0], key),)
+def parse_expressions(given: object, key: str) -> tuple[Expression, ...]:
+    """Parse one expression, or a tuple of them, and report what is wrong with each."""
+    if not isinstance(given, tuple):
+        return (parse_expression(given, key),)
+    if not 1 <= len(given) <= MAX_EXPRESSIONS:
+        raise InvalidTrigger(f"must hold 1 to {MAX_EXPRESSIONS} expressions, not {len(given):,}", field="crons")
     parsed: list[Expression] = []
     problems: list[Problem] = []
-    for index, text in enumerate(texts):
+    for index, text in enumerate(given):
         try:
             parsed.append(parse_expression(text, key))
         except InvalidTrigger as error:
-            problems.append(Problem(f"{name}[{index}]", error.message, error.code))
+            problems.append(Problem(f"crons[{index}]", error.message, error.code))
     if problems:
         raise refusal(problems)
     return tuple(parsed)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noonmark.core.documents import shown
 from noonmark.core.errors import InvalidTrigger
+from noonmark.core.jsonvalues import event_type, json_copy
 from noonmark.core.matching import Matcher, compile_filters
 from noonmark.core.triggers.trigger import Trigger
 
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
 
-EVENT_TYPE = re.compile(r"[A-Za-z0-9_.:\-]{1,160}", re.ASCII)
 MAX_EVENT_TYPES = 100
 
 
@@ -43,7 +40,7 @@ class EventTrigger(Trigger):
     ) -> None:
         """One type or several; without filters every event of the type matches."""
         matcher = compile_filters({} if filters is None else filters)
-        self._set(event_types=event_types(event_type), filters=deepcopy(dict(filters or {})), _matcher=matcher)
+        self._set(event_types=event_types(event_type), filters=json_copy(dict(filters or {})), _matcher=matcher)
         self._set_bounds(start_at, end_at, jitter_seconds)
 
     def matches(self, event_type: str, payload: object, *, source: str = "") -> bool:
@@ -55,7 +52,7 @@ class EventTrigger(Trigger):
         types = self.event_types
         document: dict[str, Any] = {"type": self.type, "event_type": types[0] if len(types) == 1 else list(types)}
         if self.filters:
-            document["filters"] = deepcopy(self.filters)
+            document["filters"] = json_copy(self.filters)
         return document | self._bounds_document()
 
     def _next(self, after: Micros) -> Micros | None:  # noqa: ARG002 - events have no times of their own
@@ -75,7 +72,8 @@ def event_types(given: object) -> tuple[str, ...]:
         raise InvalidTrigger(f"must hold 1 to {MAX_EVENT_TYPES} event types, not {len(listed):,}", field="event_type")
     types: dict[str, None] = {}
     for one in listed:
-        if not isinstance(one, str) or not EVENT_TYPE.fullmatch(one):
-            raise InvalidTrigger(f"must be 1 to 160 letters, digits or _ . : -, not {shown(one)}", field="event_type")
-        types[one] = None
+        try:
+            types[event_type(one)] = None
+        except ValueError as error:
+            raise InvalidTrigger(str(error), field="event_type") from None
     return tuple(types)

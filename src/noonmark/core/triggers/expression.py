@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from noonmark.core.documents import shown
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
+from noonmark.core.jsonvalues import shown
 from noonmark.core.triggers.dayfields import EVERY_MONTH, DayFields
 from noonmark.core.triggers.dst import FIXED, WILDCARD, DstRule
 from noonmark.core.triggers.fields import FIELDS, FieldSet, parse_field

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, NoReturn
 
-from noonmark.core.documents import shown
 from noonmark.core.ids import fraction
+from noonmark.core.jsonvalues import shown
 
 _HASHED = re.compile(r"H(?:\((\d{1,4})-(\d{1,4})\))?", re.ASCII)
 _LAST = re.compile(r"L(?:-(\d{1,4}))?", re.ASCII)

@@ -73,13 +73,14 @@ def _read_interval(reader: Reader) -> dict[str, Any]:
 
 def _read_cron(reader: Reader) -> dict[str, Any]:
     key = reader.text("key", "", high=MAX_KEY)
+    before = len(reader.problems)
     several = reader.has("crons")
     if several == reader.has("expression"):
         reader.problem("expression", "give either expression or crons")
-    texts = tuple(reader.items("crons", high=MAX_EXPRESSIONS)) if several else (reader.raw("expression"),)
-    if texts or not several:
-        _collect(reader, lambda: parse_expressions(texts, key))
-    return {"expressions": texts, "key": key} | _read_zone(reader)
+    given = tuple(reader.items("crons", high=MAX_EXPRESSIONS)) if several else reader.raw("expression")
+    if len(reader.problems) == before:
+        _collect(reader, lambda: parse_expressions(given, key))
+    return {"expressions": given, "key": key} | _read_zone(reader)
 
 
 def _read_calendar(reader: Reader) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from zoneinfo import ZoneInfo
 
 import tzdata
 
-from noonmark.core.documents import shown
 from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, MIN_INSTANT, SECOND
+from noonmark.core.jsonvalues import shown
 
 if TYPE_CHECKING:
     from datetime import tzinfo

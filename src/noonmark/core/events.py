@@ -1,0 +1,50 @@
+"""Events: facts that were emitted, and may set off the schedules whose event trigger they match."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import Reader, moment
+from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.instants import Micros, from_micros
+from noonmark.core.jsonvalues import event_type, identifier
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One fact. An `event_id` given by the sender makes emitting it again harmless; None asks for a fresh one."""
+
+    event_type: str
+    emitted: Micros
+    event_id: str | None = None
+    source: str = ""
+    payload: Any = field(default_factory=dict, hash=False)
+
+    @property
+    def emitted_at(self) -> datetime:
+        """When it was emitted, in UTC."""
+        return from_micros(self.emitted)
+
+
+def parse_event(document: object, *, now: datetime) -> Event:
+    """Read an event emitted now; InvalidSchedule lists everything wrong with it."""
+    problems: list[Problem] = []
+    reader = Reader(document, path="", code=InvalidSchedule.code, problems=problems)
+    if problems:
+        raise refusal(problems)
+    payload = reader.json("payload")
+    event = Event(
+        event_type=reader.read("event_type", event_type),
+        emitted=moment(now),
+        event_id=reader.read("event_id", identifier, None),
+        source=reader.text("source", "", low=0),
+        payload={} if payload is None else payload,
+    )
+    reader.close()
+    if problems:
+        raise refusal(problems)
+    return event

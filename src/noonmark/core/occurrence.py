@@ -1,0 +1,63 @@
+"""Occurrences: one planned delivery of a schedule each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import Micros, from_micros
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from noonmark.core.ids import Origin
+    from noonmark.core.lifecycle import Phase
+    from noonmark.core.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """The unit that is claimed, explained and counted.
+
+    `nominal` is the time the trigger named, `due` that time with jitter or the time of a retry, `first_due` the due
+    time before any retry. One row may stand for a gap of many missed fires: then it says how many, from when to when.
+    `fence` rises with every claim, so that whoever lost one cannot settle it.
+    """
+
+    id: str
+    uid: str
+    schedule_id: str
+    revision: int
+    origin: Origin
+    phase: Phase
+    route: str
+    nominal: Micros
+    due: Micros
+    first_due: Micros
+    attempt: int = 0
+    fence: int = 0
+    reason: Reason | None = None
+    detail: str = ""
+    missed_count: int = 0
+    missed_first: Micros | None = None
+    missed_last: Micros | None = None
+
+    @property
+    def nominal_at(self) -> datetime:
+        """The time the trigger named, in UTC."""
+        return from_micros(self.nominal)
+
+    @property
+    def due_at(self) -> datetime:
+        """When it is to start, in UTC."""
+        return from_micros(self.due)
+
+    @property
+    def missed_from(self) -> datetime | None:
+        """The first missed nominal time of a gap, in UTC."""
+        return None if self.missed_first is None else from_micros(self.missed_first)
+
+    @property
+    def missed_to(self) -> datetime | None:
+        """The last missed nominal time of a gap, in UTC."""
+        return None if self.missed_last is None else from_micros(self.missed_last)

@@ -1,0 +1,221 @@
+"""Schedules: what a caller declares, and what is kept of it.
+
+`parse_schedule` is the only reader of schedule documents. It reads the whole document before it complains, so that
+its error lists everything that is wrong. `Declaration.to_document` writes every policy out, so that the document
+means the same to a later release with other defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import Reader, moment, present
+from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
+from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, micros_to_seconds, to_text
+from noonmark.core.jsonvalues import identifier
+from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, read_delivery, read_missing_target
+from noonmark.core.policies.limits import (
+    Budget,
+    Concurrency,
+    Dependency,
+    Horizon,
+    read_budget,
+    read_concurrency,
+    read_dependencies,
+    read_horizon,
+)
+from noonmark.core.policies.misfire import MisfirePolicy, read_misfire
+from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
+from noonmark.core.policies.retry import RetryPolicy, read_retry
+from noonmark.core.policies.window import Window, read_window
+from noonmark.core.targets import Target, read_target
+from noonmark.core.triggers import EventTrigger, Trigger, parse_trigger
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from noonmark.core.lifecycle import SchedulePhase
+
+MAX_NAME = 200
+MAX_DESCRIPTION = 10_000
+MAX_TIMEOUT_SECONDS = 31_622_400
+"""A leap year."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """Everything a caller says about a schedule. Without a trigger it fires when its upstreams have completed."""
+
+    target: Target
+    trigger: Trigger | None
+    overlap_policy: OverlapPolicy
+    misfire_policy: MisfirePolicy
+    missing_target_policy: MissingTargetPolicy = MissingTargetPolicy.MARK_MISFIRED
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    horizon: Horizon = field(default_factory=Horizon)
+    timeout: Micros | None = None
+    window: Window | None = None
+    concurrency: Concurrency | None = None
+    budget: Budget | None = None
+    depends_on: tuple[Dependency, ...] = ()
+    pause_on_failure: int | None = None
+    max_runs: int | None = None
+    schedule_id: str | None = None
+    name: str | None = None
+    description: str = ""
+    labels: dict[str, str] = field(default_factory=dict, hash=False)
+    enabled: bool = True
+
+    def to_document(self) -> dict[str, Any]:
+        """The document that reads back into an equal declaration, whenever it is read."""
+        concurrency = self.concurrency.to_document() if self.concurrency else {}
+        return (
+            present(
+                schedule_id=self.schedule_id,
+                name=self.name,
+                description=self.description or None,
+                labels=dict(self.labels) or None,
+                trigger=self.trigger.to_document() if self.trigger else None,
+                target=self.target.to_document(),
+                overlap_policy=self.overlap_policy.to_document(),
+                misfire_policy=self.misfire_policy.to_document(),
+                missing_target_policy=str(self.missing_target_policy),
+                retry_policy=self.retry_policy.to_document(),
+                timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
+                window=self.window.to_document() if self.window else None,
+                delivery=str(self.delivery),
+                pause_on_failure=self.pause_on_failure,
+                depends_on=[upstream.to_document() for upstream in self.depends_on] or None,
+                budget=self.budget.to_document() if self.budget else None,
+                max_runs=self.max_runs,
+                enabled=self.enabled,
+            )
+            | concurrency
+            | self.horizon.to_document()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose schedule it is; quotas and visibility follow it."""
+
+    tenant: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A declaration that is kept. `uid` is internal and never used again; `schedule_id` is the public name."""
+
+    uid: str
+    schedule_id: str
+    owner: Owner
+    declaration: Declaration
+    revision: int
+    phase: SchedulePhase
+    source: str
+    created: Micros
+    updated: Micros
+    deleted: Micros | None = None
+
+
+def parse_schedule(document: object, *, now: datetime, key: str = "") -> Declaration:
+    """Read a document declared now; the error lists everything wrong with it.
+
+    `now` and `key` fill what the trigger leaves relative, and a trigger whose times are all past is refused. Without a
+    key, `H` hashes the schedule's own id, or else its name.
+    """
+    return _read(document, now=now, key=key, judged_at=moment(now))
+
+
+def restore_schedule(document: object) -> Declaration:
+    """Read a document that `to_document` wrote; unlike a new one, it may have nothing left to fire."""
+    # Every time in it is absolute, so the moment of reading does not matter.
+    return _read(document, now=EPOCH, key="", judged_at=None)
+
+
+def _read(document: object, *, now: datetime, key: str, judged_at: Micros | None) -> Declaration:
+    problems: list[Problem] = []
+    reader = Reader(document, path="", code=InvalidSchedule.code, problems=problems)
+    if problems:
+        raise refusal(problems)
+    schedule_id = reader.read("schedule_id", identifier, None)
+    name = reader.text("name", None, high=MAX_NAME)
+    description = reader.text("description", "", low=0, high=MAX_DESCRIPTION, multiline=True)
+    labels = reader.labels("labels")
+    trigger = _read_trigger(reader, now=now, key=key or schedule_id or name or "")
+    trigger_type = trigger.type if trigger else ""
+    target = read_target(reader, "target")
+    overlap_policy = read_overlap(reader, "overlap_policy", trigger_type=trigger_type)
+    misfire_policy = read_misfire(reader, "misfire_policy", trigger_type=trigger_type)
+    if trigger is not None and judged_at is not None:
+        _note_past(reader, trigger, grace=misfire_policy.grace, now=judged_at)
+    others: dict[str, Any] = {
+        "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
+        "retry_policy": read_retry(reader, "retry_policy"),
+        "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+        "window": read_window(reader, "window", target_kind=target.kind if target else None),
+        "delivery": read_delivery(reader, "delivery"),
+        "pause_on_failure": reader.integer("pause_on_failure", None, low=1),
+        "concurrency": read_concurrency(reader),
+        "depends_on": _read_upstreams(reader, schedule_id),
+        "budget": read_budget(reader, "budget"),
+        "max_runs": reader.integer("max_runs", None, low=1),
+        "horizon": read_horizon(reader),
+        "enabled": reader.boolean("enabled", default=True),
+    }
+    reader.close()
+    if target is None or problems:
+        raise refusal(problems)
+    return Declaration(
+        schedule_id=schedule_id,
+        name=name,
+        description=description,
+        labels=labels,
+        trigger=trigger,
+        target=target,
+        overlap_policy=overlap_policy,
+        misfire_policy=misfire_policy,
+        **others,
+    )
+
+
+def _read_trigger(reader: Reader, *, now: datetime, key: str) -> Trigger | None:
+    """The trigger; its problems are told under `trigger`, with its own codes."""
+    document, upstreams = reader.raw("trigger"), reader.raw("depends_on")
+    if document is None:
+        if not (isinstance(upstreams, list | tuple) and upstreams):
+            message = "is required, unless depends_on names the schedules to follow"
+            reader.problem("trigger", message, code=InvalidTrigger.code)
+        return None
+    try:
+        return parse_trigger(document, now=now, key=key)
+    except InvalidTrigger as error:
+        for problem in error.problems:
+            where = f"trigger.{problem.field}" if problem.field else "trigger"
+            reader.problem(where, problem.message, code=problem.code)
+        return None
+
+
+def _read_upstreams(reader: Reader, schedule_id: str | None) -> tuple[Dependency, ...]:
+    upstreams = read_dependencies(reader, "depends_on")
+    if schedule_id is not None and schedule_id in {upstream.schedule_id for upstream in upstreams}:
+        reader.problem("depends_on", "names the schedule itself")
+    return upstreams
+
+
+def _note_past(reader: Reader, trigger: Trigger, *, grace: Micros, now: Micros) -> None:
+    """Refuse a trigger that has nothing left to fire; a fire in grace still counts."""
+    if isinstance(trigger, EventTrigger):
+        if trigger.end is not None and trigger.end < now:
+            message = f"is in the past: no event after now, {to_text(now)}, can match"
+            reader.problem("trigger.end_at_utc", message, code=TriggerNeverFires.code)
+        return
+    oldest = max(now - grace, MIN_INSTANT)
+    if trigger.next_micros(oldest - 1) is None:
+        where = "trigger.due_at_utc" if trigger.type == "once" else "trigger"
+        seconds = micros_to_seconds(grace)
+        message = f"is in the past: it names no time from {to_text(oldest)} on (now less {seconds} seconds of grace)"
+        reader.problem(where, message, code=TriggerNeverFires.code)

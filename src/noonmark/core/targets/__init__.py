@@ -1,0 +1,130 @@
+"""Targets: what receives the work of a schedule. Nine kinds, told apart by `target_kind`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import assert_never
+
+from noonmark.core.documents import Reader, named
+from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.targets.http import HttpTarget, read_http
+from noonmark.core.targets.mob import (
+    MobFlowTarget,
+    MobForkTarget,
+    MobMemberTarget,
+    MobSpawnTarget,
+    MobTarget,
+    read_mob,
+)
+from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget, read_session
+from noonmark.core.targets.work import (
+    BundleTarget,
+    CommandTarget,
+    EventTarget,
+    FunctionTarget,
+    TaskTarget,
+    WorkflowTarget,
+    read_bundle,
+    read_command,
+    read_event_target,
+    read_function,
+    read_task,
+    read_workflow,
+)
+
+__all__ = [
+    "BundleTarget",
+    "CommandTarget",
+    "EventTarget",
+    "FunctionTarget",
+    "HttpTarget",
+    "MobFlowTarget",
+    "MobForkTarget",
+    "MobMemberTarget",
+    "MobSpawnTarget",
+    "OnDemandSessionTarget",
+    "SessionTarget",
+    "Target",
+    "TargetKind",
+    "TaskTarget",
+    "WorkflowTarget",
+    "parse_target",
+    "read_target",
+]
+
+Target = (
+    FunctionTarget
+    | HttpTarget
+    | CommandTarget
+    | WorkflowTarget
+    | BundleTarget
+    | EventTarget
+    | TaskTarget
+    | SessionTarget
+    | OnDemandSessionTarget
+    | MobTarget
+)
+"""Each has a `kind`, the `route` that a node must serve to deliver it, and `to_document()`."""
+
+
+class TargetKind(StrEnum):
+    """The discriminator of target documents."""
+
+    FUNCTION = "function"
+    HTTP = "http"
+    COMMAND = "command"
+    WORKFLOW = "workflow"
+    BUNDLE = "bundle"
+    EVENT = "event"
+    SESSION = "session"
+    MOB = "mob"
+    TASK = "task"
+
+
+_KINDS = named(TargetKind)
+
+
+def parse_target(document: object) -> Target:
+    """Read a target on its own; InvalidSchedule lists everything wrong with it, under `target`."""
+    problems: list[Problem] = []
+    target = read_target(Reader({"target": document}, path="", code=InvalidSchedule.code, problems=problems), "target")
+    if target is None:
+        raise refusal(problems)
+    return target
+
+
+def read_target(reader: Reader, name: str) -> Target | None:
+    """Read the target in a field of a document; None when there is anything wrong with it."""
+    before = len(reader.problems)
+    fields = reader.part(name)
+    if fields is None or (kind := fields.variant("target_kind", _KINDS)) is None:
+        return None
+    target = _read_kind(fields, kind)
+    return target if len(reader.problems) == before else None
+
+
+def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:
+    target: Target
+    match kind:
+        case TargetKind.FUNCTION:
+            target = read_function(fields)
+        case TargetKind.HTTP:
+            target = read_http(fields)
+        case TargetKind.COMMAND:
+            target = read_command(fields)
+        case TargetKind.WORKFLOW:
+            target = read_workflow(fields)
+        case TargetKind.BUNDLE:
+            target = read_bundle(fields)
+        case TargetKind.EVENT:
+            target = read_event_target(fields)
+        case TargetKind.TASK:
+            target = read_task(fields)
+        case TargetKind.SESSION:
+            return read_session(fields)
+        case TargetKind.MOB:
+            return read_mob(fields)
+        case _:
+            assert_never(kind)
+    fields.close()
+    return target

@@ -1,0 +1,182 @@
+"""Session targets: an agent's session that is sent a prompt or an event, made on demand if need be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, assert_never
+
+from noonmark.core.documents import named, present
+from noonmark.core.jsonvalues import identifier
+from noonmark.core.targets.actions import (
+    SessionAction,
+    read_action,
+    read_instructions,
+    read_skills,
+    read_system_prompt,
+)
+
+if TYPE_CHECKING:
+    from noonmark.core.documents import Reader
+
+
+class SessionType(StrEnum):
+    """Which session receives the action."""
+
+    EXACT = "exact_session"
+    RESUMABLE = "resumable_session"
+    ON_DEMAND = "materialize_on_demand_session"
+
+
+class Provider(StrEnum):
+    """Whose model a session runs on."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    GEMINI = "gemini"
+    OTHER = "other"
+
+
+_SESSION_TYPES = named(SessionType)
+_PROVIDERS = named(Provider)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """How to make a session that does not exist yet."""
+
+    model: str
+    system_prompt: str | None = None
+    max_tokens: int | None = None
+    provider: Provider | None = None
+    output_schema: dict[str, Any] = field(default_factory=dict, hash=False)
+    structured_output_retries: int = 0
+    provider_params: dict[str, Any] = field(default_factory=dict, hash=False)
+    comms_name: str | None = None
+    peer_meta: dict[str, Any] = field(default_factory=dict, hash=False)
+    labels: dict[str, str] = field(default_factory=dict, hash=False)
+    preload_skills: tuple[Any, ...] = field(default=(), hash=False)
+    additional_instructions: tuple[str, ...] = ()
+    realm_id: str | None = None
+    instance_id: str | None = None
+    backend: str | None = None
+    config_generation: int | None = None
+    keep_alive: bool = False
+    app_context: Any = field(default=None, hash=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """The specification as JSON shows it."""
+        return present(
+            model=self.model,
+            system_prompt=self.system_prompt,
+            max_tokens=self.max_tokens,
+            provider=None if self.provider is None else str(self.provider),
+            output_schema=self.output_schema or None,
+            structured_output_retries=self.structured_output_retries or None,
+            provider_params=self.provider_params or None,
+            comms_name=self.comms_name,
+            peer_meta=self.peer_meta or None,
+            labels=dict(self.labels) or None,
+            preload_skills=list(self.preload_skills) or None,
+            additional_instructions=list(self.additional_instructions) or None,
+            realm_id=self.realm_id,
+            instance_id=self.instance_id,
+            backend=self.backend,
+            config_generation=self.config_generation,
+            keep_alive=self.keep_alive or None,
+            app_context=self.app_context,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTarget:
+    """A session that exists: exactly this one as it runs, or one that may have to be resumed."""
+
+    kind: ClassVar[str] = "session"
+    route: ClassVar[str] = "session"
+
+    type: SessionType
+    session_id: str
+    action: SessionAction
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return {
+            "target_kind": self.kind,
+            "type": str(self.type),
+            "session_id": self.session_id,
+            "action": self.action.to_document(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnDemandSessionTarget:
+    """A session made at the first fire and reused from then on; `bound_session_id` names it once it is made."""
+
+    kind: ClassVar[str] = "session"
+    route: ClassVar[str] = "session"
+    type: ClassVar[SessionType] = SessionType.ON_DEMAND
+
+    create: SessionSpec
+    action: SessionAction
+    bound_session_id: str | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return present(
+            target_kind=self.kind,
+            type=str(self.type),
+            create=self.create.to_document(),
+            action=self.action.to_document(),
+            bound_session_id=self.bound_session_id,
+        )
+
+
+def read_session(reader: Reader) -> SessionTarget | OnDemandSessionTarget | None:
+    """Read which session, and what it is sent."""
+    kind = reader.variant("type", _SESSION_TYPES)
+    if kind is None:
+        return None
+    action = read_action(reader, "action")
+    match kind:
+        case SessionType.EXACT | SessionType.RESUMABLE:
+            session_id = reader.read("session_id", identifier)
+            reader.close()
+            return None if action is None else SessionTarget(type=kind, session_id=session_id, action=action)
+        case SessionType.ON_DEMAND:
+            create = _read_create(reader)
+            bound = reader.read("bound_session_id", identifier, None)
+            reader.close()
+            if create is None or action is None:
+                return None
+            return OnDemandSessionTarget(create=create, action=action, bound_session_id=bound)
+        case _:
+            assert_never(kind)
+
+
+def _read_create(reader: Reader) -> SessionSpec | None:
+    fields = reader.part("create")
+    if fields is None:
+        return None
+    spec = SessionSpec(
+        model=fields.text("model"),
+        system_prompt=read_system_prompt(fields),
+        max_tokens=fields.integer("max_tokens", None, low=1),
+        provider=fields.choice("provider", _PROVIDERS, None),
+        output_schema=fields.json_object("output_schema"),
+        structured_output_retries=fields.integer("structured_output_retries", 0, high=100),
+        provider_params=fields.json_object("provider_params"),
+        comms_name=fields.text("comms_name", None),
+        peer_meta=fields.json_object("peer_meta"),
+        labels=fields.labels("labels"),
+        preload_skills=read_skills(fields, "preload_skills"),
+        additional_instructions=read_instructions(fields),
+        realm_id=fields.text("realm_id", None),
+        instance_id=fields.text("instance_id", None),
+        backend=fields.text("backend", None),
+        config_generation=fields.integer("config_generation", None, high=2**63 - 1),
+        keep_alive=fields.boolean("keep_alive", default=False),
+        app_context=fields.json("app_context"),
+    )
+    fields.close()
+    return spec

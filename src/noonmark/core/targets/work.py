@@ -1,0 +1,176 @@
+"""The targets that name a piece of work and what it is given: function, command, workflow, bundle, event, task.
+
+JSON inside a target is its own copy and never changes after the target was read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noonmark.core.documents import present
+from noonmark.core.jsonvalues import event_type, shown, text_of
+from noonmark.core.targets.content import read_prompt
+
+if TYPE_CHECKING:
+    from noonmark.core.documents import Reader
+
+MAX_ARGUMENTS = 1_000
+MAX_VARIABLES = 1_000
+
+_argument = text_of(0, 131_072, multiline=True)
+_variable_name = text_of(1, 255)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTarget:
+    """A Python function: a name registered on the executing node, or `module:qualname`."""
+
+    kind: ClassVar[str] = "function"
+
+    function: str
+    args: tuple[Any, ...] = field(default=(), hash=False)
+    kwargs: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def route(self) -> str:
+        """One route per function, so that only nodes that have it take its work."""
+        return f"{self.kind}:{self.function}"
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return {
+            "target_kind": self.kind,
+            "function": self.function,
+            "args": list(self.args),
+            "kwargs": self.kwargs,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandTarget:
+    """A program and its arguments, started without a shell."""
+
+    kind: ClassVar[str] = "command"
+    route: ClassVar[str] = "command"
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict, hash=False)
+    cwd: str | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return present(target_kind=self.kind, argv=list(self.argv), env=dict(self.env) or None, cwd=self.cwd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowTarget:
+    """A run of a workflow that the executing node can look up; no version means the newest."""
+
+    kind: ClassVar[str] = "workflow"
+    route: ClassVar[str] = "workflow"
+
+    workflow_id: str
+    version: int | None = None
+    inputs: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return present(
+            target_kind=self.kind, workflow_id=self.workflow_id, version=self.version, inputs=self.inputs or None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleTarget:
+    """A run of an uploaded bundle."""
+
+    kind: ClassVar[str] = "bundle"
+    route: ClassVar[str] = "bundle"
+
+    bundle_id: str
+    inputs: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return present(target_kind=self.kind, bundle_id=self.bundle_id, inputs=self.inputs or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTarget:
+    """An event that is emitted, and may set off the event triggers of other schedules."""
+
+    kind: ClassVar[str] = "event"
+    route: ClassVar[str] = "event"
+
+    event_type: str
+    payload: Any = field(default_factory=dict, hash=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return {"target_kind": self.kind, "event_type": self.event_type, "payload": self.payload}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTarget:
+    """A question or job in plain words for an agent, with the context that steers it."""
+
+    kind: ClassVar[str] = "task"
+    route: ClassVar[str] = "task"
+
+    query: str
+    context: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return present(target_kind=self.kind, query=self.query, context=self.context or None)
+
+
+def read_function(reader: Reader) -> FunctionTarget:
+    """Read the function's name and arguments."""
+    args = reader.json("args")
+    if args is not None and not isinstance(args, list):
+        reader.problem("args", f"must be an array, not {shown(args)}")
+        args = None
+    function = reader.text("function", high=500)
+    return FunctionTarget(function=function, args=tuple(args or ()), kwargs=reader.json_object("kwargs"))
+
+
+def read_command(reader: Reader) -> CommandTarget:
+    """Read the program, its environment and where it starts."""
+    before = len(reader.problems)
+    argv = reader.each("argv", _argument, high=MAX_ARGUMENTS)
+    if len(reader.problems) == before and not (argv and argv[0]):
+        reader.problem("argv", "must be an array that starts with the name of a program")
+    env = reader.text_map("env", key=_variable, value=_argument, high=MAX_VARIABLES)
+    return CommandTarget(argv=argv, env=env, cwd=reader.text("cwd", None, high=4_096))
+
+
+def _variable(value: object) -> str:
+    name = _variable_name(value)
+    if "=" in name:
+        raise ValueError("must not contain =")
+    return name
+
+
+def read_workflow(reader: Reader) -> WorkflowTarget:
+    """Read which workflow, which version and what it is given."""
+    version = reader.integer("version", None)
+    return WorkflowTarget(workflow_id=reader.text("workflow_id"), version=version, inputs=reader.json_object("inputs"))
+
+
+def read_bundle(reader: Reader) -> BundleTarget:
+    """Read which bundle and what it is given."""
+    return BundleTarget(bundle_id=reader.text("bundle_id"), inputs=reader.json_object("inputs"))
+
+
+def read_event_target(reader: Reader) -> EventTarget:
+    """Read the event to emit; no payload is an empty one."""
+    payload = reader.json("payload")
+    kind = reader.read("event_type", event_type)
+    return EventTarget(event_type=kind, payload={} if payload is None else payload)
+
+
+def read_task(reader: Reader) -> TaskTarget:
+    """Read the query and its context."""
+    return TaskTarget(query=read_prompt(reader, "query"), context=reader.json_object("context"))
