@@ -692,3 +692,43 @@ def test_a_calendar_that_is_accepted_fires_at_least_once(document):
             trigger.next_after(begin) is not None
             or trigger.previous_before(datetime.max.replace(tzinfo=UTC)) is not None
         )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "cron", "expression": "0 9 * * *", "crons": None, "dst": None, "timezone": None},
+        {"type": "once", "due_at_utc": None, "delay_seconds": 5, "jitter_seconds": None},
+        {"type": "calendar", "hour": None, "second": None, "start_at_utc": None},
+        {"type": "event", "event_type": "a", "filters": None},
+    ],
+)
+def test_null_reads_as_absent_in_every_field(document):
+    absent = {name: value for name, value in document.items() if value is not None}
+    assert parse_trigger(document, now=NOW) == parse_trigger(absent, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "interval", "every_seconds": 60, "end_at_utc": "2020-01-01T00:00:00Z"},
+        # Samoa had no 30 December 2011.
+        {
+            "type": "calendar",
+            "timezone": "Pacific/Apia",
+            **{
+                name: {"kind": "values", "values": [value]}
+                for name, value in {"hour": 12, "minute": 0, "day_of_month": 30, "month": 12, "year": 2011}.items()
+            },
+        },
+    ],
+)
+def test_what_names_no_instant_is_refused_as_such(document):
+    with pytest.raises(TriggerNeverFires):
+        parse_trigger(document, now=NOW)
+
+
+@pytest.mark.parametrize("jitter", [None, "", False, [], "1", -1, float("nan")])
+def test_jitter_is_a_number_of_seconds(jitter):
+    with pytest.raises(InvalidTrigger, match="number of seconds"):
+        CronTrigger("@daily", jitter_seconds=jitter)

@@ -140,3 +140,7 @@ def test_a_zone_is_loaded_once():
 def test_unknown_zones_are_refused(name):
     with pytest.raises((InvalidTrigger, ValueError)):
         load_zone(name)
+
+
+def test_a_zone_shows_the_wall_clock():
+    assert load_zone("Asia/Kathmandu").local(0).isoformat() == "1970-01-01T05:30:00+05:30"

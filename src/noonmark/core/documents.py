@@ -58,11 +58,6 @@ class Reader:
         """Note what is wrong with a field (or, with no name, with the object)."""
         self.problems.append(Problem(self.at(name), message, code or self.code))
 
-    def has(self, name: str) -> bool:
-        """Whether the document mentions the field at all; asking makes it a known field."""
-        self._asked.append(name)
-        return name in self._fields
-
     def raw(self, name: str, default: Any = None) -> Any:
         """The value as it stands."""
         self._asked.append(name)

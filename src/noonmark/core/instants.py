@@ -32,9 +32,12 @@ def to_micros(instant: datetime) -> Micros:
     """The instant's place on the time line; a naive datetime raises ValueError."""
     try:
         delta = instant - EPOCH
-    except (TypeError, OverflowError):  # not a datetime, a naive one, or a local time beyond year 9999 in UTC
+    except TypeError:  # not a datetime, or a naive one
         raise ValueError(NAIVE) from None
-    return (delta.days * DAY_SECONDS + delta.seconds) * SECOND + delta.microseconds
+    micros = (delta.days * DAY_SECONDS + delta.seconds) * SECOND + delta.microseconds
+    if not MIN_INSTANT <= micros <= MAX_INSTANT:
+        raise ValueError(NAIVE)
+    return micros
 
 
 def from_micros(micros: Micros) -> datetime:

@@ -80,7 +80,8 @@ class CalendarTrigger(WallTrigger):
         self._set(rule=self._wall_rule())
         self._set(_recurrence=Recurrence(zone_argument(timezone), [(self.rule, dst_rule)]))
         self._set_bounds(start_at, end_at, jitter_seconds)
-        if start_at is not None or end_at is not None:
+        # The one time of a calendar with years may have been skipped by its zone.
+        if start_at is not None or end_at is not None or self.year is not None:
             self._require_a_fire()
 
     @property

@@ -81,7 +81,9 @@ def _split(text: str) -> tuple[str, ...]:
     if len(parts) == FIVE:
         parts.insert(0, "0")
     if len(parts) != SIX:
-        raise _refusal(f"has {len(parts)} fields; allowed are 5, or 6 with the seconds first")
+        raise _refusal(
+            f"has {len(parts)} field{'s' if len(parts) != 1 else ''}; allowed are 5, or 6 with the seconds first"
+        )
     return tuple(parts)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noonmark.core.instants import Micros, from_micros, micros_to_seconds
+from noonmark.core.errors import TriggerNeverFires
+from noonmark.core.instants import MAX_INSTANT, Micros, from_micros, micros_to_seconds
 from noonmark.core.triggers.trigger import Trigger, duration_argument, in_range, instant_argument
 
 if TYPE_CHECKING:
@@ -46,15 +47,10 @@ class IntervalTrigger(Trigger):
         """Anchor it: without a start, the first fire is one interval after creation."""
         if self.start is not None:
             return self
-        start = in_range(instant_argument("now", now) + self.every)
-        bound = IntervalTrigger(
-            self.every_seconds,
-            None if start is None else from_micros(start),
-            self.end_at,
-            jitter_seconds=self.jitter_seconds,
-        )
-        bound._require_a_fire()
-        return bound
+        start = instant_argument("now", now) + self.every
+        if start > (MAX_INSTANT if self.end is None else self.end):
+            raise TriggerNeverFires("it ends before its first fire, one interval after now", field="end_at")
+        return IntervalTrigger(self.every_seconds, from_micros(start), self.end_at, jitter_seconds=self.jitter_seconds)
 
     def to_document(self) -> dict[str, Any]:
         """With its anchor, if it has one, so that it reads back the same whenever it is read."""

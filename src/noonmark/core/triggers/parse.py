@@ -58,7 +58,7 @@ def _read_bounds(reader: Reader) -> dict[str, Any]:
 def _read_once(reader: Reader) -> dict[str, Any]:
     due = reader.instant("due_at_utc")
     delay = reader.seconds("delay_seconds", None, high=MAX_DELAY_SECONDS)
-    if reader.has("due_at_utc") == reader.has("delay_seconds"):
+    if (reader.raw("due_at_utc") is None) == (reader.raw("delay_seconds") is None):
         reader.problem("due_at_utc", "give either due_at_utc or delay_seconds")
     return {
         "at": None if due is None else from_micros(due),
@@ -74,8 +74,8 @@ def _read_interval(reader: Reader) -> dict[str, Any]:
 def _read_cron(reader: Reader) -> dict[str, Any]:
     key = reader.text("key", "", high=MAX_KEY)
     before = len(reader.problems)
-    several = reader.has("crons")
-    if several == reader.has("expression"):
+    several = reader.raw("crons") is not None
+    if several == (reader.raw("expression") is not None):
         reader.problem("expression", "give either expression or crons")
     given = tuple(reader.items("crons", high=MAX_EXPRESSIONS)) if several else reader.raw("expression")
     if len(reader.problems) == before:
@@ -84,7 +84,7 @@ def _read_cron(reader: Reader) -> dict[str, Any]:
 
 
 def _read_calendar(reader: Reader) -> dict[str, Any]:
-    fields = {name: _read_calendar_field(reader, name) for name in RANGES if reader.has(name)}
+    fields = {name: _read_calendar_field(reader, name) for name in RANGES if reader.raw(name) is not None}
     return fields | _read_zone(reader)
 
 

@@ -124,23 +124,21 @@ class Trigger(ABC):
             object.__setattr__(self, name, value)
 
     def _set_bounds(self, start_at: datetime | None, end_at: datetime | None, jitter_seconds: float) -> None:
-        if start_at is None and end_at is None and not jitter_seconds:
-            self._set(start=None, end=None, jitter=0)
-            return
+        jitter = 0
+        if type(jitter_seconds) is not int or jitter_seconds:
+            jitter = duration_argument("jitter_seconds", jitter_seconds, low=0, high=MAX_JITTER_SECONDS)
         start = None if start_at is None else instant_argument("start_at", start_at)
         end = None if end_at is None else instant_argument("end_at", end_at)
         if start is not None and end is not None and end < start:
             raise InvalidTrigger("must not be before the start", field="end_at")
-        jitter = duration_argument("jitter_seconds", jitter_seconds, low=0, high=MAX_JITTER_SECONDS)
         self._set(start=start, end=end, jitter=jitter)
 
     def _require_a_fire(self) -> None:
-        """Refuse bounds that leave nothing."""
+        """Refuse bounds, or years, that leave nothing."""
         earliest = MIN_INSTANT - 1 if self.start is None else self.start - 1
         if self.next_micros(earliest) is None:
-            raise TriggerNeverFires(
-                "there is no fire between its start and its end", field="end_at" if self.end is not None else "start_at"
-            )
+            field = "end_at" if self.end is not None else "start_at" if self.start is not None else ""
+            raise TriggerNeverFires("it names no instant at all, within its bounds", field=field)
 
     def _bounds_document(self) -> dict[str, Any]:
         document: dict[str, Any] = {}
