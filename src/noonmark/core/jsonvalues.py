@@ -24,7 +24,7 @@ _EVENT_TYPE = re.compile(r"[A-Za-z0-9._:-]{1,160}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_TOO_LARGE = f"is larger than {MAX_JSON_BYTES // 1024} KiB as JSON"
+TOO_LARGE = f"is larger than {MAX_JSON_BYTES // 1024} KiB as JSON"
 
 
 def shown(value: object) -> str:
@@ -73,7 +73,7 @@ def json_problem(value: object) -> str | None:
             return f"is nested more than {MAX_JSON_DEPTH} levels deep"
         least_bytes += _least_bytes(item)
         if least_bytes > MAX_JSON_BYTES:
-            return _TOO_LARGE
+            return TOO_LARGE
         if isinstance(item, dict):
             pending.extend((key, depth) if isinstance(key, str) else (object(), depth) for key in item)
             pending.extend((member, depth + 1) for member in item.values())
@@ -82,7 +82,7 @@ def json_problem(value: object) -> str | None:
         elif (problem := _scalar_problem(item)) is not None:
             return problem
     if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MAX_JSON_BYTES:
-        return _TOO_LARGE
+        return TOO_LARGE
     return None
 
 

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidTrigger, Problem
-from noonmark.core.jsonvalues import MAX_ECHO, json_problem, shown, text_problem
+from noonmark.core.jsonvalues import MAX_ECHO, TOO_LARGE, json_problem, shown, text_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,9 @@ def filter_problems(filters: object) -> list[tuple[str, str]]:
         return [("", f"must be an object, not {shown(filters)}")]
     if len(filters) > MAX_FILTERS:
         return [("", f"has {len(filters):,} keys; at most {MAX_FILTERS} are allowed")]
-    if (problem := json_problem(filters)) is not None:
+    if (problem := json_problem(filters)) == TOO_LARGE:
+        return [("", problem)]
+    if problem is not None:
         alone = ((_name(key), json_problem({key: value})) for key, value in filters.items())
         return [(path, own) for path, own in alone if own is not None] or [("", problem)]
     found = (bad for key, value in filters.items() for bad in _condition_problems(_name(key), value))

@@ -44,7 +44,7 @@ class Recurrence:
 
     def next_after(self, second: int) -> int | None:
         """The first fire after an instant."""
-        second = max(second + 1, FIRST_SECOND)
+        second = second + 1 if second >= FIRST_SECOND else FIRST_SECOND
         segment = self._segment
         while second <= LAST_SECOND:
             if not segment[0] <= second < segment[1]:

@@ -49,7 +49,7 @@ class DayRule:
     such integers are ever computed.
     """
 
-    __slots__ = ("_days_of", "_known", "_loaded", "_months", "_years", "every_day")
+    __slots__ = ("_days_of", "_known", "_loaded", "_months", "_ordered_years", "_years", "every_day")
 
     def __init__(
         self,
@@ -62,7 +62,8 @@ class DayRule:
         """`every_day` spares the search where the answer is always the day itself."""
         self._days_of = days_of
         self._months = months
-        self._years = tuple(sorted(years)) if years is not None else None
+        self._years = years
+        self._ordered_years = tuple(sorted(years or ()))
         self._known: dict[int, int] = {}
         self._loaded = (0, 0, 0)
         self.every_day = every_day
@@ -70,7 +71,9 @@ class DayRule:
     def can_match(self) -> bool:
         """Whether any day of any year is named: every month meets every first weekday sooner or later."""
         if self._years is not None:
-            firsts = ((year, month, date(year, month, 1)) for year in self._years for month in self._months)
+            # A year is like any other that begins on the same weekday and is as long: there are 14 kinds.
+            kinds = {(date(year, 1, 1).weekday(), _length(year, FEBRUARY)): year for year in self._years}
+            firsts = [(year, month, date(year, month, 1)) for year in kinds.values() for month in self._months]
             return any(self._month(year, month, on.toordinal() - EPOCH_ORDINAL)[2] for year, month, on in firsts)
         lengths = {MONTH_LENGTHS[month - 1] for month in self._months} | ({29} if FEBRUARY in self._months else set())
         return any(self._days(length, weekday) for length in lengths for weekday in range(DAYS_IN_WEEK))
@@ -159,8 +162,9 @@ class DayRule:
         if self._years is None:
             year += direction
             return year if date.min.year <= year <= date.max.year else None
-        index = bisect_left(self._years, year + 1) if direction > 0 else bisect_left(self._years, year) - 1
-        return self._years[index] if 0 <= index < len(self._years) else None
+        years = self._ordered_years
+        index = bisect_left(years, year + 1) if direction > 0 else bisect_left(years, year) - 1
+        return years[index] if 0 <= index < len(years) else None
 
 
 class TimesOnDays:

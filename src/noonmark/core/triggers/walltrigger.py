@@ -26,17 +26,9 @@ class WallTrigger(Trigger):
     dst: DstOverride
     _recurrence: Recurrence = field(compare=False, repr=False)
 
-    def next_micros(self, after: Micros) -> Micros | None:
-        """The first fire strictly after an instant."""
-        if self.start is not None and after < self.start:
-            after = self.start - 1
-        second = self._recurrence.next_after(after // SECOND)
-        if second is None or (self.end is not None and second * SECOND > self.end):
-            return None
-        return second * SECOND
-
-    def _next(self, after: Micros) -> Micros | None:  # pragma: no cover - next_micros answers at once, for speed
-        raise AssertionError(after)
+    def _next(self, after: Micros) -> Micros | None:
+        found = self._recurrence.next_after(after // SECOND)
+        return None if found is None else found * SECOND
 
     def _previous(self, before: Micros) -> Micros | None:
         found = self._recurrence.previous_before(-(-before // SECOND))
