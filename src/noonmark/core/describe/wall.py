@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cron_descriptor import ExpressionDescriptor, Options
 
-from noonmark.core.triggers.dayfields import EVERY_DAY_OF_MONTH, EVERY_WEEKDAY
+from noonmark.core.triggers.dayfields import ANY_DAY_OF_MONTH, ANY_WEEKDAY
 from noonmark.core.triggers.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIELDS, WEEKDAYS, Field, FieldSet
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def calendar_words(trigger: CalendarTrigger) -> str:
 
 
 def _sentence(texts: list[str], day_of_month: FieldSet, day_of_week: FieldSet, *, either: bool) -> str:
-    numbered = day_of_month.values != EVERY_DAY_OF_MONTH
-    named = day_of_week.values != EVERY_WEEKDAY
+    numbered = day_of_month.values != ANY_DAY_OF_MONTH.values
+    named = day_of_week.values != ANY_WEEKDAY.values
     simple = not (numbered and named) and _special_count(day_of_month) + _special_count(day_of_week) <= 1
     if simple and not (_is_mixed(day_of_month) or _is_mixed(day_of_week)):
         return _describe(texts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
 from noonmark.core.jsonvalues import shown
-from noonmark.core.triggers.dayfields import EVERY_MONTH, DayFields
+from noonmark.core.triggers.dayfields import ANY_DAY_OF_MONTH, ANY_WEEKDAY, EVERY_MONTH, DayFields
 from noonmark.core.triggers.dst import FIXED, WILDCARD, DstOverride
 from noonmark.core.triggers.fields import FieldSet
 from noonmark.core.triggers.recurrence import Recurrence
@@ -104,8 +104,8 @@ class CalendarTrigger(WallTrigger):
 
     def _wall_rule(self) -> TimesOnDays:
         days = DayFields(
-            FieldSet(self.day_of_month or tuple(range(1, 32))),
-            FieldSet(self.day_of_week or tuple(range(7))),
+            ANY_DAY_OF_MONTH if self.day_of_month is None else FieldSet(self.day_of_month),
+            ANY_WEEKDAY if self.day_of_week is None else FieldSet(self.day_of_week),
             either=False,
         )
         years = None if self.year is None else frozenset(self.year)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.jsonvalues import shown, text_problem
-from noonmark.core.triggers.dst import FIXED
+from noonmark.core.triggers.dst import FIXED, NO_OVERRIDE
 from noonmark.core.triggers.expression import Expression, parse_expression
 from noonmark.core.triggers.recurrence import Recurrence
 from noonmark.core.triggers.walltrigger import WallTrigger, dst_argument, zone_argument
@@ -52,7 +52,7 @@ class CronTrigger(WallTrigger):
         parsed = parse_expressions(given, _key_argument(key))
         texts = given if isinstance(given, tuple) else (given,)
         zone = zone_argument(timezone)
-        override = dst_argument(dst)
+        override = NO_OVERRIDE if dst is None else dst_argument(dst)
         # A key that nothing hashes is no part of what this trigger means.
         kept = key if key and any(one.hashed for one in parsed) else ""
         recurrence = Recurrence(zone, [(one.rule, override.over(one.dst)) for one in parsed])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from noonmark.core.triggers.fields import DAY_OF_MONTH, DAY_OF_WEEK, FieldSet
 from noonmark.core.triggers.wallclock import DAYS_IN_WEEK, DayRule
 
-if TYPE_CHECKING:
-    from noonmark.core.triggers.fields import FieldSet
-
 SUNDAY, SATURDAY = 0, 6
-EVERY_DAY_OF_MONTH = tuple(range(1, 32))
-EVERY_WEEKDAY = tuple(range(DAYS_IN_WEEK))
+ANY_DAY_OF_MONTH = DAY_OF_MONTH.words["*"]
+ANY_WEEKDAY = DAY_OF_WEEK.words["*"]
 ONCE_A_WEEK = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28 | 1 << 35
 EVERY_MONTH = frozenset(range(1, 13))
 
@@ -25,9 +23,8 @@ class DayFields(NamedTuple):
 
     def rule(self, months: frozenset[int], years: frozenset[int] | None = None) -> DayRule | None:
         """These days, within some months of some years; nothing if there is no such day."""
-        any_number = self.day_of_month.values == EVERY_DAY_OF_MONTH
-        any_weekday = self.day_of_week.values == EVERY_WEEKDAY
-        every_day = any_number and any_weekday and months == EVERY_MONTH and years is None
+        any_number = self.day_of_month is ANY_DAY_OF_MONTH
+        every_day = any_number and self.day_of_week is ANY_WEEKDAY and months is EVERY_MONTH and years is None
         rule = DayRule(self.days_of, months, years, every_day=every_day)
         # Any weekday of any month is there for certain; only other combinations need a look.
         plain = any_number and self.day_of_week.values and years is None
@@ -37,7 +34,7 @@ class DayFields(NamedTuple):
         """The days of a month with that many days whose first is that weekday, as bits 1 to 31."""
         in_month = (2 << length) - 2
         by_weekday = self._by_weekday(length, weekday)
-        if self.day_of_month.values == EVERY_DAY_OF_MONTH and not self.either:
+        if self.day_of_month is ANY_DAY_OF_MONTH:
             return by_weekday & in_month
         by_number = self._by_number(length, weekday)
         return (by_number | by_weekday if self.either else by_number & by_weekday) & in_month

@@ -48,7 +48,7 @@ def parse_expression(text: object, key: str = "") -> Expression:
     if len(text) > MAX_LENGTH:
         raise _refusal(f"must have at most {MAX_LENGTH:,} characters, not {len(text):,}")
     # Without an H the key says nothing, and schedules with the same expression may share what is parsed.
-    return _parse(text, key if "h" in text.lower() else "")
+    return _parse(text, key if key and "h" in text.lower() else "")
 
 
 @lru_cache(maxsize=1024)
@@ -65,12 +65,13 @@ def _parse(text: str, key: str) -> Expression:
         raise TriggerNeverFires(f"{shown(text)} can never fire: no month it names has such a day", field="expression")
     rule = TimesOnDays(day_rule, hour.values, minute.values, second.values)
     dst = WILDCARD if minute.starred or hour.starred else FIXED
-    return Expression(texts, sets, days, rule, dst, any(one.hashed for one in sets))
+    hashed = "h" in text.lower() and any(one.hashed for one in sets)
+    return Expression(texts, sets, days, rule, dst, hashed)
 
 
 def _split(text: str) -> tuple[str, ...]:
     """The six field texts in capitals."""
-    if match := _FOREIGN.search(text):
+    if not (text.isascii() and text.isprintable()) and (match := _FOREIGN.search(text)):
         raise _refusal(f"contains the character {shown(match[0])}; only printable ASCII is allowed")
     parts = text.upper().split()
     if parts and parts[0].startswith("@"):

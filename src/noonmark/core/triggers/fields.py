@@ -87,20 +87,29 @@ def parse_field(field: Field, text: str, key: str) -> FieldSet:
     word = field.words.get(text)
     if word is not None:
         return word
+    low, _, high = text.partition("-")
+    if low in field.numbers and high in field.numbers:  # the plain range, which most fields are that are no word
+        return FieldSet(_values(field, _range(field, text, field.numbers[low], field.numbers[high])))
     items = text.split(",")
     special: dict[str, Any] = {}
     if field is DAY_OF_MONTH and ("L" in text or "W" in text):
         items, special = _special_days(items)
     elif field is DAY_OF_WEEK and ("L" in text or "#" in text):
         items, special = _special_weekdays(items)
-    values = _united([_plain(field, item, key) for item in items])
-    if field.sunday in values:
-        values = tuple(sorted({value % SUNDAY_AGAIN for value in values}))
+    values = _values(field, *(_plain(field, item, key) for item in items))
     return FieldSet(values, text.startswith("*"), text.startswith("H") or ",H" in text, **special)
 
 
-def _united(ranges: list[range]) -> tuple[int, ...]:
-    return tuple(ranges[0]) if len(ranges) == 1 else tuple(sorted(set().union(*ranges)))
+def _values(field: Field, *ranges: range) -> tuple[int, ...]:
+    """Sorted, each once, and Sunday as 0."""
+    values = tuple(ranges[0]) if len(ranges) == 1 else tuple(sorted(set().union(*ranges)))
+    return tuple(sorted({value % SUNDAY_AGAIN for value in values})) if field.sunday in values else values
+
+
+def _range(field: Field, item: str, low: int, high: int, step: int = 1) -> range:
+    if high < low:
+        field.refuse(item, "the range descends; write it as two ranges")
+    return range(low, high + 1, step)
 
 
 def _special_days(items: list[str]) -> tuple[list[str], dict[str, Any]]:
@@ -158,10 +167,7 @@ def _plain(field: Field, item: str, key: str) -> range:
     first, dash, last = base.partition("-")
     low = _value(field, first, item)
     if dash:
-        high = _value(field, last, item)
-        if high < low:
-            field.refuse(item, "the range descends; write it as two ranges")
-        return range(low, high + 1, step)
+        return _range(field, item, low, _value(field, last, item), step)
     return range(low, field.high + 1, step) if slash else range(low, low + 1)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND
 from noonmark.core.triggers.dst import Fold, Gap
-from noonmark.core.triggers.union import unite, unite_any
+from noonmark.core.triggers.union import Union, unite
 from noonmark.core.triggers.zones import Pass, Segment, Zone
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Recurrence:
         """`rules` is not empty."""
         self._zone = zone
         self._rules = rules
-        self._whole = unite([rule for rule, _ in rules])
+        self._whole: WallRule = rules[0][0] if len(rules) == 1 else Union(tuple(rule for rule, _ in rules))
         self._special: tuple[WallRule | None, ...] | None = None
         self._segment = NEVER
 
@@ -108,9 +108,9 @@ class Recurrence:
         """
         if self._special is None:
             self._special = (
-                unite_any([rule for rule, dst in self._rules if dst.gap is Gap.AFTER]),
-                unite_any([rule for rule, dst in self._rules if dst.fold is not Fold.SECOND]),
-                unite_any([rule for rule, dst in self._rules if dst.fold is not Fold.FIRST]),
+                unite([rule for rule, dst in self._rules if dst.gap is Gap.AFTER]),
+                unite([rule for rule, dst in self._rules if dst.fold is not Fold.SECOND]),
+                unite([rule for rule, dst in self._rules if dst.fold is not Fold.FIRST]),
             )
         return self._special[part]
 

@@ -120,8 +120,9 @@ class Trigger(ABC):
         """Fires with after < fire <= until, ignoring the bounds; after < until."""
 
     def _set(self, **fields: Any) -> None:  # noqa: ANN401 - a frozen value may only be filled while it is made
+        assign = object.__setattr__
         for name, value in fields.items():
-            object.__setattr__(self, name, value)
+            assign(self, name, value)
 
     def _set_bounds(self, start_at: datetime | None, end_at: datetime | None, jitter_seconds: float) -> None:
         jitter = 0

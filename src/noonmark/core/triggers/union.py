@@ -17,14 +17,11 @@ Month = tuple[int, ...]
 """For every rule, the days of a month that it names, as bits."""
 
 
-def unite(rules: Sequence[TimesOnDays]) -> WallRule:
-    """One rule for all of them; there is at least one."""
-    return rules[0] if len(rules) == 1 else Union(tuple(rules))
-
-
-def unite_any(rules: Sequence[TimesOnDays]) -> WallRule | None:
+def unite(rules: Sequence[TimesOnDays]) -> WallRule | None:
     """One rule for all of them, or nothing for none."""
-    return unite(rules) if rules else None
+    if len(rules) > 1:
+        return Union(tuple(rules))
+    return rules[0] if rules else None
 
 
 class Union:

@@ -63,7 +63,7 @@ class DayRule:
         self._days_of = days_of
         self._months = months
         self._years = years
-        self._ordered_years = tuple(sorted(years or ()))
+        self._ordered_years = tuple(sorted(years)) if years else ()
         self._known: dict[int, int] = {}
         self._loaded = (0, 0, 0)
         self.every_day = every_day
