@@ -7,6 +7,7 @@ nobody asked for.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.errors import InvalidSchedule, Problem
@@ -208,11 +209,12 @@ class Reader:
     def close(self) -> None:
         """Refuse what nobody asked for."""
         asked = set(self._asked)
-        unknown = [name for name in self._fields if name not in asked]
-        for name in unknown[:MAX_UNKNOWN]:
+        unknown = (name for name in self._fields if name not in asked)
+        for name in islice(unknown, MAX_UNKNOWN):
             self.problem(key_path(name), f"unknown field; allowed are {', '.join(sorted(asked))}")
-        if len(unknown) > MAX_UNKNOWN:
-            self.problem("", f"has {len(unknown) - MAX_UNKNOWN:,} more unknown fields")
+        more = len(self._fields) - sum(name in self._fields for name in asked) - MAX_UNKNOWN
+        if more > 0:
+            self.problem("", f"has {more:,} more unknown fields")
 
 
 def one_of(value: object, allowed: Mapping[str, E]) -> E:

@@ -17,6 +17,7 @@ Micros = int
 SECOND: Micros = 1_000_000
 DAY_SECONDS = 86_400
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 MIN_INSTANT: Micros = -62_135_596_800 * SECOND
 MAX_INSTANT: Micros = 253_402_300_800 * SECOND - 1
 """The first and last instant that a `datetime` can show: years 1 to 9999."""
@@ -42,7 +43,7 @@ def to_micros(instant: datetime) -> Micros:
 
 def from_micros(micros: Micros) -> datetime:
     """The same instant as an aware UTC datetime."""
-    return EPOCH + timedelta(0, 0, micros)
+    return EPOCH + micros * MICROSECOND
 
 
 def to_text(micros: Micros) -> str:

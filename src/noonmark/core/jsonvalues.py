@@ -67,23 +67,24 @@ def json_problem(value: object) -> str | None:
     pending: list[tuple[object, int]] = [(value, 1)]
     # Counted on the way: lists that share their members are short, yet can be worth billions of bytes.
     least_bytes = 1
+    problem: str | None = None
     while pending:
         item, depth = pending.pop()
-        if depth > MAX_JSON_DEPTH:
-            return f"is nested more than {MAX_JSON_DEPTH} levels deep"
         least_bytes += _least_bytes(item)
         if least_bytes > MAX_JSON_BYTES:
             return TOO_LARGE
-        if isinstance(item, dict):
+        if depth > MAX_JSON_DEPTH:
+            problem = f"is nested more than {MAX_JSON_DEPTH} levels deep"
+        elif isinstance(item, dict):
             pending.extend((key, depth) if isinstance(key, str) else (object(), depth) for key in item)
             pending.extend((member, depth + 1) for member in item.values())
         elif isinstance(item, list | tuple):
             pending.extend((member, depth + 1) for member in item)
-        elif (problem := _scalar_problem(item)) is not None:
-            return problem
-    if len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MAX_JSON_BYTES:
+        else:
+            problem = problem or _scalar_problem(item)
+    if problem is None and len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()) > MAX_JSON_BYTES:
         return TOO_LARGE
-    return None
+    return problem
 
 
 def _least_bytes(item: object) -> int:

@@ -55,7 +55,9 @@ def parse_expression(text: object, key: str = "") -> Expression:
 def _parse(text: str, key: str) -> Expression:
     texts = _split(text)
     try:
-        sets = tuple([parse_field(field, part, key) for field, part in zip(FIELDS, texts, strict=True)])
+        sets = tuple(
+            [field.words.get(part) or parse_field(field, part, key) for field, part in zip(FIELDS, texts, strict=True)]
+        )
     except ValueError as error:
         raise InvalidTrigger(str(error), field="expression") from None
     second, minute, hour, day_of_month, month, day_of_week = sets

@@ -83,10 +83,7 @@ FIELDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 
 
 def parse_field(field: Field, text: str, key: str) -> FieldSet:
-    """Read one field, already in capitals; `key` is what `H` hashes."""
-    word = field.words.get(text)
-    if word is not None:
-        return word
+    """Read one field that is no word, already in capitals; `key` is what `H` hashes."""
     low, _, high = text.partition("-")
     if low in field.numbers and high in field.numbers:  # the plain range, which most fields are that are no word
         return FieldSet(_values(field, _range(field, text, field.numbers[low], field.numbers[high])))

@@ -45,12 +45,11 @@ class Recurrence:
     def next_after(self, second: int) -> int | None:
         """The first fire after an instant."""
         second = second + 1 if second >= FIRST_SECOND else FIRST_SECOND
-        segment = self._segment
+        start, end, offset, reading, gap = self._segment
         while second <= LAST_SECOND:
-            if not segment[0] <= second < segment[1]:
-                self._segment = segment = self._zone.segment_at(second)
-            start, end, offset, reading, gap = segment
-            if gap and second == start and self._owes(segment):
+            if not start <= second < end:
+                self._segment = start, end, offset, reading, gap = self._zone.segment_at(second)
+            if gap and second == start and self._owes(self._segment):
                 return second
             rule = self._rule_for(reading) if reading else self._whole
             if rule is not None:

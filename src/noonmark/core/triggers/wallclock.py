@@ -187,18 +187,12 @@ class TimesOnDays:
         day = today if self._every_day else self.days.next_day(today)
         if day == today:
             minutes, seconds = self._minutes, self._seconds
-            second = time % 60
-            index = bisect_left(minutes, time - second)
+            # The match lies in the first minute whose last second is not over yet.
+            index = bisect_left(minutes, time - seconds[-1])
             if index < len(minutes):
-                minute = minutes[index]
-                if minute == time - second:
-                    place = bisect_left(seconds, second)
-                    if place < len(seconds):
-                        return wall - second + seconds[place]
-                    if index + 1 < len(minutes):
-                        return today * DAY_SECONDS + minutes[index + 1] + seconds[0]
-                else:
-                    return today * DAY_SECONDS + minute + seconds[0]
+                passed = time - minutes[index]
+                second = seconds[0] if passed <= seconds[0] else seconds[bisect_left(seconds, passed)]
+                return wall - passed + second
             day = self.days.next_day(today + 1)
         return None if day is None else day * DAY_SECONDS + self._minutes[0] + self._seconds[0]
 
@@ -219,9 +213,10 @@ class TimesOnDays:
         first_day, first_time = divmod(low, DAY_SECONDS)
         last_day, last_time = divmod(high, DAY_SECONDS)
         total = self.days.count_days(first_day, last_day) * len(self._minutes) * len(self._seconds)
-        if first_time and self.days.next_day(first_day) == first_day:
+        # Asked this way, a day that is not named costs no search for the next one that is.
+        if first_time and self.days.count_days(first_day, first_day + 1):
             total -= self.count_below(first_time)
-        if last_time and self.days.next_day(last_day) == last_day:
+        if last_time and self.days.count_days(last_day, last_day + 1):
             total += self.count_below(last_time)
         return total
 
@@ -247,4 +242,4 @@ def _length(year: int, month: int) -> int:
 @lru_cache(maxsize=256)
 def _minutes_of_day(hours: tuple[int, ...], minutes: tuple[int, ...]) -> tuple[int, ...]:
     """Seconds of the day at which a named minute begins; shared, since most schedules use the same few."""
-    return tuple(hour * 3600 + minute * 60 for hour in hours for minute in minutes)
+    return tuple([hour * 3600 + minute * 60 for hour in hours for minute in minutes])

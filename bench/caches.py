@@ -1,0 +1,38 @@
+"""What Noonmark remembers between calls, so that a measurement can make it forget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.triggers import expression as expressions
+from noonmark.core.triggers import fields, wallclock, zones
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+
+def _caches(*modules: ModuleType) -> dict[str, Callable[[], None]]:
+    """The cached functions of some modules by name, each with what empties its cache."""
+    return {
+        name: function.cache_clear
+        for module in modules
+        for name, function in vars(module).items()
+        if hasattr(function, "cache_clear") and function.__module__ == module.__name__
+    }
+
+
+PARSED = _caches(expressions, fields, wallclock)
+LOADED = _caches(zones)
+
+
+def forget_expressions() -> None:
+    """Let the next parse start from nothing."""
+    for clear in PARSED.values():
+        clear()
+
+
+def forget_zones() -> None:
+    """Let the next trigger find its zone's clock changes anew."""
+    for clear in LOADED.values():
+        clear()

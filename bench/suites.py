@@ -1,0 +1,20 @@
+"""The suites there are: a name for each, and the function that measures its tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench import counting, cron, first_fire, hostile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.report import Table
+    from bench.settings import Settings
+
+SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
+    "cron": cron.tables,
+    "first": first_fire.tables,
+    "counting": counting.tables,
+    "hostile": hostile.tables,
+}

@@ -1,0 +1,138 @@
+import re
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bench import cron, first_fire
+from bench.contestants import CONTESTANTS, CRONSIM, NEW_YORK, NOONMARK, Contestant
+from bench.counting import COUNTS, POLICIES
+from bench.hostile import FOREIGN, PARSERS
+from bench.report import MISS, PASS, Table, tail
+from bench.settings import QUICK
+from bench.suites import SUITES
+
+ROOT = Path(__file__).parents[2]
+ROWS = {
+    "Fires per second, parsed once": 2 * len(cron.EXPRESSIONS),
+    "Cold": len(cron.COLD),
+    "Parse 0 9 * * 1-5 and find its first fire": 2,
+    f"count_between in {NEW_YORK}": len(COUNTS),
+    "Catching up after a year away": len(POLICIES),
+    "Hostile input": sum(len(inputs) for _, inputs in PARSERS.values()),
+}
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def blocks(printed):
+    """The printed blocks by their first lines, without what follows a colon."""
+    return {block.partition("\n")[0].partition(":")[0]: block.splitlines() for block in printed.strip().split("\n\n")}
+
+
+@pytest.fixture(scope="module")
+def everything():
+    return run("--quick")
+
+
+def test_the_whole_bench_runs(everything):
+    assert everything.returncode == 0, everything.stderr
+
+
+def test_it_says_what_was_measured_with_what(everything):
+    head = "\n".join(blocks(everything.stdout)["Noonmark bench"])
+    assert re.search(r"Python 3\.\d+\.\d+.*, \d+ CPUs", head)
+    for library in ("noonmark", "cronsim", "croniter", "APScheduler", "tzdata"):
+        assert re.search(rf"{library} \d", head)
+    assert str(QUICK) in head
+
+
+def test_every_table_has_its_rows(everything):
+    printed = blocks(everything.stdout)
+    for name, rows in ROWS.items():
+        title, columns, rule, *lines = printed[name]
+        assert set(rule.strip()) == {"-"}
+        assert len(lines) >= rows, title
+        # The last columns are bars and may be empty, but every row begins in the first.
+        assert all(re.match(r"  \S", line) for line in lines[:rows])
+        assert columns.startswith("  ")
+    assert len(printed) == len(ROWS) + 2
+
+
+def test_every_hostile_input_ends_in_a_value_or_our_own_error(everything):
+    lines = blocks(everything.stdout)["Hostile input"][3:]
+    assert not [line for line in lines if FOREIGN in line]
+
+
+def test_a_suite_can_be_named():
+    printed = blocks(run("--quick", "counting").stdout)
+    assert list(printed)[1:3] == [f"count_between in {NEW_YORK}", "Catching up after a year away"]
+    assert len(printed) == 4
+
+
+def test_an_unknown_suite_is_refused_with_the_known_ones():
+    refused = run("--quick", "lunch")
+    assert refused.returncode == 2
+    assert f"there is no suite 'lunch'; choose from {', '.join(SUITES)}" in refused.stderr
+
+
+@pytest.mark.parametrize("zone", ["UTC", NEW_YORK])
+@pytest.mark.parametrize("expression", cron.EXPRESSIONS)
+def test_the_contestants_agree(expression, zone):
+    cron._agree(expression, zone, 40)
+
+
+def test_a_contestant_that_is_wrong_is_noticed(monkeypatch):
+    def an_hour_late(expression, zone, start):
+        walk = CRONSIM.parse(expression, zone, start)
+        return lambda count: [fire + timedelta(hours=1) for fire in walk(count)]
+
+    liar = Contestant("liar", an_hour_late)
+    monkeypatch.setattr(cron, "CONTESTANTS", (*CONTESTANTS, liar))
+    with pytest.raises(AssertionError, match="liar disagrees on 30 2"):
+        cron._agree("30 2 * * *", NEW_YORK, 10)
+    monkeypatch.setattr(first_fire, "OTHERS", (CRONSIM, liar))
+    with pytest.raises(AssertionError, match="liar disagrees on the first fire"):
+        first_fire._averages(NEW_YORK, 1)
+
+
+def test_nothing_is_remembered_where_nothing_may_be():
+    assert "_parse" in first_fire.PARSED
+    NOONMARK.walk("0 9 * * 1-5", "UTC", cron.START)(1)
+    first_fire.forget_expressions()
+    NOONMARK.walk("0 9 * * 1-5", "UTC", cron.START)
+    parse = first_fire.PARSED["_parse"].__self__
+    assert (parse.cache_info().hits, parse.cache_info().misses) == (0, 1)
+
+
+def test_a_missed_bar_is_told_in_the_end():
+    table = Table("Speed: of things", ("thing", "rate", "bar"))
+    table.add("snail", "1", MISS)
+    table.add("hare", "1,000", PASS)
+    table.add("stone", "0", "")
+    assert tail([table], 2) == ["1 of 2 bars met, in 2 s", "  MISS  Speed: snail  1"]
+
+
+def test_numbers_stand_to_the_right_and_text_to_the_left():
+    table = Table("Speed", ("thing", "rate", "bar"), notes=("A note.",))
+    table.add("snail", "1", "")
+    table.add("hare", "1,000", PASS)
+    assert table.lines() == [
+        "Speed",
+        "  thing   rate  bar",
+        "  ------------------",
+        "  snail      1",
+        "  hare   1,000  PASS",
+        "  A note.",
+    ]
+
+
+def test_a_row_needs_a_cell_for_every_column():
+    with pytest.raises(ValueError, match="2 cells for 3 columns"):
+        Table("Speed", ("thing", "rate", "bar")).add("snail", "1")
