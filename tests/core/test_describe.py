@@ -29,6 +29,8 @@ NOW = datetime(2026, 11, 15, tzinfo=UTC)
         ("0 9 * january-mar MON,WED", "At 09:00, only on Monday and Wednesday, January through March, UTC"),
         # A step beyond the range is its first value, whatever the step says.
         ("*/60 * * * *", "Every hour, UTC"),
+        ("*/25 * * * *", "At 0, 25, and 50 minutes past the hour, UTC"),
+        ("0 */5 * * *", "At 00:00, 05:00, 10:00, 15:00 and 20:00, UTC"),
         ("0 */24 * * *", "At 00:00, UTC"),
         ("0 0 L * *", "At 00:00, on the last day of the month, UTC"),
         ("0 0 15W * *", "At 00:00, on the weekday nearest day 15 of the month, UTC"),
@@ -183,6 +185,46 @@ def test_traps_of_the_fields(expression, parts):
                 )
             ],
         ),
+        # Several missed times are one fire, and one that happens anyway is no second one.
+        (
+            CronTrigger("0,30 2 * * *", timezone="Europe/Berlin"),
+            [
+                (
+                    "on 2027-03-28 there is no 02:00 or 02:30 in Europe/Berlin (the clock jumps from 02:00 to 03:00): "
+                    "they fire once, at 03:00"
+                )
+            ],
+        ),
+        (
+            CronTrigger("0,30 2 * * *", timezone="Europe/Berlin", dst={"gap": "skip"}),
+            [
+                (
+                    "on 2027-03-28 there is no 02:00 or 02:30 in Europe/Berlin (the clock jumps from 02:00 to 03:00): "
+                    "nothing fires for them"
+                )
+            ],
+        ),
+        (
+            CronTrigger(["30 2 * * *", "0 3 * * *"], timezone="Europe/Berlin"),
+            [
+                (
+                    "on 2027-03-28 there is no 02:30 in Europe/Berlin (the clock jumps from 02:00 to 03:00): "
+                    "covered by the fire at 03:00"
+                )
+            ],
+        ),
+        # A rhythm that lives in the missing hour alone has a day without a fire, unless it asks to be made up for.
+        (
+            CronTrigger("*/10 2 * * *", timezone="Europe/Berlin"),
+            [
+                (
+                    "on 2027-03-28 there is no 02:00 or 02:10 or 02:20 .. in Europe/Berlin "
+                    "(the clock jumps from 02:00 to 03:00): nothing fires that day"
+                )
+            ],
+        ),
+        (CronTrigger("*/10 2 * * *", timezone="Europe/Berlin", dst={"gap": "after"}), []),
+        (CronTrigger("*/10 2-4 * * *", timezone="Europe/Berlin"), []),
         # A wildcard follows real time; a time outside the gap is not hit; nor is a day that is not named.
         (CronTrigger("*/30 * * * *", timezone="America/New_York"), []),
         (CronTrigger("0 3 * * *", timezone="America/New_York"), []),
@@ -211,7 +253,20 @@ def test_a_jump_longer_than_three_hours_is_never_made_up():
 
 def test_without_now_the_year_of_the_zone_data_is_looked_at():
     (warning,) = describe(CronTrigger("30 2 * * *", timezone="America/New_York")).warnings
-    assert "02:30" in warning
+    assert warning.startswith("on days such as 20")
+    assert "there is no 02:30" in warning
+
+
+def test_an_override_of_the_clock_rule_is_said():
+    trigger = CronTrigger("30 2 * * *", timezone="Europe/Berlin", dst={"gap": "skip", "fold": "both"})
+    text = describe(trigger, now=NOW).text
+    assert text == "At 02:30, Europe/Berlin time, skipped in a gap, in both passes of a repeated hour"
+
+
+@pytest.mark.parametrize("wrong", ["0 9 * * *", None, {"type": "cron"}])
+def test_only_triggers_are_described(wrong):
+    with pytest.raises(InvalidTrigger, match="must be a trigger"):
+        describe(wrong, now=NOW)
 
 
 def test_now_must_be_an_instant():

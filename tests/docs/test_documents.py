@@ -1,6 +1,8 @@
 """The documentation is executed: Python blocks, commands and JSON documents all have to do what the text says."""
 
+import contextlib
 import doctest
+import io
 import json
 import re
 import shlex
@@ -29,12 +31,22 @@ def blocks(language):
     return [pytest.param(page, texts, id=page.relative_to(ROOT).as_posix()) for page, texts in found.items() if texts]
 
 
+def shown_after(page, text):
+    """What the page says a script prints: the next block of plain text."""
+    everything = FENCE.findall(page.read_text("utf-8"))
+    place = everything.index(("python", text))
+    return next((shown for kind, shown in everything[place + 1 :] if kind == "text"), "")
+
+
 @pytest.mark.parametrize(("page", "texts"), blocks("python"))
 def test_python_does_what_the_page_says(page, texts):
     scope = {"__name__": "__main__"}
     for number, text in enumerate(texts):
         if ">>>" not in text:
-            exec(compile(text, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - our own pages
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(text, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - our own pages
+            assert printed.getvalue() in shown_after(page, text)
             continue
         example = doctest.DocTestParser().get_doctest(text, scope, page.name, str(page), 0)
         report = []

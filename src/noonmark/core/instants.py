@@ -22,7 +22,7 @@ MIN_INSTANT: Micros = -62_135_596_800 * SECOND
 MAX_INSTANT: Micros = 253_402_300_800 * SECOND - 1
 """The first and last instant that a `datetime` can show: years 1 to 9999."""
 
-NAIVE = "must be a datetime with a time zone, within the years 1 to 9999"
+NAIVE = "must be a datetime with a time zone, such as tzinfo=UTC, within the years 1 to 9999"
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,18}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.describe.traps import traps
 from noonmark.core.describe.words import words
-from noonmark.core.triggers.trigger import instant_argument
+from noonmark.core.triggers.trigger import instant_argument, trigger_argument
 from noonmark.core.triggers.zones import release_year
 
 if TYPE_CHECKING:
@@ -30,5 +30,6 @@ def describe(trigger: Trigger, *, now: datetime | None = None) -> Description:
 
     Without `now` that is the year of the installed zone data, so that the answer stays a function of its arguments.
     """
+    trigger_argument(trigger)
     since = instant_argument("now", datetime(release_year(), 1, 1, tzinfo=UTC) if now is None else now)
-    return Description(words(trigger), traps(trigger, since))
+    return Description(words(trigger), traps(trigger, since, is_present=now is not None))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.instants import DAY_SECONDS, EPOCH, SECOND, Micros
 from noonmark.core.triggers import CalendarTrigger, CronTrigger
-from noonmark.core.triggers.dst import FIXED, Gap
+from noonmark.core.triggers.dst import FIXED, WILDCARD, Gap
 from noonmark.core.triggers.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIELDS, HOUR, MINUTE, MONTH, Field
 from noonmark.core.triggers.recurrence import MAX_GAP_SECONDS
 from noonmark.core.triggers.zones import Segment, load_zone
@@ -16,7 +16,9 @@ from noonmark.core.triggers.zones import Segment, load_zone
 if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
     from noonmark.core.triggers.expression import Expression
+    from noonmark.core.triggers.wallclock import TimesOnDays
 
+MAX_TIMES = 3
 YEAR_SECONDS = 365 * DAY_SECONDS
 STEP = re.compile(r"(?:\*|\d+|H)/(\d+)")
 STEPPED = {
@@ -30,8 +32,8 @@ STEPPED = {
 """How many steps of one fill the next larger unit; no step but 1 fills every month."""
 
 
-def traps(trigger: Trigger, since: Micros) -> list[str]:
-    """One sentence per trap, none for most triggers."""
+def traps(trigger: Trigger, since: Micros, *, is_present: bool) -> list[str]:
+    """One sentence per trap, none for most triggers; dates within a year of `since`, which may not be the present."""
     found: list[str] = []
     if isinstance(trigger, CronTrigger):
         for text, expression in zip(trigger.expressions, trigger.parsed, strict=True):
@@ -40,7 +42,9 @@ def traps(trigger: Trigger, since: Micros) -> list[str]:
         if not trigger.key and any(expression.hashed for expression in trigger.parsed):
             found.append("H has no key to hash, so every trigger without one lands on the same time")
     if isinstance(trigger, CronTrigger | CalendarTrigger):
-        found += _gap_traps(trigger, since // SECOND)
+        found += [
+            f"{'on' if is_present else 'on days such as'} {trap}" for trap in _gap_traps(trigger, since // SECOND)
+        ]
     return list(dict.fromkeys(found))
 
 
@@ -76,29 +80,64 @@ def _step_trap(field: Field, part: str) -> str | None:
 def _gap_traps(trigger: CronTrigger | CalendarTrigger, since: int) -> list[str]:
     found: list[str] = []
     zone = load_zone(trigger.timezone)
-    skips = trigger.dst.over(FIXED).gap is Gap.SKIP
     second = since
     while second < since + YEAR_SECONDS:
         segment = zone.segment_at(second)
         if segment.gap and segment.start >= since and trigger.within_bounds(segment.start * SECOND):
-            found += _gap_trap(trigger, segment, skipped=skips or segment.gap > MAX_GAP_SECONDS)
+            found += _fixed_trap(trigger, segment) + _wildcard_trap(trigger, segment)
         second = segment.end
     return found
 
 
-def _gap_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment, *, skipped: bool) -> list[str]:
+def _fixed_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> list[str]:
+    """Fixed times that the jump swallows, and what becomes of them."""
     resumed = segment.start + segment.offset
-    lost = [wall for rule in trigger.fixed_rules if (wall := rule.at_or_after(resumed - segment.gap)) is not None]
-    lost = sorted(wall for wall in lost if wall < resumed)
+    lost = sorted({wall for rule in trigger.fixed_rules for wall in _matches(rule, resumed - segment.gap, resumed)})
     if not lost:
         return []
-    outcome = "nothing fires for it" if skipped else f"it fires at {_clock(resumed)} instead"
+    if segment.gap > MAX_GAP_SECONDS or trigger.dst.over(FIXED).gap is Gap.SKIP:
+        outcome = "nothing fires for it" if len(lost) == 1 else "nothing fires for them"
+    elif any(rule.at_or_after(resumed) == resumed for rule in trigger.rules):
+        outcome = f"covered by the fire at {_clock(resumed)}"
+    elif len(lost) == 1:
+        outcome = f"it fires at {_clock(resumed)} instead"
+    else:
+        outcome = f"they fire once, at {_clock(resumed)}"
+    return [f"{_gone(trigger, segment, lost)}: {outcome}"]
+
+
+def _wildcard_trap(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> list[str]:
+    """A day on which a rule that follows real time has no time left at all."""
+    resumed = segment.start + segment.offset
     stopped = resumed - segment.gap
+    midnight = stopped - stopped % DAY_SECONDS
+    for rule in trigger.rules:
+        swallowed = rule.count(stopped, resumed)
+        alone = swallowed and swallowed == rule.count(midnight, midnight + DAY_SECONDS)
+        if alone and rule not in trigger.fixed_rules and trigger.dst.over(WILDCARD).gap is Gap.SKIP:
+            return [f"{_gone(trigger, segment, _matches(rule, stopped, resumed))}: nothing fires that day"]
+    return []
+
+
+def _matches(rule: TimesOnDays, low: int, high: int) -> list[int]:
+    """The first few wall-clock times that a rule names in a stretch."""
+    found: list[int] = []
+    wall = rule.at_or_after(low)
+    while wall is not None and wall < high and len(found) <= MAX_TIMES:
+        found.append(wall)
+        wall = rule.at_or_after(wall + 1)
+    return found
+
+
+def _gone(trigger: CronTrigger | CalendarTrigger, segment: Segment, lost: list[int]) -> str:
+    resumed = segment.start + segment.offset
+    stopped = resumed - segment.gap
+    times = " or ".join(_clock(wall) for wall in lost[:MAX_TIMES]) + (" .." if len(lost) > MAX_TIMES else "")
     to_another_day = stopped // DAY_SECONDS != resumed // DAY_SECONDS
     jump = (
         f"the clock jumps from {_clock(stopped)} to {f'{_date(resumed)} ' if to_another_day else ''}{_clock(resumed)}"
     )
-    return [f"on {_date(lost[0])} there is no {_clock(lost[0])} in {trigger.timezone} ({jump}): {outcome}"]
+    return f"{_date(lost[0])} there is no {times} in {trigger.timezone} ({jump})"
 
 
 def _clock(wall: int) -> str:

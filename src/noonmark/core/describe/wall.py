@@ -90,7 +90,10 @@ def _plain_text(field: Field, text: str, one: FieldSet) -> str:
     """A field in the plainest form: names as numbers, `H` as what it hashed to, lists of steps as their values."""
     if _special_count(one) or not one.values:
         return _special_text(field, one)
-    spelled = any(letter.isalpha() for letter in text) or ("," in text and "/" in text)
+    uneven = (
+        field.high in (23, 59) and text.startswith("*/") and (field.high + 1) % int(text[2:].partition(",")[0]) != 0
+    )
+    spelled = uneven or any(letter.isalpha() for letter in text) or ("," in text and "/" in text)
     whole = len(one.values) == 1 or one.values == field.words["*"].values
     return _values_text(field, one.values) if spelled or whole else text
 

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
+SPOKEN = {
+    ("gap", "after"): "made up for after a gap",
+    ("gap", "skip"): "skipped in a gap",
+    ("fold", "first"): "in the first pass of a repeated hour",
+    ("fold", "second"): "in the second pass of a repeated hour",
+    ("fold", "both"): "in both passes of a repeated hour",
+}
+
 
 def words(trigger: Trigger) -> str:
     """The whole sentence, bounds and jitter included."""
@@ -58,15 +66,19 @@ def _rule(trigger: Trigger) -> str:
             spoken = duration_words(every)
             single = spoken.startswith("1 ") and spoken.count(" ") == 1
             return f"Every {spoken.removeprefix('1 ') if single else spoken}"
-        case CronTrigger(parsed=parsed, timezone=zone):
+        case CronTrigger(parsed=parsed):
             first, *more = dict.fromkeys(expression_words(one) for one in parsed)
-            return "; or ".join([first, *(f"{text[0].lower()}{text[1:]}" for text in more)]) + f", {_zone_words(zone)}"
-        case CalendarTrigger(timezone=zone):
-            return f"{calendar_words(trigger)}, {_zone_words(zone)}"
+            return (
+                "; or ".join([first, *(f"{text[0].lower()}{text[1:]}" for text in more)]) + f", {_zone_words(trigger)}"
+            )
+        case CalendarTrigger():
+            return f"{calendar_words(trigger)}, {_zone_words(trigger)}"
         case EventTrigger(event_types=types, filters=filters):
             return f"When {' or '.join(types)} is emitted{filter_words(filters)}"
     raise AssertionError(trigger)  # pragma: no cover - there are five triggers
 
 
-def _zone_words(timezone: str) -> str:
-    return timezone if timezone == "UTC" else f"{timezone} time"
+def _zone_words(trigger: CronTrigger | CalendarTrigger) -> str:
+    zone = trigger.timezone if trigger.timezone == "UTC" else f"{trigger.timezone} time"
+    said = trigger.dst.to_document()
+    return zone + "".join(f", {SPOKEN[half, value]}" for half, value in said.items())

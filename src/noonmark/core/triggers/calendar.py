@@ -33,7 +33,7 @@ RANGES = {
 MAX_VALUES = 10_000
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class CalendarTrigger(WallTrigger):
     """Fires at every wall-clock time whose fields all match; a field that is `None` matches anything."""
 
@@ -44,7 +44,7 @@ class CalendarTrigger(WallTrigger):
     month: tuple[int, ...] | None
     day_of_week: tuple[int, ...] | None
     year: tuple[int, ...] | None
-    rule: TimesOnDays = field(compare=False, repr=False)
+    rule: TimesOnDays = field(compare=False)
 
     type: ClassVar[str] = "calendar"
 
@@ -83,6 +83,11 @@ class CalendarTrigger(WallTrigger):
         # The one time of a calendar with years may have been skipped by its zone.
         if start_at is not None or end_at is not None or self.year is not None:
             self._require_a_fire()
+
+    @property
+    def rules(self) -> tuple[TimesOnDays, ...]:
+        """Its one wall-clock rule."""
+        return (self.rule,)
 
     @property
     def fixed_rules(self) -> tuple[TimesOnDays, ...]:

@@ -23,7 +23,7 @@ MAX_EXPRESSIONS = 100
 MAX_KEY = 200
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class CronTrigger(WallTrigger):
     """Fires where any of its expressions does; fires at the same instant are one.
 
@@ -32,7 +32,7 @@ class CronTrigger(WallTrigger):
 
     expressions: tuple[str, ...]
     key: str
-    parsed: tuple[Expression, ...] = field(compare=False, repr=False)
+    parsed: tuple[Expression, ...] = field(compare=False)
 
     type: ClassVar[str] = "cron"
 
@@ -65,6 +65,11 @@ class CronTrigger(WallTrigger):
     def from_expression(cls, expr: str, timezone: str = "UTC") -> CronTrigger:
         """One expression, in a zone."""
         return cls(expr, timezone)
+
+    @property
+    def rules(self) -> tuple[TimesOnDays, ...]:
+        """The wall-clock rule of each expression."""
+        return tuple(one.rule for one in self.parsed)
 
     @property
     def fixed_rules(self) -> tuple[TimesOnDays, ...]:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 MAX_EVENT_TYPES = 100
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class EventTrigger(Trigger):
     """Wants events of some types whose payload passes all filters; its bounds say when it listens."""
 
     event_types: tuple[str, ...]
     filters: dict[str, Any] = field(hash=False)
-    _matcher: Matcher = field(compare=False, repr=False)
+    _matcher: Matcher = field(compare=False)
 
     type: ClassVar[str] = "event"
 

@@ -79,7 +79,8 @@ def _split(text: str) -> tuple[str, ...]:
     if parts and parts[0].startswith("@"):
         name = " ".join(parts).lower()
         if name not in SHORTCUTS:
-            raise _refusal(f"{shown(text)} is not a shortcut; allowed are {', '.join(SHORTCUTS)}")
+            hint = "; for a fixed time between fires use an interval trigger" if name.startswith("@every") else ""
+            raise _refusal(f"{shown(text)} is not a shortcut; allowed are {', '.join(SHORTCUTS)}{hint}")
         parts = SHORTCUTS[name].split()
     if len(parts) == FIVE:
         parts.insert(0, "0")

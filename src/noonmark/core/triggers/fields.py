@@ -44,10 +44,8 @@ class FieldSet(NamedTuple):
 class Field:
     """What one place of an expression may hold: a range of numbers, and names for some of them."""
 
-    def __init__(
-        self, name: str, low: int, high: int, *, names: str = "", hash_high: int, is_day: bool = False
-    ) -> None:
-        """`names` are full names in order from `low`; their first three letters are names too."""
+    def __init__(self, name: str, low: int, high: int, *, names: str = "", hash_high: int, special: str = "") -> None:
+        """`names` are full names in order from `low`; `special` is what else is allowed, in words."""
         self.name = name
         self.low = low
         self.high = high
@@ -61,13 +59,16 @@ class Field:
         self.words = {text: FieldSet((0 if value == self.sunday else value,)) for text, value in self.numbers.items()}
         every = tuple(range(low, high + (self.sunday is None)))
         self.words["*"] = FieldSet(every, starred=True)
-        if is_day:
+        self.special = special
+        if special:
             self.words["?"] = self.words["*"]
 
     def refuse(self, item: str, why: str) -> NoReturn:
         """Say no, naming the field, the text, and the allowed range."""
         names = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
-        raise ValueError(f"{self.name} field {shown(item)}: {why}; allowed are {self.low}-{self.high}{names}")
+        raise ValueError(
+            f"{self.name} field {shown(item)}: {why}; allowed are {self.low}-{self.high}{names}{self.special}"
+        )
 
 
 MONTHS = "JANUARY FEBRUARY MARCH APRIL MAY JUNE JULY AUGUST SEPTEMBER OCTOBER NOVEMBER DECEMBER"
@@ -76,9 +77,9 @@ WEEKDAYS = "SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY"
 SECOND = Field("second", 0, 59, hash_high=59)
 MINUTE = Field("minute", 0, 59, hash_high=59)
 HOUR = Field("hour", 0, 23, hash_high=23)
-DAY_OF_MONTH = Field("day of month", 1, 31, hash_high=28, is_day=True)
+DAY_OF_MONTH = Field("day of month", 1, 31, hash_high=28, special=", L, L-n, LW and nW")
 MONTH = Field("month", 1, 12, names=MONTHS, hash_high=12)
-DAY_OF_WEEK = Field("day of week", 0, 7, names=WEEKDAYS, hash_high=6, is_day=True)
+DAY_OF_WEEK = Field("day of week", 0, 7, names=WEEKDAYS, hash_high=6, special=", nL and n#k")
 FIELDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 
 

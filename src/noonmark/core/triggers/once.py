@@ -16,7 +16,7 @@ MAX_DELAY_SECONDS = 3_155_760_000
 """A century."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class OnceTrigger(Trigger):
     """Fires at one instant. With a delay instead, it has no fire until `bind` counts it from creation."""
 

@@ -22,6 +22,7 @@ from noonmark.core.instants import (
     to_micros,
     to_text,
 )
+from noonmark.core.jsonvalues import shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,7 +31,7 @@ MAX_JITTER_SECONDS = 31_622_400
 """A leap year; the gap to the next fire bounds it further."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Trigger(ABC):
     """The common base of the five triggers: nominal times within `start` and `end`, both inclusive."""
 
@@ -99,6 +100,11 @@ class Trigger(ABC):
         """How far a due time may lie after its nominal time."""
         return micros_to_seconds(self.jitter)
 
+    def __repr__(self) -> str:
+        """As its document reads, so that instants and lengths of time can be read too."""
+        said = [f"{name}={value!r}" for name, value in self.to_document().items() if name != "type"]
+        return f"{type(self).__name__}({', '.join(said)})"
+
     def bind(self, *, now: datetime, key: str = "") -> Self:  # noqa: ARG002 - the triggers that are relative use them
         """Fill what is relative to the moment of creation or to the schedule's key; most triggers have neither."""
         return self
@@ -150,6 +156,13 @@ class Trigger(ABC):
         if self.jitter:
             document["jitter_seconds"] = self.jitter_seconds
         return document
+
+
+def trigger_argument(value: object) -> Trigger:
+    """A trigger given by a caller."""
+    if isinstance(value, Trigger):
+        return value
+    raise InvalidTrigger(f"must be a trigger, such as CronTrigger(..), not {shown(value)}", field="trigger")
 
 
 def instant_argument(name: str, value: datetime) -> Micros:

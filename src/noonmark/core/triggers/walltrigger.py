@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from noonmark.core.triggers.recurrence import Recurrence
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class WallTrigger(Trigger):
     """Fires at wall-clock times of one zone, which are whole seconds."""
 
     timezone: str
     dst: DstOverride
-    _recurrence: Recurrence = field(compare=False, repr=False)
+    _recurrence: Recurrence = field(compare=False)
 
     def _next(self, after: Micros) -> Micros | None:
         found = self._recurrence.next_after(after // SECOND)

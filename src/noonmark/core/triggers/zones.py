@@ -186,6 +186,12 @@ def release_year() -> int:
 
 
 def _suggestion(name: str) -> str:
-    by_fold = {known.casefold(): known for known in zone_names()}
-    near = get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.7) if len(name) <= MAX_NAME else []
+    if len(name) > MAX_NAME or "+" in name:  # an offset, such as UTC+1, is no zone
+        return "a name such as Europe/Stockholm is expected"
+    wanted = name.casefold().replace(" ", "_")
+    by_fold = {known.casefold(): known for known in sorted(zone_names())}
+    by_city = {folded.rpartition("/")[2]: known for folded, known in by_fold.items()}
+    if wanted in by_city:
+        return f"did you mean {by_city[wanted]}?"
+    near = get_close_matches(wanted, by_fold, n=1, cutoff=0.7)
     return f"did you mean {by_fold[near[0]]}?" if near else "a name such as Europe/Stockholm is expected"

@@ -1,0 +1,73 @@
+"""What callers meet when they use triggers from Python: readable values and errors that lead to the fix."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from noonmark import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, InvalidTrigger, OnceTrigger, fires
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "text"),
+    [
+        (OnceTrigger(NOW), "OnceTrigger(due_at_utc='2026-11-15T00:00:00Z')"),
+        (IntervalTrigger(1.5, NOW), "IntervalTrigger(every_seconds=1.5, start_at_utc='2026-11-15T00:00:00Z')"),
+        (CronTrigger("@daily"), "CronTrigger(expression='@daily', timezone='UTC')"),
+        (
+            CalendarTrigger(hour=9),
+            "CalendarTrigger(timezone='UTC', hour={'kind': 'values', 'values': [9]})",
+        ),
+        (EventTrigger("paid", {"sum": 5}), "EventTrigger(event_type='paid', filters={'sum': 5})"),
+    ],
+)
+def test_a_trigger_reads_as_its_document(trigger, text):
+    assert repr(trigger) == text
+
+
+@pytest.mark.parametrize("count", [-1, 2.5, "2", None, True])
+def test_fires_takes_a_count(count):
+    with pytest.raises(InvalidTrigger, match="whole number") as caught:
+        fires(CronTrigger("@daily"), NOW, count)
+    assert caught.value.field == "count"
+
+
+def test_fires_takes_a_trigger_and_an_instant():
+    assert fires(CronTrigger("@daily"), NOW, 0) == []
+    with pytest.raises(InvalidTrigger, match="must be a trigger, such as CronTrigger"):
+        fires("0 9 * * *", NOW, 1)
+    with pytest.raises(InvalidTrigger, match="tzinfo=UTC"):
+        fires(CronTrigger("@daily"), datetime(2027, 1, 1), 1)  # noqa: DTZ001 - naive on purpose
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("Berlin", "did you mean Europe/Berlin?"),
+        ("New York", "did you mean America/New_York?"),
+        ("europe/stockholm", "did you mean Europe/Stockholm?"),
+        ("Europe/Stokholm", "did you mean Europe/Stockholm?"),
+        ("UTC+1", "a name such as Europe/Stockholm"),
+        ("Qwertyuiop/Zxcv", "a name such as Europe/Stockholm"),
+        ("x" * 65, "a name such as Europe/Stockholm"),
+    ],
+)
+def test_an_unknown_zone_gets_a_hint(name, hint):
+    with pytest.raises(InvalidTrigger) as caught:
+        CronTrigger("@daily", timezone=name)
+    assert hint in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("@every 5m", "use an interval trigger"),
+        ("0 0 WL * *", "1-31, L, L-n, LW and nW"),
+        ("0 0 * * L", "0-7 or SUN to SAT, nL and n#k"),
+    ],
+)
+def test_a_refused_expression_says_what_would_do(expression, hint):
+    with pytest.raises(InvalidTrigger) as caught:
+        CronTrigger(expression)
+    assert hint in caught.value.message
