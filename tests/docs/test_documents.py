@@ -46,7 +46,7 @@ def test_python_does_what_the_page_says(page, texts):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(compile(text, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - our own pages
-            assert printed.getvalue() in shown_after(page, text)
+            assert printed.getvalue() == shown_after(page, text)
             continue
         example = doctest.DocTestParser().get_doctest(text, scope, page.name, str(page), 0)
         report = []
