@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import Micros, from_micros
 
@@ -22,6 +22,10 @@ class Occurrence:
     `nominal` is the time the trigger named, `due` that time with jitter or the time of a retry, `first_due` the due
     time before any retry. One row may stand for a gap of many missed fires: then it says how many, from when to when.
     `fence` rises with every claim, so that whoever lost one cannot settle it.
+
+    `caught_up` is the moment at which the misfire policy took it up after all. `losses` counts the leases that ran out
+    while it was being delivered. `waiting_for` is set while it has no time of its own, and `holds_slot` from its start
+    to its end, retries included, unless its schedule lets occurrences overlap.
     """
 
     id: str
@@ -41,6 +45,11 @@ class Occurrence:
     missed_count: int = 0
     missed_first: Micros | None = None
     missed_last: Micros | None = None
+    caught_up: Micros | None = None
+    losses: int = 0
+    waiting_for: Reason | None = None
+    holds_slot: bool = False
+    payload: Any = field(default=None, hash=False)
 
     @property
     def nominal_at(self) -> datetime:
