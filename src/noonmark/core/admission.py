@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
-from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
-from noonmark.core.policies.misfire import CatchUpOne
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -70,6 +69,8 @@ class End:
     phase: Phase
     reason: Reason
     facts: Mapping[str, int | float | str] = field(default_factory=dict)
+    pause_after: int | None = None
+    """Pause the schedule when so many of its occurrences failed in a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Wait:
     claim: Claim
     waiting_for: Reason
     replaces: bool = False
-    """Whatever waited for the slot before it ends as `skipped/replaced`."""
+    """What trigger or events made wait for the slot before it ends as `skipped/replaced`."""
     cancels: bool = False
     """Whoever holds the slot is asked to stop."""
 
@@ -107,25 +108,7 @@ class Busy:
 
 def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
     """Decide at the due time; `now` is not before it."""
-    lost = _after_loss(claim)
-    if lost is not None:
-        return lost
-    occurrence, declaration = claim.occurrence, claim.schedule.declaration
-    if declaration.window is not None:
-        opening = window.judge(declaration.window, first_due=occurrence.first_due, now=now)
-        if not opening.is_open:
-            return End(claim=claim, phase=Phase.SKIPPED, reason=opening.reason, facts=opening.facts())
-    if _may_misfire(claim):
-        misfired = _misfire(claim, lease=lease)
-        if misfired is not None:
-            return misfired
-    counted = kind_of(occurrence.origin) in (OriginKind.TRIGGER, OriginKind.EVENT) and occurrence.attempt == 0
-    return Start(
-        claim=claim,
-        takes_slot=not isinstance(declaration.overlap_policy, overlap.Allow) and not occurrence.holds_slot,
-        concurrency=declaration.concurrency,
-        max_runs=declaration.max_runs if counted else None,
-    )
+    return _after_loss(claim) or _outside_window(claim, now) or _misfire(claim, lease=lease) or _start(claim)
 
 
 def refused(claim: Claim, busy: Busy) -> Admission:
@@ -141,51 +124,95 @@ def refused(claim: Claim, busy: Busy) -> Admission:
     assert_never(busy.place)
 
 
+def _start(claim: Claim) -> Start:
+    occurrence, declaration = claim.occurrence, claim.schedule.declaration
+    is_counted = _is_regular(occurrence) and not occurrence.has_begun
+    return Start(
+        claim=claim,
+        takes_slot=not isinstance(declaration.overlap_policy, overlap.Allow) and not occurrence.holds_slot,
+        concurrency=declaration.concurrency,
+        max_runs=declaration.max_runs if is_counted else None,
+    )
+
+
 def _overlapping(claim: Claim, busy: Busy) -> Admission:
     policy = claim.schedule.declaration.overlap_policy
+    if _keeps_its_place(claim.occurrence, busy):
+        if isinstance(policy, overlap.QueueOne | overlap.CancelRunning) and _was_replaced(claim.occurrence, busy):
+            return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.REPLACED)
+        return Wait(claim=claim, waiting_for=Reason.QUEUED)
     match policy:
-        case overlap.Allow():  # edited since: whoever holds the slot took it under another rule
-            return Start(claim=claim, takes_slot=False)
+        case overlap.Allow():  # whoever holds the slot took it under another rule
+            return _start(claim)
         case overlap.Skip():
-            # Caught-up occurrences of one gap run one after another and do not skip each other.
-            together = claim.occurrence.caught_up is not None and claim.occurrence.caught_up == busy.holder_caught_up
-            if together or kind_of(claim.occurrence.origin) is OriginKind.BACKFILL:
-                return Wait(claim=claim, waiting_for=Reason.QUEUED)
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.OVERLAP)
         case overlap.Queue():
             if busy.waiting >= policy.queue_limit:
                 facts = {"waiting": busy.waiting, "queue_limit": policy.queue_limit}
                 return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.QUEUE_FULL, facts=facts)
             return Wait(claim=claim, waiting_for=Reason.QUEUED)
-        case overlap.QueueOne():
-            return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=True)
-        case overlap.CancelRunning():
-            return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=True, cancels=True)
+        case overlap.QueueOne() | overlap.CancelRunning():
+            cancels = isinstance(policy, overlap.CancelRunning)
+            return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=_is_regular(claim.occurrence), cancels=cancels)
     assert_never(policy)
+
+
+def _keeps_its_place(occurrence: Occurrence, busy: Busy) -> bool:
+    """Whether it waits, whatever the policy says about newcomers.
+
+    Caught-up ones of one gap do not skip each other, nor do those of a backfill; and what began, or was let into the
+    queue before, is not turned away because another one was quicker.
+    """
+    together = occurrence.caught_up is not None and occurrence.caught_up == busy.holder_caught_up
+    has_waited = occurrence.waiting_for is Reason.QUEUED or occurrence.has_begun
+    return together or has_waited or kind_of(occurrence.origin) is OriginKind.BACKFILL
+
+
+def _was_replaced(occurrence: Occurrence, busy: Busy) -> bool:
+    """Whether a newer one came to wait while it had its turn, and only one may wait."""
+    return busy.waiting > 0 and _is_regular(occurrence) and occurrence.caught_up is None and not occurrence.has_begun
+
+
+def _is_regular(occurrence: Occurrence) -> bool:
+    """Whether it came about by itself; the others were asked for."""
+    return kind_of(occurrence.origin) in (OriginKind.TRIGGER, OriginKind.EVENT)
 
 
 def _after_loss(claim: Claim) -> End | None:
     """What was being delivered when its lease ran out must perhaps not be delivered again."""
-    occurrence = claim.occurrence
-    if claim.found_in is Phase.DISPATCHING and claim.schedule.declaration.delivery is Delivery.AT_MOST_ONCE:
-        return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=Reason.OUTCOME_UNKNOWN)
-    if occurrence.losses > MAX_LOSSES:
-        facts = {"losses": occurrence.losses, "max_losses": MAX_LOSSES}
-        return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=Reason.POISON, facts=facts)
-    return None
+    losses, declaration = claim.occurrence.losses, claim.schedule.declaration
+    facts = {"losses": losses, "max_losses": MAX_LOSSES}
+    if claim.found_in is Phase.DISPATCHING and declaration.delivery is Delivery.AT_MOST_ONCE:
+        reason = Reason.OUTCOME_UNKNOWN
+    elif losses > MAX_LOSSES:
+        reason = Reason.POISON
+    else:
+        return None
+    pause_after = declaration.pause_on_failure
+    return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=reason, facts=facts, pause_after=pause_after)
 
 
-def _may_misfire(claim: Claim) -> bool:
-    """Only what the trigger named, until it first started or queued: later it is retried, or waits its turn."""
-    occurrence = claim.occurrence
-    fresh = occurrence.attempt == 0 and occurrence.losses == 0 and occurrence.waiting_for is None
-    return fresh and kind_of(occurrence.origin) is OriginKind.TRIGGER
+def _outside_window(claim: Claim, now: Micros) -> End | None:
+    """What never began is skipped when its window has closed; what began and would begin again is cut off."""
+    occurrence, rule = claim.occurrence, claim.schedule.declaration.window
+    if rule is None:
+        return None
+    opening = window.judge(rule, first_due=occurrence.first_due, now=now)
+    if opening.is_open:
+        return None
+    phase = Phase.CANCELLED if occurrence.has_begun else Phase.SKIPPED
+    return End(claim=claim, phase=phase, reason=opening.reason, facts=opening.facts())
 
 
-def _misfire(claim: Claim, *, lease: Micros) -> Admission | None:
-    """Judge the lateness of the claim itself: one that was claimed ahead of its due time cannot misfire."""
+def _misfire(claim: Claim, *, lease: Micros) -> End | Replan | None:
+    """Judge the lateness of the claim itself: one that was claimed ahead of its due time cannot misfire.
+
+    Only what the trigger named is late, until it first started or queued: later it is retried, or waits its turn.
+    """
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
-    policy = declaration.misfire_policy
+    if occurrence.origin != TRIGGER or occurrence.has_begun or occurrence.waiting_for is not None:
+        return None
+    policy, trigger = declaration.misfire_policy, declaration.trigger
     lateness = misfire.judge(
         policy,
         due=occurrence.due,
@@ -196,8 +223,7 @@ def _misfire(claim: Claim, *, lease: Micros) -> Admission | None:
     )
     if not lateness.runs:
         return Replan(claim=claim)
-    trigger = declaration.trigger
-    if occurrence.caught_up is not None or trigger is None or not isinstance(policy, misfire.Skip | CatchUpOne):
+    if occurrence.caught_up is not None or trigger is None or not isinstance(policy, misfire.Skip | misfire.CatchUpOne):
         return None
     newer = trigger.next_micros(occurrence.nominal)
     if newer is None or due_at(trigger, claim.schedule.uid, newer) > claim.claimed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import next_attempt
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from noonmark.core.run import Usage
     from noonmark.core.schedule import Declaration
 
-FAILURES = {
+ENDS = {
+    Outcome.COMPLETED: (Phase.COMPLETED, Reason.SUCCEEDED),
+    Outcome.CANCELLED: (Phase.CANCELLED, Reason.CANCELLED),
     Outcome.FAILED: (Phase.FAILED, Reason.FAILED),
     Outcome.TIMED_OUT: (Phase.TIMED_OUT, Reason.TIMED_OUT),
     Outcome.DELIVERY_FAILED: (Phase.DELIVERY_FAILED, Reason.UNDELIVERABLE),
 }
+"""Where each outcome leads when nothing follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Delivered:
     result: Any = field(default=None, hash=False)
     error: str | None = None
     usage: Usage | None = None
+    reason: Reason | None = None
+    """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,59 +83,40 @@ def settle(occurrence: Occurrence, declaration: Declaration, delivered: Delivere
         error=delivered.error,
         usage=delivered.usage,
     )
-    if delivered.outcome is Outcome.COMPLETED:
-        return _end(occurrence, run, Phase.COMPLETED, Reason.SUCCEEDED)
-    if delivered.outcome is Outcome.CANCELLED:
-        return _end(occurrence, run, Phase.CANCELLED, Reason.CANCELLED)
     if delivered.outcome is Outcome.LEASE_LOST:
-        return _hand_back(occurrence, declaration, run)
-    return _failed(occurrence, declaration, run)
+        return _hand_back(occurrence, declaration, delivered, run)
+    phase, reason = ENDS[delivered.outcome]
+    end = _to(phase, occurrence, run, delivered.reason or reason)
+    return _after_failure(end, declaration, delivered) if end.is_failure else end
 
 
-def _failed(occurrence: Occurrence, declaration: Declaration, run: Run) -> Settlement:
-    phase, reason = FAILURES[run.outcome or Outcome.FAILED]
-    ended = run.started if run.ended is None else run.ended
-    decision = next_attempt(
-        declaration.retry_policy, attempt=occurrence.attempt, failed_at=ended, occurrence_id=occurrence.id
-    )
-    # Under at_most_once a run that timed out may still be at work, so it must not begin again.
-    unknown = declaration.delivery is Delivery.AT_MOST_ONCE and run.outcome is Outcome.TIMED_OUT
-    window = declaration.window
-    closes_at = None if window is None else window.closes_at(occurrence.first_due)
-    too_late = decision.retry_at is not None and closes_at is not None and decision.retry_at >= closes_at
-    if decision.retry_at is not None and not unknown and not too_late:
-        return Settlement(
-            occurrence=occurrence,
-            phase=step(occurrence.phase, Phase.PENDING),
-            reason=decision.reason,
-            run=run,
-            retry_at=decision.retry_at,
-            attempt=occurrence.attempt,
-            facts=decision.facts(),
-        )
-    if declaration.retry_policy.max_attempts > 1 and decision.retry_at is None:
-        reason = decision.reason
-    return replace(
-        _end(occurrence, run, phase, reason), pause_after=declaration.pause_on_failure, facts=decision.facts()
-    )
+def _after_failure(end: Settlement, declaration: Declaration, delivered: Delivered) -> Settlement:
+    """Another attempt, if one is left, is known not to be the second at the same time, and comes within the window."""
+    occurrence, policy, window = end.occurrence, declaration.retry_policy, declaration.window
+    decision = next_attempt(policy, attempt=occurrence.attempt, failed_at=delivered.ended, occurrence_id=occurrence.id)
+    facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
+    end = replace(end, pause_after=declaration.pause_on_failure, facts=facts)
+    if decision.retry_at is None:
+        return replace(end, reason=decision.reason) if policy.max_attempts > 1 else end
+    # A run that timed out may still be at work.
+    if declaration.delivery is Delivery.AT_MOST_ONCE and delivered.outcome is Outcome.TIMED_OUT:
+        return replace(end, facts={**facts, "delivery": str(declaration.delivery)})
+    if window is not None and decision.retry_at >= (closes_at := window.closes_at(occurrence.first_due)):
+        return replace(end, facts={**facts, "window_closes_at": to_text(closes_at)})
+    again = _to(Phase.PENDING, occurrence, end.run, decision.reason)
+    return replace(again, retry_at=decision.retry_at, facts=decision.facts())
 
 
-def _hand_back(occurrence: Occurrence, declaration: Declaration, run: Run) -> Settlement:
+def _hand_back(occurrence: Occurrence, declaration: Declaration, delivered: Delivered, run: Run) -> Settlement:
     """A node that stops gives back what it cannot finish; that was no attempt, unless it must not begin twice."""
     if declaration.delivery is Delivery.AT_MOST_ONCE:
-        unknown = _end(occurrence, run, Phase.DELIVERY_FAILED, Reason.OUTCOME_UNKNOWN)
+        unknown = _to(Phase.DELIVERY_FAILED, occurrence, run, Reason.OUTCOME_UNKNOWN)
         return replace(unknown, pause_after=declaration.pause_on_failure)
-    return Settlement(
-        occurrence=occurrence,
-        phase=step(occurrence.phase, Phase.PENDING),
-        reason=Reason.LEASE_LOST,
-        run=run,
-        retry_at=run.ended,
-        attempt=occurrence.attempt - 1,
-    )
+    back = _to(Phase.PENDING, occurrence, run, Reason.LEASE_LOST)
+    return replace(back, retry_at=delivered.ended, attempt=occurrence.attempt - 1)
 
 
-def _end(occurrence: Occurrence, run: Run, phase: Phase, reason: Reason) -> Settlement:
+def _to(phase: Phase, occurrence: Occurrence, run: Run, reason: Reason) -> Settlement:
     return Settlement(
         occurrence=occurrence,
         phase=step(occurrence.phase, phase),
