@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import Micros, from_micros
+from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.ids import Origin
     from noonmark.core.lifecycle import Phase
-    from noonmark.core.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,11 @@ class Occurrence:
     `nominal` is the time the trigger named, `due` that time with jitter or the time of a retry, `first_due` the due
     time before any retry. One row may stand for a gap of many missed fires: then it says how many, from when to when.
     `fence` rises with every claim, so that whoever lost one cannot settle it.
+
+    `caught_up` is the moment at which the misfire policy took it up after all. `losses` counts the leases that ran out
+    while it was being delivered. `waiting_for` is set from the moment it first had to wait until it starts, so that the
+    wait is never taken for lateness. `holds_slot` is set from its start to its end, retries included, unless its
+    schedule lets occurrences overlap.
     """
 
     id: str
@@ -41,6 +46,16 @@ class Occurrence:
     missed_count: int = 0
     missed_first: Micros | None = None
     missed_last: Micros | None = None
+    caught_up: Micros | None = None
+    losses: int = 0
+    waiting_for: Reason | None = None
+    holds_slot: bool = False
+    payload: Any = field(default=None, hash=False)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it was ever started; what was handed back or lost has no attempt to show for it."""
+        return self.attempt > 0 or self.losses > 0 or self.reason is Reason.LEASE_LOST
 
     @property
     def nominal_at(self) -> datetime:

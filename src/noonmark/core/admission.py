@@ -1,0 +1,232 @@
+"""Admission: what becomes of a claimed occurrence at its due time.
+
+Misfire, window, overlap and limits are decided here, in that order, and never at the claim. The decision is a value;
+the store carries it out on condition that the claim still holds, and takes the places it needs (the schedule's slot,
+a place under a concurrency key, one of its `max_runs`) in the same transaction. When a place is taken, `refused`
+decides what that means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, assert_never
+
+from noonmark.core.ids import TRIGGER, OriginKind, kind_of
+from noonmark.core.instants import to_text
+from noonmark.core.lifecycle import Phase
+from noonmark.core.policies import misfire, overlap, window
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.jitter import due_at
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.limits import Concurrency
+    from noonmark.core.schedule import Schedule
+
+MAX_LOSSES = 5
+"""An occurrence whose lease was lost more often than this is taken for the cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An occurrence that this node holds, as the claim found it."""
+
+    occurrence: Occurrence
+    schedule: Schedule
+    claimed: Micros
+    found_in: Phase = Phase.PENDING
+    """`dispatching` or `claimed` when it was taken over from a node that let its lease run out."""
+
+
+class Place(StrEnum):
+    """What an occurrence may have to take, besides its claim, before it starts."""
+
+    SLOT = "slot"
+    CONCURRENCY = "concurrency"
+    MAX_RUNS = "max_runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Deliver it, if the places it needs are free."""
+
+    claim: Claim
+    takes_slot: bool
+    concurrency: Concurrency | None = None
+    max_runs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """It ends without having been delivered."""
+
+    claim: Claim
+    phase: Phase
+    reason: Reason
+    facts: Mapping[str, int | float | str] = field(default_factory=dict)
+    pause_after: int | None = None
+    """Pause the schedule when so many of its occurrences failed in a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """It goes back, without a time, until what it waits for sets one."""
+
+    claim: Claim
+    waiting_for: Reason
+    replaces: bool = False
+    """What trigger or events made wait for the slot before it ends as `skipped/replaced`."""
+    cancels: bool = False
+    """Whoever holds the slot is asked to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replan:
+    """It was late beyond its grace: the planner decides about it together with the gap it belongs to."""
+
+    claim: Claim
+
+
+Admission = Start | End | Wait | Replan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """What the store saw when a place was taken."""
+
+    place: Place
+    waiting: int = 0
+    """How many occurrences of the schedule wait for the slot already."""
+    holder_caught_up: Micros | None = None
+    """When the occurrence in the slot was caught up, if it was."""
+
+
+def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
+    """Decide at the due time; `now` is not before it."""
+    return _after_loss(claim) or _outside_window(claim, now) or _misfire(claim, lease=lease) or _start(claim)
+
+
+def refused(claim: Claim, busy: Busy) -> Admission:
+    """Decide what it means that a place was taken."""
+    match busy.place:
+        case Place.MAX_RUNS:
+            limit = claim.schedule.declaration.max_runs or 0
+            return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.MAX_RUNS_REACHED, facts={"max_runs": limit})
+        case Place.CONCURRENCY:
+            return Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT)
+        case Place.SLOT:
+            return _overlapping(claim, busy)
+    assert_never(busy.place)
+
+
+def _start(claim: Claim) -> Start:
+    occurrence, declaration = claim.occurrence, claim.schedule.declaration
+    is_counted = _is_regular(occurrence) and not occurrence.has_begun
+    return Start(
+        claim=claim,
+        takes_slot=not isinstance(declaration.overlap_policy, overlap.Allow) and not occurrence.holds_slot,
+        concurrency=declaration.concurrency,
+        max_runs=declaration.max_runs if is_counted else None,
+    )
+
+
+def _overlapping(claim: Claim, busy: Busy) -> Admission:
+    policy = claim.schedule.declaration.overlap_policy
+    if _keeps_its_place(claim.occurrence, busy):
+        if isinstance(policy, overlap.QueueOne | overlap.CancelRunning) and _was_replaced(claim.occurrence, busy):
+            return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.REPLACED)
+        return Wait(claim=claim, waiting_for=Reason.QUEUED)
+    match policy:
+        case overlap.Allow():  # whoever holds the slot took it under another rule
+            return _start(claim)
+        case overlap.Skip():
+            return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.OVERLAP)
+        case overlap.Queue():
+            if busy.waiting >= policy.queue_limit:
+                facts = {"waiting": busy.waiting, "queue_limit": policy.queue_limit}
+                return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.QUEUE_FULL, facts=facts)
+            return Wait(claim=claim, waiting_for=Reason.QUEUED)
+        case overlap.QueueOne() | overlap.CancelRunning():
+            cancels = isinstance(policy, overlap.CancelRunning)
+            return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=_is_regular(claim.occurrence), cancels=cancels)
+    assert_never(policy)
+
+
+def _keeps_its_place(occurrence: Occurrence, busy: Busy) -> bool:
+    """Whether it waits, whatever the policy says about newcomers.
+
+    Caught-up ones of one gap do not skip each other, nor do those of a backfill; and what began, or was let into the
+    queue before, is not turned away because another one was quicker.
+    """
+    together = occurrence.caught_up is not None and occurrence.caught_up == busy.holder_caught_up
+    has_waited = occurrence.waiting_for is Reason.QUEUED or occurrence.has_begun
+    return together or has_waited or kind_of(occurrence.origin) is OriginKind.BACKFILL
+
+
+def _was_replaced(occurrence: Occurrence, busy: Busy) -> bool:
+    """Whether a newer one came to wait while it had its turn, and only one may wait."""
+    return busy.waiting > 0 and _is_regular(occurrence) and occurrence.caught_up is None and not occurrence.has_begun
+
+
+def _is_regular(occurrence: Occurrence) -> bool:
+    """Whether it came about by itself; the others were asked for."""
+    return kind_of(occurrence.origin) in (OriginKind.TRIGGER, OriginKind.EVENT)
+
+
+def _after_loss(claim: Claim) -> End | None:
+    """What was being delivered when its lease ran out must perhaps not be delivered again."""
+    losses, declaration = claim.occurrence.losses, claim.schedule.declaration
+    facts = {"losses": losses, "max_losses": MAX_LOSSES}
+    if claim.found_in is Phase.DISPATCHING and declaration.delivery is Delivery.AT_MOST_ONCE:
+        reason = Reason.OUTCOME_UNKNOWN
+    elif losses > MAX_LOSSES:
+        reason = Reason.POISON
+    else:
+        return None
+    pause_after = declaration.pause_on_failure
+    return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=reason, facts=facts, pause_after=pause_after)
+
+
+def _outside_window(claim: Claim, now: Micros) -> End | None:
+    """What never began is skipped when its window has closed; what began and would begin again is cut off."""
+    occurrence, rule = claim.occurrence, claim.schedule.declaration.window
+    if rule is None:
+        return None
+    opening = window.judge(rule, first_due=occurrence.first_due, now=now)
+    if opening.is_open:
+        return None
+    phase = Phase.CANCELLED if occurrence.has_begun else Phase.SKIPPED
+    return End(claim=claim, phase=phase, reason=opening.reason, facts=opening.facts())
+
+
+def _misfire(claim: Claim, *, lease: Micros) -> End | Replan | None:
+    """Judge the lateness of the claim itself: one that was claimed ahead of its due time cannot misfire.
+
+    Only what the trigger named is late, until it first started or queued: later it is retried, or waits its turn.
+    """
+    occurrence, declaration = claim.occurrence, claim.schedule.declaration
+    if occurrence.origin != TRIGGER or occurrence.has_begun or occurrence.waiting_for is not None:
+        return None
+    policy, trigger = declaration.misfire_policy, declaration.trigger
+    lateness = misfire.judge(
+        policy,
+        due=occurrence.due,
+        now=claim.claimed,
+        caught_up_at=occurrence.caught_up,
+        lease_lost=claim.found_in is not Phase.PENDING,
+        lease=lease,
+    )
+    if not lateness.runs:
+        return Replan(claim=claim)
+    if occurrence.caught_up is not None or trigger is None or not isinstance(policy, misfire.Skip | misfire.CatchUpOne):
+        return None
+    newer = trigger.next_micros(occurrence.nominal)
+    if newer is None or due_at(trigger, claim.schedule.uid, newer) > claim.claimed:
+        return None
+    facts = {**lateness.facts(), "newer": to_text(newer)}
+    return End(claim=claim, phase=Phase.MISFIRED, reason=Reason.NEWER_FIRE, facts=facts)

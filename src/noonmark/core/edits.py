@@ -1,0 +1,202 @@
+"""Edits: what becomes of a schedule's projections when it is changed, paused, resumed or deleted.
+
+Each is a plan like any other, on condition of revision and watermark. Times up to now belong to the rule that was in
+force until now, so they are accounted for first; what lies ahead is the new rule's. What was started finishes as it
+began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
+from noonmark.core.planner import (
+    Plan,
+    close_overdue,
+    gap_row,
+    in_force_after,
+    look_ahead,
+    occurrence,
+    plan,
+    timed_trigger,
+)
+from noonmark.core.policies.catch_up import Missed
+from noonmark.core.policies.jitter import due_at
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.planner import Snapshot
+    from noonmark.core.schedule import Declaration, Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Until:
+    """The account up to now: what was closed, and what the rule in force still wants to run, oldest first."""
+
+    closing: Plan
+    wanted: tuple[Occurrence, ...] = ()
+
+
+def edit(snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead: Micros) -> Plan:
+    """Put a new declaration in force. One that changes nothing that runs keeps the revision and the projections."""
+    before = snapshot.schedule
+    after = replace(before, declaration=declaration, updated=now)
+    if _runs_alike(before.declaration, declaration):
+        return replace(plan(snapshot, now=now, lookahead=lookahead), schedule=after)
+    after = replace(after, revision=before.revision + 1)
+    if before.phase is SchedulePhase.PAUSED:
+        return replace(_swallow(snapshot, now=now), schedule=after)
+    if before.phase is SchedulePhase.COMPLETED and before.declaration.trigger != declaration.trigger:
+        after = replace(after, phase=step_schedule(before.phase, SchedulePhase.ACTIVE))
+    return _move(snapshot, after, now=now, lookahead=lookahead)
+
+
+def pause(snapshot: Snapshot, *, now: Micros) -> Plan:
+    """Nothing of the trigger starts from now on; what was due and not yet started is one `skipped/paused` row."""
+    paused = _step(snapshot.schedule, SchedulePhase.PAUSED, now)
+    return replace(_withdraw(snapshot, Phase.SKIPPED, Reason.PAUSED, now=now), schedule=paused)
+
+
+def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
+    """Plan from now on; what the pause swallowed is one `skipped/paused` row with a count."""
+    active = _step(snapshot.schedule, SchedulePhase.ACTIVE, now)
+    swallowed = replace(_swallow(snapshot, now=now), schedule=active)
+    return look_ahead(swallowed, kept={}, now=now, lookahead=lookahead)
+
+
+def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
+    """Nothing of the trigger starts from now on; its projections end as `cancelled/deleted`."""
+    deleted = replace(_step(snapshot.schedule, SchedulePhase.DELETED, now), deleted=now)
+    withdrawn = _withdraw(snapshot, Phase.CANCELLED, Reason.DELETED, now=now)
+    ahead = dict.fromkeys(one.id for one in snapshot.projections if one.nominal > now)
+    counted = tuple(one for one in withdrawn.removed if one not in ahead)
+    return replace(withdrawn, schedule=deleted, removed=counted, cancelled=tuple(ahead))
+
+
+def _step(schedule: Schedule, phase: SchedulePhase, now: Micros) -> Schedule:
+    return replace(schedule, phase=step_schedule(schedule.phase, phase), updated=now)
+
+
+def _runs_alike(one: Declaration, other: Declaration) -> bool:
+    """Whether they differ in nothing but what people read."""
+    return one == replace(
+        other,
+        name=one.name,
+        description=one.description,
+        labels=one.labels,
+        schedule_id=one.schedule_id,
+        enabled=one.enabled,
+    )
+
+
+def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros) -> Plan:
+    """Re-bind what the new rule still names, supersede the rest, and plan on."""
+    until = _account(snapshot, now=now)
+    trigger = timed_trigger(after)
+    has_same_times = trigger == snapshot.schedule.declaration.trigger
+    rebound = [_rebind(row, after, None if has_same_times else now) for row in until.wanted]
+    kept = {row.nominal: row.due for row in rebound}
+    superseded = []
+    for one in snapshot.projections:
+        if one.nominal <= now:
+            continue
+        if trigger is not None and trigger.next_micros(one.nominal - 1) == one.nominal:
+            kept[one.nominal] = due_at(trigger, after.uid, one.nominal)
+            rebound.append(occurrence(after, one.nominal, kept[one.nominal]))
+        else:
+            superseded.append(one.id)
+    moved = replace(
+        until.closing,
+        schedule=after,
+        watermark=now if has_same_times else in_force_after(after, now),
+        planned=tuple(rebound),
+        superseded=tuple(superseded),
+    )
+    return _within_watermark(look_ahead(moved, kept=kept, now=now, lookahead=lookahead), now)
+
+
+def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occurrence:
+    """Bind a fire of the old rule to the new revision.
+
+    Where the new rule has other times, it counts as caught up: it belongs to no gap of the new rule.
+    """
+    return occurrence(
+        after,
+        row.nominal,
+        row.due,
+        first_due=row.first_due,
+        caught_up=caught_up if row.caught_up is None else row.caught_up,
+        waiting_for=row.waiting_for,
+    )
+
+
+def _within_watermark(moved: Plan, now: Micros) -> Plan:
+    """Withdraw what the new rule names beyond its own horizon: it is planned again when its time comes."""
+    watermark = max(moved.watermark, now)
+    beyond = tuple(row.id for row in moved.planned if row.nominal > watermark)
+    planned = tuple(row for row in moved.planned if row.nominal <= watermark)
+    return replace(moved, watermark=watermark, planned=planned, removed=(*moved.removed, *beyond))
+
+
+def _withdraw(snapshot: Snapshot, phase: Phase, reason: Reason, *, now: Micros) -> Plan:
+    """Take every projection back; those up to now, which the rule had named, are counted in one final row."""
+    until = _account(snapshot, now=now)
+    closed = until.closing.closed
+    if until.wanted:
+        first, last = until.wanted[0], until.wanted[-1]
+        missed = Missed(count=len(until.wanted), first=first.nominal, last=last.nominal, reason=reason)
+        closed = (*closed, gap_row(snapshot.schedule, missed, due=first.first_due, phase=phase))
+    replaced = {row.id for row in closed}
+    return replace(
+        until.closing,
+        watermark=now,
+        planned=(),
+        closed=closed,
+        removed=tuple(one.id for one in snapshot.projections if one.id not in replaced),
+    )
+
+
+def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
+    """Account for the fires of a paused schedule up to now."""
+    schedule, trigger = snapshot.schedule, timed_trigger(snapshot.schedule)
+    swallowing = Plan(snapshot=snapshot, watermark=max(snapshot.watermark, now))
+    if trigger is None:
+        return swallowing
+    first, last = trigger.next_micros(snapshot.watermark), trigger.previous_micros(now + 1)
+    if first is None or last is None or first > last:
+        return swallowing
+    count = trigger.count_micros(snapshot.watermark, now)
+    missed = Missed(count=count, first=first, last=last, reason=Reason.PAUSED)
+    row = gap_row(schedule, missed, due=due_at(trigger, schedule.uid, first), phase=Phase.SKIPPED)
+    return replace(swallowing, closed=(row,))
+
+
+def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
+    """Close what is overdue, and list every fire up to now that is still to run."""
+    schedule, trigger = snapshot.schedule, timed_trigger(snapshot.schedule)
+    if schedule.phase is SchedulePhase.PAUSED:
+        return _Until(closing=_swallow(snapshot, now=now))
+    if schedule.phase is SchedulePhase.COMPLETED:
+        return _Until(closing=Plan(snapshot=snapshot, watermark=snapshot.watermark))
+    closing = close_overdue(snapshot, now=now)
+    wanted = {
+        one.nominal: occurrence(
+            schedule,
+            one.nominal,
+            one.due,
+            first_due=one.first_due,
+            caught_up=one.caught_up,
+            waiting_for=one.waiting_for,
+        )
+        for one in snapshot.projections
+        if one.nominal <= now and one.id not in closing.gone
+    }
+    wanted |= {row.nominal: row for row in closing.planned}
+    # One that jitter puts after now has not been planned yet, but its nominal time is past.
+    unplanned = trigger.next_micros(closing.watermark) if trigger is not None else None
+    if trigger is not None and unplanned is not None and unplanned <= now:
+        wanted[unplanned] = occurrence(schedule, unplanned, due_at(trigger, schedule.uid, unplanned))
+    return _Until(closing=closing, wanted=tuple(wanted[nominal] for nominal in sorted(wanted)))

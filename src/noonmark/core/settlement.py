@@ -1,0 +1,126 @@
+"""Settlement: what becomes of an occurrence when its delivery has ended, in whichever way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import to_text
+from noonmark.core.lifecycle import Phase, step
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.retry import next_attempt
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Usage
+    from noonmark.core.schedule import Declaration
+
+ENDS = {
+    Outcome.COMPLETED: (Phase.COMPLETED, Reason.SUCCEEDED),
+    Outcome.CANCELLED: (Phase.CANCELLED, Reason.CANCELLED),
+    Outcome.FAILED: (Phase.FAILED, Reason.FAILED),
+    Outcome.TIMED_OUT: (Phase.TIMED_OUT, Reason.TIMED_OUT),
+    Outcome.DELIVERY_FAILED: (Phase.DELIVERY_FAILED, Reason.UNDELIVERABLE),
+}
+"""Where each outcome leads when nothing follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """How one delivery ended: what the target said, and when it began and ended."""
+
+    outcome: Outcome
+    started: Micros
+    ended: Micros
+    result: Any = field(default=None, hash=False)
+    error: str | None = None
+    usage: Usage | None = None
+    reason: Reason | None = None
+    """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What to write, on condition that the fence is still this one.
+
+    `retry_at` is set exactly when the phase is `pending`: the occurrence keeps its slot and comes back then. Any other
+    phase frees the slot and the place under its concurrency key, and wakes whoever waits for them.
+    """
+
+    occurrence: Occurrence
+    phase: Phase
+    reason: Reason
+    run: Run
+    attempt: int
+    """How many attempts it has had; a lease that was lost takes its attempt back."""
+    retry_at: Micros | None = None
+    pause_after: int | None = None
+    """Pause the schedule when so many of its occurrences failed in a row."""
+    facts: Mapping[str, int | float | str] = field(default_factory=dict)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it counts for `pause_on_failure`."""
+        return self.phase in (Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED)
+
+
+def settle(occurrence: Occurrence, declaration: Declaration, delivered: Delivered, *, node: str) -> Settlement:
+    """Decide what the end of a delivery means: an end, or another attempt."""
+    run = Run(
+        id=f"{occurrence.id}-{occurrence.fence}",
+        occurrence_id=occurrence.id,
+        attempt=occurrence.attempt,
+        node=node,
+        started=delivered.started,
+        ended=delivered.ended,
+        outcome=delivered.outcome,
+        result=delivered.result,
+        error=delivered.error,
+        usage=delivered.usage,
+    )
+    if delivered.outcome is Outcome.LEASE_LOST:
+        return _hand_back(occurrence, declaration, delivered, run)
+    phase, reason = ENDS[delivered.outcome]
+    end = _to(phase, occurrence, run, delivered.reason or reason)
+    return _after_failure(end, declaration, delivered) if end.is_failure else end
+
+
+def _after_failure(end: Settlement, declaration: Declaration, delivered: Delivered) -> Settlement:
+    """Another attempt, if one is left, is known not to be the second at the same time, and comes within the window."""
+    occurrence, policy, window = end.occurrence, declaration.retry_policy, declaration.window
+    decision = next_attempt(policy, attempt=occurrence.attempt, failed_at=delivered.ended, occurrence_id=occurrence.id)
+    facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
+    end = replace(end, pause_after=declaration.pause_on_failure, facts=facts)
+    if decision.retry_at is None:
+        return replace(end, reason=decision.reason) if policy.max_attempts > 1 else end
+    # A run that timed out may still be at work.
+    if declaration.delivery is Delivery.AT_MOST_ONCE and delivered.outcome is Outcome.TIMED_OUT:
+        return replace(end, facts={**facts, "delivery": str(declaration.delivery)})
+    if window is not None and decision.retry_at >= (closes_at := window.closes_at(occurrence.first_due)):
+        return replace(end, facts={**facts, "window_closes_at": to_text(closes_at)})
+    again = _to(Phase.PENDING, occurrence, end.run, decision.reason)
+    return replace(again, retry_at=decision.retry_at, facts=decision.facts())
+
+
+def _hand_back(occurrence: Occurrence, declaration: Declaration, delivered: Delivered, run: Run) -> Settlement:
+    """A node that stops gives back what it cannot finish; that was no attempt, unless it must not begin twice."""
+    if declaration.delivery is Delivery.AT_MOST_ONCE:
+        unknown = _to(Phase.DELIVERY_FAILED, occurrence, run, Reason.OUTCOME_UNKNOWN)
+        return replace(unknown, pause_after=declaration.pause_on_failure)
+    back = _to(Phase.PENDING, occurrence, run, Reason.LEASE_LOST)
+    return replace(back, retry_at=delivered.ended, attempt=occurrence.attempt - 1)
+
+
+def _to(phase: Phase, occurrence: Occurrence, run: Run, reason: Reason) -> Settlement:
+    return Settlement(
+        occurrence=occurrence,
+        phase=step(occurrence.phase, phase),
+        reason=reason,
+        run=run,
+        attempt=occurrence.attempt,
+    )

@@ -1,0 +1,1 @@
+"""What the driver and the operations need of the world, as protocols."""

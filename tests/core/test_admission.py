@@ -1,0 +1,347 @@
+"""What becomes of a claimed occurrence at its due time, for every policy that has a say in it."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core import ids
+from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import ENDINGS, Phase
+from noonmark.core.planner import occurrence
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.limits import Concurrency
+from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
+from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
+from noonmark.core.policies.overlap import Skip as SkipOverlap
+from noonmark.core.policies.window import EndAction, Window
+from noonmark.core.reasons import Reason
+from noonmark.core.triggers import EventTrigger
+from tests.core.scheduled import LEASE, at, declared, every, scheduled
+
+ORIGINS = {
+    "trigger": ids.TRIGGER,
+    "event": ids.event("e1"),
+    "manual": ids.manual("k1"),
+    "backfill": ids.backfill("b1"),
+}
+
+
+def claimed(at_second=100, *, found_in=Phase.PENDING, trigger=None, policies=None, **row):
+    """A claim of the fire at 100 s, claimed so many seconds after noon."""
+    schedule = scheduled(trigger or every(1_000, start=100), **(policies or {}))
+    one = replace(occurrence(schedule, at(100), at(100)), phase=Phase.CLAIMED, fence=1, **row)
+    return Claim(occurrence=one, schedule=schedule, claimed=at(at_second), found_in=found_in)
+
+
+def admitted(claim, now=None):
+    decision = admit(claim, now=claim.claimed if now is None else at(now), lease=LEASE)
+    if isinstance(decision, End):
+        assert decision.reason in ENDINGS[decision.phase]
+    return decision
+
+
+def told(decision):
+    """A decision in a few words."""
+    match decision:
+        case Start():
+            return "start"
+        case End(phase=phase, reason=reason):
+            return f"{phase}/{reason}"
+        case Wait(waiting_for=reason, replaces=replaces, cancels=cancels):
+            return " ".join([f"wait for {reason}", *["replaces"] * replaces, *["cancels"] * cancels])
+        case Replan():
+            return "replan"
+
+
+def test_one_that_is_due_starts_with_the_places_it_needs():
+    claim = claimed()
+    assert admitted(claim) == Start(claim=claim, takes_slot=True, concurrency=None, max_runs=None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "holds", "takes"),
+    [
+        (SkipOverlap(), False, True),
+        (Queue(), False, True),
+        (QueueOne(), False, True),
+        (CancelRunning(), False, True),
+        (Allow(), False, False),
+        (SkipOverlap(), True, False),  # a retry has kept its slot
+        (Allow(), True, False),
+    ],
+)
+def test_a_slot_is_taken_once_by_whatever_may_not_overlap(policy, holds, takes):
+    assert admitted(claimed(policies={"overlap_policy": policy}, holds_slot=holds)).takes_slot is takes
+
+
+def test_a_place_under_the_concurrency_key_is_taken_every_time():
+    key = Concurrency(key="db", limit=2)
+    assert admitted(claimed(policies={"concurrency": key})).concurrency == key
+    assert admitted(claimed(policies={"concurrency": key}, attempt=1)).concurrency == key
+
+
+@pytest.mark.parametrize(
+    ("origin", "row", "limit"),
+    [
+        ("trigger", {}, 7),
+        ("event", {}, 7),
+        ("manual", {}, None),
+        ("backfill", {}, None),
+        ("trigger", {"attempt": 1}, None),  # a retry was counted before
+        ("trigger", {"losses": 1}, None),
+        ("trigger", {"reason": Reason.LEASE_LOST}, None),
+    ],
+)
+def test_max_runs_counts_what_came_about_by_itself_and_once(origin, row, limit):
+    claim = claimed(policies={"max_runs": 7}, origin=ORIGINS[origin], **row)
+    assert admitted(claim).max_runs == limit
+
+
+# Window
+
+
+@pytest.mark.parametrize(
+    ("now", "row", "expected"),
+    [
+        (159.9, {}, "start"),
+        (160, {}, "skipped/window_closed"),
+        (160, {"attempt": 1, "due": at(155)}, "cancelled/window_closed"),  # it began, so it was not skipped
+        (160, {"losses": 1}, "cancelled/window_closed"),
+        (155, {"attempt": 1, "due": at(155)}, "start"),
+        (200, {"waiting_for": Reason.QUEUED}, "skipped/window_closed"),
+        (200, {"caught_up": at(199)}, "skipped/window_closed"),
+    ],
+)
+@pytest.mark.parametrize("end_action", EndAction)
+def test_a_window_counts_from_the_first_due_time(now, row, expected, end_action):
+    window = Window(duration=60 * SECOND, end_action=end_action)
+    assert told(admitted(claimed(now, policies={"window": window}, **row))) == expected
+
+
+def test_a_closed_window_says_since_when():
+    decision = admitted(claimed(100, policies={"window": Window(duration=60 * SECOND)}), now=161)
+    assert decision.facts == {
+        "first_due": "2026-11-15T12:01:40Z",
+        "closes_at": "2026-11-15T12:02:40Z",
+        "remaining_seconds": 0,
+    }
+
+
+def test_a_closed_window_comes_before_lateness():
+    claim = claimed(900, policies={"window": Window(duration=60 * SECOND)})
+    assert told(admitted(claim)) == "skipped/window_closed"
+
+
+# Lateness
+
+
+@pytest.mark.parametrize(
+    ("second", "fields", "expected"),
+    [
+        (98, {}, "start"),  # claimed ahead of its time
+        (160, {}, "start"),
+        (160.000001, {}, "replan"),
+        (900, {"caught_up": at(850)}, "start"),
+        (900, {"caught_up": at(839)}, "replan"),
+        (900, {"caught_up": at(300), "due": at(850)}, "start"),  # spread
+        (900, {"attempt": 1}, "start"),
+        (900, {"losses": 1, "found_in": Phase.DISPATCHING}, "start"),
+        (900, {"reason": Reason.LEASE_LOST}, "start"),
+        (900, {"waiting_for": Reason.QUEUED}, "start"),
+        (900, {"waiting_for": Reason.CONCURRENCY_LIMIT}, "start"),
+        (900, {"origin": ORIGINS["manual"]}, "start"),
+        (900, {"origin": ORIGINS["backfill"]}, "start"),
+        (900, {"origin": ORIGINS["event"]}, "start"),
+    ],
+)
+def test_lateness_is_judged_at_the_claim_until_the_first_start_or_queueing(second, fields, expected):
+    assert told(admitted(claimed(second, **fields), now=max(second, 950))) == expected
+
+
+@pytest.mark.parametrize(
+    ("grace", "found_in", "second", "expected"),
+    [
+        (5, Phase.PENDING, 105, "start"),
+        (5, Phase.PENDING, 106, "replan"),
+        (5, Phase.CLAIMED, 130, "start"),
+        (5, Phase.CLAIMED, 131, "replan"),
+        (60, Phase.CLAIMED, 160, "start"),
+    ],
+)
+def test_grace_is_two_leases_at_least_after_a_claim_was_lost(grace, found_in, second, expected):
+    claim = claimed(second, found_in=found_in, policies={"misfire_policy": Skip(grace=grace * SECOND)})
+    assert told(admitted(claim)) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Skip(), "misfired/newer_fire"),
+        (CatchUpOne(), "misfired/newer_fire"),
+        (CatchUpAll(), "start"),
+        (CatchUpWithin(window=SECOND), "start"),
+        (Spread(), "start"),
+    ],
+)
+def test_of_several_in_grace_only_the_newest_runs_under_some_policies(policy, expected):
+    claim = claimed(130, trigger=every(30, start=100), policies={"misfire_policy": policy})
+    assert told(admitted(claim)) == expected
+    earlier = claimed(129.9, trigger=every(30, start=100), policies={"misfire_policy": policy})
+    assert told(admitted(earlier, now=131)) == "start"
+
+
+def test_the_newer_fire_is_named():
+    decision = admitted(claimed(130, trigger=every(30, start=100)))
+    assert decision.facts == {"late_by_seconds": 30, "grace_seconds": 60, "newer": "2026-11-15T12:02:10Z"}
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        claimed(130, trigger=every(30, start=100), caught_up=at(125)),
+        claimed(130, trigger=every(30, start=100, end=120)),
+        claimed(130, trigger=EventTrigger("uploaded")),
+    ],
+    ids=["caught up", "the last fire", "left of another rule"],
+)
+def test_one_without_a_newer_fire_of_its_own_gap_runs(claim):
+    assert told(admitted(claim)) == "start"
+
+
+def test_one_whose_rule_has_no_trigger_any_more_runs():
+    claim = claimed(130)
+    claim = replace(claim, schedule=replace(claim.schedule, declaration=declared(None)))
+    assert told(admitted(claim)) == "start"
+
+
+# Lost leases
+
+
+@pytest.mark.parametrize(
+    ("delivery", "found_in", "losses", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, Phase.DISPATCHING, 1, "start"),
+        (Delivery.AT_LEAST_ONCE, Phase.DISPATCHING, 5, "start"),
+        (Delivery.AT_LEAST_ONCE, Phase.DISPATCHING, 6, "delivery_failed/poison"),
+        (Delivery.AT_MOST_ONCE, Phase.DISPATCHING, 1, "delivery_failed/outcome_unknown"),
+        (Delivery.AT_MOST_ONCE, Phase.CLAIMED, 0, "start"),  # surely not delivered yet
+    ],
+)
+def test_a_lost_lease_is_delivered_again_where_that_is_allowed(delivery, found_in, losses, expected):
+    claim = claimed(110, found_in=found_in, losses=losses, policies={"delivery": delivery, "pause_on_failure": 3})
+    decision = admitted(claim)
+    assert told(decision) == expected
+    if isinstance(decision, End):
+        assert decision.facts == {"losses": losses, "max_losses": 5}
+        assert decision.pause_after == 3
+
+
+# A place that is taken
+
+
+def overlapping(policy, *, waiting=0, holder_caught_up=None, **row):
+    claim = claimed(policies={"overlap_policy": policy}, **row)
+    busy = Busy(place=Place.SLOT, waiting=waiting, holder_caught_up=holder_caught_up)
+    decision = refused(claim, busy)
+    if isinstance(decision, End):
+        assert decision.reason in ENDINGS[decision.phase]
+    return told(decision)
+
+
+QUEUED = "wait for queued"
+ONE = [QueueOne(), CancelRunning()]
+NEVER_ALLOW = [SkipOverlap(), Queue(queue_limit=1), *ONE]
+
+
+@pytest.mark.parametrize(
+    ("policy", "waiting", "expected"),
+    [
+        (SkipOverlap(), 0, "skipped/overlap"),
+        (Queue(queue_limit=2), 0, QUEUED),
+        (Queue(queue_limit=2), 1, QUEUED),
+        (Queue(queue_limit=2), 2, "skipped/queue_full"),
+        (QueueOne(), 0, "wait for queued replaces"),
+        (QueueOne(), 1, "wait for queued replaces"),
+        (CancelRunning(), 1, "wait for queued replaces cancels"),
+        (Allow(), 0, "start"),
+    ],
+)
+@pytest.mark.parametrize("origin", ["trigger", "event"])
+def test_each_overlap_policy_has_its_own_answer(policy, waiting, expected, origin):
+    assert overlapping(policy, waiting=waiting, origin=ORIGINS[origin]) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (SkipOverlap(), "skipped/overlap"),
+        (Queue(queue_limit=1), "skipped/queue_full"),
+        (QueueOne(), QUEUED),  # only a newer one of the trigger replaces what waits
+        (CancelRunning(), "wait for queued cancels"),
+    ],
+)
+def test_a_run_by_hand_obeys_overlap_and_replaces_nobody(policy, expected):
+    assert overlapping(policy, waiting=1, origin=ORIGINS["manual"]) == expected
+
+
+@pytest.mark.parametrize("policy", NEVER_ALLOW)
+def test_backfills_run_one_after_another(policy):
+    assert overlapping(policy, waiting=5, origin=ORIGINS["backfill"]) == QUEUED
+
+
+@pytest.mark.parametrize("policy", NEVER_ALLOW)
+def test_caught_up_ones_of_one_gap_do_not_skip_each_other(policy):
+    assert overlapping(policy, waiting=5, caught_up=at(50), holder_caught_up=at(50)) == QUEUED
+
+
+@pytest.mark.parametrize("holder", [None, at(49)])
+def test_a_caught_up_one_yields_to_one_that_is_not_of_its_gap(holder):
+    assert overlapping(SkipOverlap(), caught_up=at(50), holder_caught_up=holder) == "skipped/overlap"
+    assert overlapping(SkipOverlap(), holder_caught_up=at(50)) == "skipped/overlap"
+
+
+@pytest.mark.parametrize("policy", NEVER_ALLOW)
+@pytest.mark.parametrize("row", [{"attempt": 1}, {"losses": 1}, {"reason": Reason.LEASE_LOST}])
+def test_what_began_is_never_dropped_for_another(policy, row):
+    assert overlapping(policy, waiting=5, **row) == QUEUED
+
+
+@pytest.mark.parametrize(("policy", "waiting"), [(SkipOverlap(), 1), (Queue(queue_limit=1), 1), *((p, 0) for p in ONE)])
+def test_one_that_waited_before_keeps_its_place_when_another_was_quicker(policy, waiting):
+    assert overlapping(policy, waiting=waiting, waiting_for=Reason.QUEUED) == QUEUED
+
+
+@pytest.mark.parametrize("policy", ONE)
+def test_one_that_waited_is_replaced_when_a_newer_one_came_to_wait_meanwhile(policy):
+    assert overlapping(policy, waiting=1, waiting_for=Reason.QUEUED) == "skipped/replaced"
+    assert overlapping(policy, waiting=1, waiting_for=Reason.QUEUED, origin=ORIGINS["manual"]) == QUEUED
+    assert overlapping(policy, waiting=1, waiting_for=Reason.QUEUED, caught_up=at(50)) == QUEUED
+
+
+def test_one_that_waited_for_a_limit_is_new_to_the_slot():
+    assert overlapping(SkipOverlap(), waiting_for=Reason.CONCURRENCY_LIMIT) == "skipped/overlap"
+
+
+def test_a_slot_taken_under_another_rule_does_not_stop_what_may_overlap():
+    key = Concurrency(key="db")
+    claim = claimed(policies={"overlap_policy": Allow(), "concurrency": key, "max_runs": 9})
+    started = refused(claim, Busy(place=Place.SLOT))
+    assert started == Start(claim=claim, takes_slot=False, concurrency=key, max_runs=9)
+
+
+def test_a_full_queue_tells_its_limit():
+    claim = claimed(policies={"overlap_policy": Queue(queue_limit=2)})
+    assert refused(claim, Busy(place=Place.SLOT, waiting=3)).facts == {"waiting": 3, "queue_limit": 2}
+
+
+def test_without_a_place_under_the_key_it_waits():
+    claim = claimed(policies={"concurrency": Concurrency(key="db")})
+    assert refused(claim, Busy(place=Place.CONCURRENCY)) == Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT)
+
+
+def test_when_the_runs_are_used_up_it_is_skipped():
+    claim = claimed(policies={"max_runs": 3})
+    assert refused(claim, Busy(place=Place.MAX_RUNS)) == End(
+        claim=claim, phase=Phase.SKIPPED, reason=Reason.MAX_RUNS_REACHED, facts={"max_runs": 3}
+    )

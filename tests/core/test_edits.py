@@ -1,0 +1,338 @@
+"""What becomes of a schedule's projections when it is changed, paused, resumed or deleted."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core import edits
+from noonmark.core.errors import Conflict
+from noonmark.core.ids import fraction
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.limits import Horizon
+from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne
+from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.reasons import Reason
+from noonmark.core.targets.work import FunctionTarget
+from noonmark.core.triggers import EventTrigger, OnceTrigger
+from tests.core.scheduled import (
+    LOOKAHEAD,
+    UID,
+    after_noon,
+    at,
+    closed,
+    declared,
+    every,
+    ids,
+    moment,
+    nominals,
+    planned,
+    projected,
+    read,
+    scheduled,
+)
+
+
+def edit(snapshot, declaration, now):
+    return edits.edit(snapshot, declaration, now=at(now), lookahead=LOOKAHEAD)
+
+
+def pause(snapshot, now):
+    return edits.pause(snapshot, now=at(now))
+
+
+def resume(snapshot, now):
+    return edits.resume(snapshot, now=at(now), lookahead=LOOKAHEAD)
+
+
+def delete(snapshot, now):
+    return edits.delete(snapshot, now=at(now))
+
+
+def jittered(nominal, jitter):
+    return nominal + int(fraction(UID, at(nominal)) * jitter * SECOND) / SECOND
+
+
+# Edit
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "Tidy up"},
+        {"description": "Every day."},
+        {"labels": {"team": "ops"}},
+        {"schedule_id": "tidy"},
+        {"enabled": False},
+    ],
+)
+def test_an_edit_of_what_people_read_keeps_revision_and_projections(fields):
+    snapshot = read(scheduled(), 100, 100)
+    declaration = replace(snapshot.schedule.declaration, **fields)
+    made = edit(snapshot, declaration, 50)
+    assert made.schedule == replace(snapshot.schedule, declaration=declaration, updated=at(50))
+    assert (made.planned, made.closed, made.superseded, made.removed) == ((), (), (), ())
+    assert (after_noon(made.watermark), after_noon(made.plan_at)) == (100, 98)
+
+
+@pytest.mark.parametrize(("phase", "exhausted"), [(SchedulePhase.PAUSED, False), (SchedulePhase.COMPLETED, True)])
+def test_an_edit_of_what_people_read_wakes_nothing(phase, exhausted):
+    snapshot = read(scheduled(phase=phase), 100)
+    made = edit(snapshot, replace(snapshot.schedule.declaration, name="Tidy up"), 950)
+    assert (made.planned, made.closed, after_noon(made.watermark)) == ((), (), 100)
+    assert (made.schedule.phase, made.schedule.revision, made.exhausted) == (phase, 1, exhausted)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"target": FunctionTarget(function="other")},
+        {"retry_policy": RetryPolicy(max_attempts=2)},
+        {"misfire_policy": CatchUpOne()},
+        {"max_runs": 5},
+    ],
+)
+def test_any_other_edit_raises_the_revision_and_binds_the_projections_to_it(fields):
+    snapshot = read(scheduled(), 100, 100)
+    made = edit(snapshot, replace(snapshot.schedule.declaration, **fields), 50)
+    assert (made.schedule.revision, made.schedule.updated, made.schedule.phase) == (2, at(50), SchedulePhase.ACTIVE)
+    assert [(row.id, row.revision, row.route) for row in made.planned] == [
+        (*ids(100), 2, made.schedule.declaration.target.route)
+    ]
+    assert (made.superseded, made.removed, after_noon(made.watermark)) == ((), (), 100)
+
+
+def test_times_that_the_new_rule_still_names_are_rebound_and_the_others_superseded():
+    snapshot = read(scheduled(horizon=Horizon(occurrences=3)), 300, 100, 200, 300)
+    made = edit(snapshot, declared(every(150, start=0), horizon=Horizon(occurrences=3)), 50)
+    assert made.superseded == ids(100, 200)
+    assert planned(made) == [(300, 300, None), (150, 150, None), (450, 450, None)]
+    assert {row.revision for row in made.planned} == {2}
+    assert (after_noon(made.watermark), made.closed, made.removed) == (450, (), ())
+
+
+def test_a_rebound_one_is_due_by_the_new_jitter():
+    made = edit(read(scheduled(), 100, 100), declared(every(100, jitter=60)), 50)
+    assert planned(made) == [(100, jittered(100, 60), None)]
+    assert made.planned[0].first_due == made.planned[0].due
+
+
+def test_a_shorter_horizon_withdraws_what_lies_beyond_it():
+    snapshot = read(scheduled(horizon=Horizon(occurrences=3)), 300, 100, 200, 300)
+    made = edit(snapshot, declared(every(100)), 50)
+    assert (nominals(made), made.removed, after_noon(made.watermark)) == ([100], ids(200, 300), 100)
+
+
+def test_times_up_to_now_are_closed_by_the_old_rule_first():
+    made = edit(read(scheduled(), 100, 100), declared(every(70, start=0)), 580)
+    assert closed(made) == [("misfired/late", 5, 100, 500)]
+    assert made.closed[0].revision == 1
+    assert (nominals(made), made.superseded) == ([630], ())
+
+
+def test_a_time_in_grace_still_runs_under_the_new_revision_and_in_no_gap_of_the_new_rule():
+    made = edit(read(scheduled(), 0), declared(every(70, start=0)), 530)
+    assert closed(made) == [("misfired/late", 4, 100, 400)]
+    assert planned(made) == [(500, 500, 530), (560, 560, None)]
+    assert {row.revision for row in made.planned} == {2}
+
+
+def test_a_time_in_grace_stays_an_ordinary_one_when_the_times_stay_the_same():
+    made = edit(read(scheduled(), 100, 100), declared(every(100), max_runs=5), 130)
+    assert planned(made) == [(100, 100, None), (200, 200, None)]
+
+
+def test_a_claimed_one_is_rebound_so_its_holder_loses_it():
+    made = edit(read(scheduled(), 100, projected(100, is_claimed=True)), declared(every(100), max_runs=5), 50)
+    assert (planned(made), made.planned[0].revision) == ([(100, 100, None)], 2)
+
+
+def test_one_that_waits_goes_on_waiting_under_the_new_revision():
+    snapshot = read(scheduled(), 200, projected(100, waiting_for=Reason.QUEUED), 200)
+    made = edit(snapshot, declared(every(100), max_runs=5), 190)
+    assert [(after_noon(row.nominal), row.waiting_for, row.revision) for row in made.planned] == [
+        (100, Reason.QUEUED, 2),
+        (200, None, 2),
+    ]
+
+
+def test_what_was_caught_up_stays_caught_up_with_its_own_times():
+    snapshot = read(scheduled(), 500, projected(100, 520, caught_up=470, first_due=100))
+    made = edit(snapshot, declared(every(70, start=0)), 510)
+    assert planned(made)[0] == (100, 520, 470)
+    assert made.planned[0].first_due == at(100)
+
+
+def test_a_time_that_only_jitter_holds_back_is_the_old_rules():
+    due = jittered(200, 90)
+    assert due > 203
+    made = edit(read(scheduled(every(100, jitter=90)), 100, admitted=100), declared(every(1_000)), 201)
+    assert planned(made) == [(200, due, 201), (1_000, 1_000, None)]
+
+
+def test_a_rule_without_times_supersedes_everything_ahead():
+    made = edit(read(scheduled(), 100, 100), declared(EventTrigger("uploaded")), 50)
+    assert (made.superseded, made.planned, made.plan_at, made.exhausted) == (ids(100), (), None, False)
+
+
+def test_a_rule_with_times_takes_over_from_one_without():
+    made = edit(read(scheduled(EventTrigger("uploaded")), 0), declared(every(100)), 550)
+    assert (nominals(made), made.closed) == ([600], ())
+
+
+def test_an_edit_of_the_trigger_reopens_a_completed_schedule():
+    snapshot = read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100, admitted=100)
+    made = edit(snapshot, declared(every(1_000)), 500)
+    assert (made.schedule.phase, made.schedule.revision) == (SchedulePhase.ACTIVE, 2)
+    assert (nominals(made), made.closed) == ([1_000], ())
+
+
+def test_any_other_edit_leaves_it_completed():
+    snapshot = read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100, admitted=100)
+    made = edit(snapshot, declared(OnceTrigger(moment(100)), max_runs=5), 500)
+    assert (made.schedule.phase, made.schedule.revision) == (SchedulePhase.COMPLETED, 2)
+    assert (made.planned, made.exhausted) == ((), True)
+
+
+@pytest.mark.parametrize(("due", "runs"), [(500, [500]), (440, [440]), (439, []), (501, [501])])
+def test_a_single_moment_just_past_is_accepted_and_runs(due, runs):
+    snapshot = read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100, admitted=100)
+    made = edit(snapshot, declared(OnceTrigger(moment(due))), 500)
+    assert nominals(made) == runs
+    assert made.exhausted
+
+
+def test_a_single_moment_that_the_old_rule_named_as_well_is_one_occurrence():
+    made = edit(read(scheduled(), 500, 500), declared(OnceTrigger(moment(500))), 510)
+    assert planned(made) == [(500, 500, 510)]
+    assert after_noon(made.watermark) == 510
+
+
+def test_an_edit_while_paused_closes_what_the_old_rule_named_and_plans_nothing():
+    made = edit(read(scheduled(phase=SchedulePhase.PAUSED), 50), declared(every(70, start=0)), 310)
+    assert closed(made) == [("skipped/paused", 3, 100, 300)]
+    assert (made.schedule.phase, made.schedule.revision) == (SchedulePhase.PAUSED, 2)
+    assert (made.planned, made.plan_at, after_noon(made.watermark)) == ((), None, 310)
+
+
+# Pause
+
+
+def test_a_pause_withdraws_what_lies_ahead_without_a_trace():
+    made = pause(read(scheduled(horizon=Horizon(occurrences=2)), 200, 100, 200), 50)
+    assert made.schedule == replace(made.snapshot.schedule, phase=SchedulePhase.PAUSED, updated=at(50))
+    assert (made.removed, made.closed, made.planned) == (ids(100, 200), (), ())
+    assert (after_noon(made.watermark), made.plan_at) == (50, None)
+
+
+def test_what_was_due_and_had_not_started_is_one_row_with_a_count():
+    rows = [100, projected(200, is_claimed=True), projected(300, waiting_for=Reason.QUEUED), 400]
+    made = pause(read(scheduled(every(100), misfire_policy=CatchUpAll()), 400, *rows), 350)
+    assert closed(made) == [("skipped/paused", 3, 100, 300)]
+    assert (made.closed[0].id, made.removed) == (*ids(100), ids(200, 300, 400))
+
+
+def test_what_was_missed_before_the_pause_is_missed_and_not_paused():
+    made = pause(read(scheduled(), 100, 100), 530)
+    assert closed(made) == [("misfired/late", 4, 100, 400), ("skipped/paused", 1, 500, 500)]
+    assert (made.removed, made.planned, after_noon(made.watermark)) == ((), (), 530)
+
+
+def test_a_schedule_without_times_can_be_paused():
+    made = pause(read(scheduled(EventTrigger("uploaded")), 0), 530)
+    assert (made.closed, made.removed, made.schedule.phase) == ((), (), SchedulePhase.PAUSED)
+
+
+@pytest.mark.parametrize("phase", [SchedulePhase.PAUSED, SchedulePhase.COMPLETED, SchedulePhase.DELETED])
+def test_only_an_active_schedule_can_be_paused(phase):
+    with pytest.raises(Conflict):
+        pause(read(scheduled(phase=phase), 0), 50)
+
+
+# Resume
+
+
+def test_what_the_pause_swallowed_is_one_row_with_a_count():
+    made = resume(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
+    assert closed(made) == [("skipped/paused", 3, 100, 300)]
+    assert made.closed[0].id == ids(100)[0]
+    assert made.schedule == replace(made.snapshot.schedule, phase=SchedulePhase.ACTIVE, updated=at(310))
+    assert (nominals(made), after_noon(made.plan_at)) == ([400], 398)
+
+
+def test_the_swallowed_row_has_the_due_time_of_its_first_fire():
+    made = resume(read(scheduled(every(100, jitter=60), phase=SchedulePhase.PAUSED), 50), 310)
+    assert made.closed[0].due == at(jittered(100, 60))
+
+
+@pytest.mark.parametrize(("now", "count"), [(99, 0), (100, 1), (199, 1), (200, 2)])
+def test_a_fire_at_the_very_moment_of_resuming_was_swallowed(now, count):
+    made = resume(read(scheduled(phase=SchedulePhase.PAUSED), 0), now)
+    assert sum(row.missed_count for row in made.closed) == count
+    assert nominals(made)[0] == (count + 1) * 100
+
+
+def test_a_single_moment_that_the_pause_swallowed_leaves_nothing_to_come():
+    made = resume(read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.PAUSED), 50), 310)
+    assert (closed(made), made.exhausted) == ([("skipped/paused", 1, 100, 100)], True)
+
+
+def test_a_pause_before_the_first_time_swallows_nothing():
+    made = resume(read(scheduled(every(100, start=900), phase=SchedulePhase.PAUSED), 50), 310)
+    assert (made.closed, nominals(made)) == ((), [900])
+
+
+def test_a_schedule_without_times_can_be_resumed():
+    made = resume(read(scheduled(EventTrigger("uploaded"), phase=SchedulePhase.PAUSED), 50), 310)
+    assert (made.closed, made.planned, made.schedule.phase) == ((), (), SchedulePhase.ACTIVE)
+
+
+def test_only_what_is_paused_or_completed_can_become_active():
+    with pytest.raises(Conflict):
+        resume(read(scheduled(), 0), 50)
+
+
+# Delete
+
+
+def test_a_delete_cancels_projections_and_counts_what_was_due():
+    rows = [100, projected(200, is_claimed=True), 300, projected(400, is_claimed=True)]
+    made = delete(read(scheduled(every(100), misfire_policy=CatchUpAll()), 400, *rows), 250)
+    assert closed(made) == [("cancelled/deleted", 2, 100, 200)]
+    assert (made.removed, made.cancelled, made.planned) == (ids(200), ids(300, 400), ())
+    assert made.schedule == replace(
+        made.snapshot.schedule, phase=SchedulePhase.DELETED, updated=at(250), deleted=at(250)
+    )
+    assert (after_noon(made.watermark), made.plan_at) == (250, None)
+
+
+def test_the_deletion_of_a_paused_schedule_tells_what_the_pause_swallowed():
+    made = delete(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
+    assert closed(made) == [("skipped/paused", 3, 100, 300)]
+
+
+def test_the_deletion_of_a_completed_schedule_has_nothing_to_tell():
+    made = delete(read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100), 310)
+    assert (made.closed, made.cancelled, made.schedule.phase) == ((), (), SchedulePhase.DELETED)
+
+
+def test_what_is_deleted_stays_deleted():
+    with pytest.raises(Conflict):
+        delete(read(scheduled(phase=SchedulePhase.DELETED), 0), 50)
+
+
+# The very moment of a change
+
+
+@pytest.mark.parametrize(
+    ("change", "gaps"),
+    [(pause, [("skipped/paused", 1, 100, 100)]), (delete, [("cancelled/deleted", 1, 100, 100)])],
+)
+def test_a_fire_at_the_very_moment_belongs_to_what_was_in_force(change, gaps):
+    made = change(read(scheduled(), 100, 100), 100)
+    assert (closed(made), made.removed, made.cancelled) == (gaps, (), ())
+
+
+def test_a_fire_at_the_very_moment_of_an_edit_is_the_old_rules():
+    made = edit(read(scheduled(), 100, 100), declared(every(70, start=0)), 100)
+    assert (planned(made), made.superseded) == ([(100, 100, 100), (140, 140, None)], ())

@@ -1,0 +1,330 @@
+"""What a plan closes, and how far it looks ahead: tables with every time written out."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core import planner
+from noonmark.core.ids import TRIGGER, fraction, manual
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Occurrence
+from noonmark.core.planner import Plan, Snapshot, first_plan, plan, projection
+from noonmark.core.policies.limits import Horizon
+from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
+from noonmark.core.reasons import Reason
+from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger
+from tests.core.scheduled import (
+    LOOKAHEAD,
+    UID,
+    after_noon,
+    at,
+    closed,
+    every,
+    ids,
+    moment,
+    nominals,
+    one_id,
+    planned,
+    projected,
+    read,
+    scheduled,
+)
+
+DAY = 86_400
+
+
+def plan_at(snapshot, now, lookahead=LOOKAHEAD):
+    return plan(snapshot, now=at(now), lookahead=lookahead)
+
+
+def jittered(nominal, jitter):
+    return nominal + int(fraction(UID, at(nominal)) * jitter * SECOND) / SECOND
+
+
+# The first plan
+
+
+def test_a_new_schedule_has_its_next_fire_planned_as_a_whole_row():
+    made = first_plan(scheduled(every(100, start=100)), lookahead=LOOKAHEAD)
+    row = Occurrence(
+        id=one_id(100),
+        uid=UID,
+        schedule_id="s1",
+        revision=1,
+        origin=TRIGGER,
+        phase=Phase.PENDING,
+        route="function:tidy",
+        nominal=at(100),
+        due=at(100),
+        first_due=at(100),
+    )
+    assert made.planned == (row,)
+    assert (after_noon(made.watermark), after_noon(made.plan_at), made.exhausted) == (100, 98, False)
+    assert (made.closed, made.removed, made.superseded, made.cancelled, made.schedule) == ((), (), (), (), None)
+    assert made.catch_up is None
+    assert made.snapshot.watermark == at(0) - 1
+
+
+@pytest.mark.parametrize(
+    ("trigger", "fires"),
+    [
+        (every(100, start=-1_000), [0, 100]),  # a fire at the very moment of creation exists, earlier ones do not
+        (every(100, start=-950), [50]),
+        (CronTrigger("* * * * *"), [0, 60]),
+        (OnceTrigger(moment(500)), [500]),
+        (OnceTrigger(moment(-60)), [-60]),  # past, but within its grace
+        (OnceTrigger(moment(-61)), []),
+        (OnceTrigger(moment(0)), [0]),
+        (EventTrigger("uploaded"), []),
+    ],
+)
+def test_times_before_creation_do_not_exist(trigger, fires):
+    made = first_plan(scheduled(trigger), lookahead=LOOKAHEAD)
+    assert nominals(made) == fires
+    assert made.closed == ()
+
+
+def test_a_schedule_that_is_created_paused_is_not_planned():
+    made = first_plan(scheduled(phase=SchedulePhase.PAUSED), lookahead=LOOKAHEAD)
+    assert made == Plan(snapshot=made.snapshot, watermark=at(0) - 1)
+
+
+# Looking ahead
+
+
+@pytest.mark.parametrize(
+    ("trigger", "horizon", "lookahead", "fires", "again"),
+    [
+        (every(100, start=100), Horizon(), 2, [100], 98),
+        (every(1, start=1), Horizon(), 2, [1, 2, 3], 1),  # all within the lookahead, and the next one
+        (every(100, start=2), Horizon(), 2, [2, 102], 100),  # at the very edge of the lookahead
+        (every(100, start=100), Horizon(occurrences=3), 2, [100, 200, 300], 98),
+        (every(1, start=1), Horizon(occurrences=2), 2, [1, 2, 3, 4], 1),
+        (every(DAY, start=DAY), Horizon(occurrences=5, days=2), 2, [DAY, 2 * DAY], DAY - 2),
+        (every(0.75 * DAY), Horizon(occurrences=5, days=1), 2, [0.75 * DAY], 0.5 * DAY),  # the days reach it first
+        (every(40 * DAY), Horizon(), 2, [40 * DAY], 40 * DAY - 2),  # the next fire, however far
+        (every(40 * DAY), Horizon(occurrences=9), 2, [40 * DAY], 40 * DAY - 2),
+        (every(100, start=100, end=250), Horizon(occurrences=9), 2, [100, 200], None),
+        (every(100, start=100), Horizon(), 0, [100], 100),
+    ],
+)
+def test_so_far_ahead_is_planned(trigger, horizon, lookahead, fires, again):
+    made = plan_at(read(scheduled(trigger, horizon=horizon), 0), 0, lookahead * SECOND)
+    assert nominals(made) == fires
+    assert after_noon(made.watermark) == fires[-1]
+    assert after_noon(made.plan_at) == again
+    assert made.exhausted is (again is None)
+
+
+def test_projections_that_stand_are_not_planned_again():
+    made = plan_at(read(scheduled(horizon=Horizon(occurrences=3)), 200, 100, 200), 99)
+    assert nominals(made) == [300, 400]
+    assert after_noon(made.plan_at) == 198
+
+
+def test_planning_again_at_once_changes_nothing():
+    made = plan_at(read(scheduled(), 100, 100), 50)
+    assert made == Plan(snapshot=made.snapshot, watermark=at(100), plan_at=at(98))
+
+
+def test_the_due_time_is_the_nominal_time_and_its_jitter():
+    made = plan_at(read(scheduled(every(100, jitter=60), horizon=Horizon(occurrences=2)), 0), 0)
+    assert planned(made) == [(100, jittered(100, 60), None), (200, jittered(200, 60), None)]
+    assert [row.first_due for row in made.planned] == [row.due for row in made.planned]
+
+
+def test_what_jitter_delays_does_not_stand_for_the_next_fire():
+    due = jittered(100, 60)
+    assert due > 105
+    made = plan_at(read(scheduled(every(100, jitter=60)), 100, projected(100, due)), 101)
+    assert nominals(made) == [200]
+
+
+def test_a_plan_is_bounded_and_goes_on_at_once():
+    made = plan_at(read(scheduled(every(0.001)), 0), 0)
+    assert len(made.planned) == planner.MAX_AHEAD == 1_000
+    assert (after_noon(made.watermark), after_noon(made.plan_at)) == (1, 0)
+    on = plan_at(Snapshot(schedule=made.snapshot.schedule, watermark=made.watermark), 0)
+    assert (nominals(on)[0], nominals(on)[-1]) == (1.001, 2)
+
+
+def test_a_watermark_that_a_wrong_clock_put_ahead_is_rewound():
+    made = plan_at(read(scheduled(), 9_000, admitted=9_000), 150)
+    assert (nominals(made), after_noon(made.watermark)) == ([200], 200)
+
+
+def test_a_watermark_ahead_stands_while_its_projection_does():
+    made = plan_at(read(scheduled(), 9_000, 9_000), 150)
+    assert (made.planned, after_noon(made.watermark)) == ((), 9_000)
+
+
+@pytest.mark.parametrize(
+    ("phase", "exhausted"),
+    [(SchedulePhase.PAUSED, False), (SchedulePhase.COMPLETED, True), (SchedulePhase.DELETED, False)],
+)
+def test_only_an_active_schedule_is_planned(phase, exhausted):
+    made = plan_at(read(scheduled(phase=phase), 0), 1_000)
+    assert made == Plan(snapshot=made.snapshot, watermark=at(0), exhausted=exhausted)
+
+
+# What is overdue
+
+
+def test_fires_that_nobody_planned_are_one_gap_with_the_id_of_the_first():
+    made = plan_at(read(scheduled(), 0), 1_070)
+    assert closed(made) == [("misfired/late", 10, 100, 1_000)]
+    assert made.closed[0].id == one_id(100)
+    assert made.closed[0].due == at(100)
+    assert nominals(made) == [1_100]
+    assert after_noon(made.watermark) == 1_100
+    assert made.catch_up.missed.count == 10
+
+
+def test_a_fire_in_grace_runs_and_the_older_ones_are_the_gap():
+    made = plan_at(read(scheduled(), 0), 1_060)
+    assert closed(made) == [("misfired/late", 9, 100, 900)]
+    assert planned(made) == [(1_000, 1_000, None), (1_100, 1_100, None)]
+
+
+def test_projections_that_nobody_took_up_belong_to_the_gap_after_them():
+    made = plan_at(read(scheduled(), 200, 100, 200), 1_070)
+    assert closed(made) == [("misfired/late", 10, 100, 1_000)]
+    assert made.closed[0].id == one_id(100)
+    assert made.removed == ids(200)
+    assert nominals(made) == [1_100]
+
+
+def test_one_in_grace_that_is_not_the_newest_belongs_to_the_gap_too():
+    made = plan_at(read(scheduled(every(10)), 10, 10), 45)
+    assert closed(made) == [("misfired/newer_fire", 3, 10, 30)]
+    assert (nominals(made), made.removed) == ([40, 50], ())
+
+
+def test_a_projection_in_grace_is_left_to_its_claim():
+    made = plan_at(read(scheduled(), 100, 100), 160)
+    assert (made.closed, made.removed, nominals(made)) == ((), (), [200])
+
+
+def test_one_that_jitter_has_not_made_due_is_no_part_of_the_gap():
+    trigger = every(100, jitter=99)
+    due = jittered(200, 99)
+    made = plan_at(read(scheduled(trigger, misfire_policy=Skip(grace=SECOND)), 0), due - 1)
+    assert closed(made) == [("misfired/late", 1, 100, 100)]
+    assert planned(made)[0] == (200, due, None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gaps", "runs"),
+    [
+        (Skip(), [("misfired/late", 4, 100, 400)], []),
+        (CatchUpOne(), [("misfired/newer_fire", 3, 100, 300)], [(400, 400, 470)]),
+        (CatchUpAll(limit=2), [("misfired/catch_up_limit", 2, 100, 200)], [(300, 300, 470), (400, 400, 470)]),
+        (CatchUpAll(), [], [(100, 100, 470), (200, 200, 470), (300, 300, 470), (400, 400, 470)]),
+        (CatchUpWithin(window=170 * SECOND), [("misfired/late", 2, 100, 200)], [(300, 300, 470), (400, 400, 470)]),
+        (Spread(limit=2), [("misfired/catch_up_limit", 2, 100, 200)], [(300, 470, 470), (400, 500, 470)]),
+    ],
+)
+@pytest.mark.parametrize("known", [(), (100, 200), (100, 200, 300, 400)])
+def test_every_policy_decides_alike_about_what_was_planned_and_what_was_not(policy, gaps, runs, known):
+    made = plan_at(read(scheduled(misfire_policy=policy), max(known, default=0), *known), 470)
+    assert closed(made) == gaps
+    assert planned(made) == [*runs, (500, 500, None)]
+    gone = range(gaps[0][2] + 100, gaps[0][3] + 1, 100) if gaps else ()
+    assert made.removed == ids(*(one for one in gone if one in known))
+    assert all(row.first_due == row.nominal for row in made.planned)  # a window counts from there, spread or not
+
+
+def test_a_caught_up_one_with_jitter_keeps_its_due_time():
+    trigger = every(100, jitter=50)
+    made = plan_at(read(scheduled(trigger, misfire_policy=CatchUpOne()), 100, projected(100, jittered(100, 50))), 290)
+    assert planned(made)[0] == (200, jittered(200, 50), 290)
+    assert made.closed[0].due == at(jittered(100, 50))
+
+
+def test_a_claimed_one_is_judged_by_its_holder_and_ends_the_gap_before_it():
+    snapshot = read(scheduled(), 300, 100, projected(200, is_claimed=True), 300)
+    made = plan_at(snapshot, 470)
+    assert closed(made) == [("misfired/late", 1, 100, 100), ("misfired/late", 2, 300, 400)]
+    assert made.removed == ()
+
+
+def test_one_that_waits_never_misfires():
+    made = plan_at(read(scheduled(), 100, projected(100, waiting_for=Reason.QUEUED)), 470)
+    assert closed(made) == [("misfired/late", 3, 200, 400)]
+
+
+def test_late_ones_before_an_admitted_fire_are_apart_from_the_gap_after_it():
+    made = plan_at(read(scheduled(), 400, 100, 200, 400, admitted=300), 570)
+    assert closed(made) == [("misfired/late", 2, 100, 200), ("misfired/late", 2, 400, 500)]
+    assert made.removed == ids(200)
+
+
+def test_one_before_an_admitted_fire_stays_while_it_is_in_grace():
+    made = plan_at(read(scheduled(every(10)), 20, 10, admitted=20), 25)
+    assert (made.closed, nominals(made)) == ((), [30])
+
+
+@pytest.mark.parametrize(("now", "gaps"), [(530, []), (531, [("misfired/late", 2, 100, 200)])])
+def test_what_was_caught_up_and_missed_again_is_decided_again(now, gaps):
+    rows = [projected(one, caught_up=470) for one in (100, 200)]
+    made = plan_at(read(scheduled(every(1_000, start=100)), 100, *rows), now)
+    assert closed(made) == gaps
+
+
+def test_what_was_caught_up_and_missed_again_may_be_caught_up_again():
+    trigger = every(1_000, start=0)
+    rows = [projected(0, 5, caught_up=470, first_due=3), projected(1_000, caught_up=470)]
+    made = plan_at(read(scheduled(trigger, misfire_policy=CatchUpAll(limit=1)), 1_000, *rows), 1_900)
+    assert (closed(made), planned(made)[0]) == ([("misfired/catch_up_limit", 1, 0, 0)], (1_000, 1_000, 1_900))
+    assert made.closed[0].due == at(3)
+
+
+def test_a_spread_one_is_not_late_before_its_time():
+    made = plan_at(read(scheduled(every(9_000)), 0, projected(0, 2_000, caught_up=470)), 2_060)
+    assert made.closed == ()
+
+
+def test_what_is_left_of_another_rule_is_decided_without_a_timed_trigger():
+    made = plan_at(read(scheduled(EventTrigger("uploaded")), 0, projected(0, caught_up=10)), 71)
+    assert closed(made) == [("misfired/late", 1, 0, 0)]
+    assert made.plan_at is None
+
+
+def test_a_once_that_was_missed_is_caught_up_and_nothing_follows():
+    made = plan_at(read(scheduled(OnceTrigger(moment(100)), misfire_policy=CatchUpOne()), 100, 100), 900)
+    assert planned(made) == [(100, 100, 900)]
+    assert (made.exhausted, made.plan_at, after_noon(made.watermark)) == (True, None, 100)
+
+
+def test_a_year_of_seconds_is_one_row():
+    made = plan_at(read(scheduled(every(1), misfire_policy=Skip(grace=SECOND)), 0), 365 * DAY)
+    assert closed(made) == [("misfired/late", 365 * DAY - 1, 1, 365 * DAY - 1)]
+    assert nominals(made)[0] == 365 * DAY
+
+
+# Which rows a plan may change
+
+ROW = first_plan(scheduled(every(100, start=100)), lookahead=LOOKAHEAD).planned[0]
+
+
+def test_a_row_that_was_never_started_is_a_projection():
+    assert projection(ROW) == projected(100, first_due=100)
+    waiting = replace(ROW, phase=Phase.CLAIMED, waiting_for=Reason.QUEUED, caught_up=at(5), due=at(150))
+    expected = projected(100, 150, first_due=100, is_claimed=True, caught_up=5, waiting_for=Reason.QUEUED)
+    assert projection(waiting) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attempt": 1},
+        {"losses": 1},
+        {"reason": Reason.LEASE_LOST},
+        {"phase": Phase.DISPATCHING},
+        {"phase": Phase.SUPERSEDED},
+        {"origin": manual("k")},
+    ],
+)
+def test_any_other_row_is_none(changes):
+    assert projection(replace(ROW, **changes)) is None

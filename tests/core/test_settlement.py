@@ -1,0 +1,192 @@
+"""What becomes of an occurrence when its delivery has ended."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.errors import Conflict
+from noonmark.core.ids import fraction
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import ENDINGS, FINAL, Phase
+from noonmark.core.planner import occurrence
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.policies.window import Window
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run, Usage
+from noonmark.core.settlement import Delivered, Settlement, settle
+from tests.core.scheduled import after_noon, at, every, one_id, scheduled
+
+FAILURES = [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.DELIVERY_FAILED]
+TWICE = RetryPolicy(max_attempts=2, backoff=10 * SECOND)
+# Ten seconds, and up to a tenth more.
+RETRY_AT = 112 + 10 + int(fraction(one_id(100), 1) * SECOND) / SECOND
+
+
+def settled(outcome, *, attempt=1, ended=112, phase=Phase.DISPATCHING, reason=None, **policies):
+    """The end at 112 s of a delivery that was due at 100 s."""
+    schedule = scheduled(every(100), **policies)
+    row = replace(occurrence(schedule, at(100), at(100)), phase=phase, attempt=attempt, fence=4, holds_slot=True)
+    delivered = Delivered(outcome=outcome, started=at(101), ended=at(ended), reason=reason)
+    settlement = settle(row, schedule.declaration, delivered, node="n1")
+    assert settlement.occurrence == row
+    assert (settlement.retry_at is not None) == (settlement.phase is Phase.PENDING)
+    if settlement.phase in FINAL:
+        assert settlement.reason in ENDINGS[settlement.phase]
+    return settlement
+
+
+def told(settlement):
+    return f"{settlement.phase}/{settlement.reason}"
+
+
+def test_a_run_tells_what_the_delivery_told():
+    schedule = scheduled()
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=2, fence=4)
+    usage = Usage(tokens=7, cost_usd=0.5)
+    delivered = Delivered(
+        outcome=Outcome.COMPLETED, started=at(101), ended=at(112), result={"n": 1}, error="almost", usage=usage
+    )
+    run = Run(
+        id=f"{row.id}-4",
+        occurrence_id=row.id,
+        attempt=2,
+        node="n1",
+        started=at(101),
+        ended=at(112),
+        outcome=Outcome.COMPLETED,
+        result={"n": 1},
+        error="almost",
+        usage=usage,
+    )
+    assert settle(row, schedule.declaration, delivered, node="n1") == Settlement(
+        occurrence=row, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, run=run, attempt=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected", "is_failure"),
+    [
+        (Outcome.COMPLETED, "completed/succeeded", False),
+        (Outcome.CANCELLED, "cancelled/cancelled", False),
+        (Outcome.FAILED, "failed/failed", True),
+        (Outcome.TIMED_OUT, "timed_out/timed_out", True),
+        (Outcome.DELIVERY_FAILED, "delivery_failed/undeliverable", True),
+        (Outcome.LEASE_LOST, "pending/lease_lost", False),
+    ],
+)
+@pytest.mark.parametrize("phase", [Phase.DISPATCHING, Phase.AWAITING_COMPLETION])
+def test_each_outcome_leads_to_its_phase(outcome, expected, is_failure, phase):
+    settlement = settled(outcome, phase=phase, pause_on_failure=3)
+    assert (told(settlement), settlement.is_failure) == (expected, is_failure)
+    assert settlement.pause_after == (3 if is_failure else None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "expected"),
+    [
+        (Outcome.CANCELLED, Reason.REPLACED, "cancelled/replaced"),
+        (Outcome.CANCELLED, Reason.WINDOW_CLOSED, "cancelled/window_closed"),
+        (Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT, "timed_out/completion_timed_out"),
+    ],
+)
+def test_why_it_was_stopped_is_kept(outcome, reason, expected):
+    assert told(settled(outcome, reason=reason)) == expected
+
+
+def test_only_what_was_delivered_can_be_settled():
+    with pytest.raises(Conflict):
+        settled(Outcome.COMPLETED, phase=Phase.PENDING)
+
+
+# Retries
+
+
+@pytest.mark.parametrize("outcome", FAILURES)
+def test_a_failure_is_tried_again_while_attempts_are_left(outcome):
+    settlement = settled(outcome, retry_policy=TWICE, pause_on_failure=1)
+    assert told(settlement) == "pending/retry_scheduled"
+    assert after_noon(settlement.retry_at) == RETRY_AT
+    assert (settlement.attempt, settlement.pause_after, settlement.is_failure) == (1, None, False)
+    assert settlement.facts["attempt"] == 1
+    assert settlement.facts["max_attempts"] == 2
+    assert settlement.facts["delay_seconds"] == pytest.approx(RETRY_AT - 112)
+
+
+@pytest.mark.parametrize("outcome", FAILURES)
+def test_the_last_attempt_ends_it(outcome):
+    settlement = settled(outcome, attempt=2, retry_policy=TWICE, pause_on_failure=1)
+    assert told(settlement) == f"{outcome}/attempts_exhausted"
+    assert (settlement.pause_after, settlement.facts) == (1, {"attempt": 2, "max_attempts": 2})
+
+
+def test_without_retries_no_attempts_are_spoken_of():
+    assert told(settled(Outcome.FAILED)) == "failed/failed"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.CANCELLED])
+def test_what_did_not_fail_is_not_tried_again(outcome):
+    assert settled(outcome, retry_policy=TWICE).phase is Phase(outcome)
+
+
+@pytest.mark.parametrize(("closes_after", "expected"), [(30, "pending/retry_scheduled"), (22, "failed/failed")])
+def test_no_retry_is_planned_beyond_the_window(closes_after, expected):
+    window = Window(duration=closes_after * SECOND)
+    assert told(settled(Outcome.FAILED, retry_policy=TWICE, window=window)) == expected
+
+
+def test_a_retry_at_the_very_end_of_the_window_is_too_late():
+    window = Window(duration=at(RETRY_AT) - at(100))
+    settlement = settled(Outcome.FAILED, retry_policy=TWICE, window=window, pause_on_failure=2)
+    assert told(settlement) == "failed/failed"
+    assert settlement.pause_after == 2
+    assert set(settlement.facts) == {"attempt", "max_attempts", "window_closes_at"}
+    assert told(settled(Outcome.FAILED, retry_policy=TWICE, window=replace(window, duration=window.duration + 1))) == (
+        "pending/retry_scheduled"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Outcome.FAILED, "pending/retry_scheduled"),
+        (Outcome.DELIVERY_FAILED, "pending/retry_scheduled"),
+        (Outcome.TIMED_OUT, "timed_out/timed_out"),  # it may still be at work
+        (Outcome.LEASE_LOST, "delivery_failed/outcome_unknown"),
+    ],
+)
+def test_under_at_most_once_only_a_known_failure_is_tried_again(outcome, expected):
+    settlement = settled(outcome, retry_policy=TWICE, delivery=Delivery.AT_MOST_ONCE, pause_on_failure=2)
+    assert told(settlement) == expected
+    assert settlement.pause_after == (2 if settlement.phase in FINAL else None)
+    assert "retry_at" not in settlement.facts or settlement.phase is Phase.PENDING
+
+
+def test_the_promise_that_forbids_a_retry_is_named():
+    settlement = settled(Outcome.TIMED_OUT, retry_policy=TWICE, delivery=Delivery.AT_MOST_ONCE)
+    assert settlement.facts == {"attempt": 1, "max_attempts": 2, "delivery": "at_most_once"}
+
+
+# Hand back
+
+
+@pytest.mark.parametrize("retry_policy", [RetryPolicy(), TWICE])
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_what_a_stopping_node_hands_back_was_no_attempt(retry_policy, attempt):
+    settlement = settled(Outcome.LEASE_LOST, attempt=attempt, retry_policy=retry_policy, pause_on_failure=1)
+    assert told(settlement) == "pending/lease_lost"
+    assert (after_noon(settlement.retry_at), settlement.attempt, settlement.pause_after) == (112, attempt - 1, None)
+
+
+@pytest.mark.parametrize(
+    ("row", "has_begun"),
+    [
+        ({}, False),
+        ({"waiting_for": Reason.QUEUED}, False),
+        ({"attempt": 1}, True),
+        ({"losses": 1}, True),
+        ({"reason": Reason.LEASE_LOST}, True),
+    ],
+)
+def test_a_row_knows_whether_it_ever_began(row, has_begun):
+    assert replace(occurrence(scheduled(), at(100), at(100)), **row).has_begun is has_begun
