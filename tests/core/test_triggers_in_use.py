@@ -1,5 +1,7 @@
 """What callers meet when they use triggers from Python: readable values and errors that lead to the fix."""
 
+import copy
+import pickle
 from datetime import UTC, datetime
 
 import pytest
@@ -71,3 +73,30 @@ def test_a_refused_expression_says_what_would_do(expression, hint):
     with pytest.raises(InvalidTrigger) as caught:
         CronTrigger(expression)
     assert hint in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        OnceTrigger(NOW),
+        OnceTrigger(delay_seconds=5),
+        IntervalTrigger(60, NOW),
+        IntervalTrigger(60),
+        CronTrigger(["30 2 * * *", "*/5 * * * MON"], timezone="Europe/Berlin", dst={"fold": "both"}),
+        CalendarTrigger(hour=2, minute=0, timezone="Europe/Berlin", end_at=datetime(2030, 1, 1, tzinfo=UTC)),
+        EventTrigger("paid", {"sum": {"gt": 5}, "city": ["a", {"prefix": "b"}]}, start_at=NOW, jitter_seconds=3),
+    ],
+    ids=lambda trigger: trigger.type,
+)
+def test_a_trigger_travels_between_processes(trigger):
+    for twin in (pickle.loads(pickle.dumps(trigger)), copy.deepcopy(trigger)):  # noqa: S301 - our own
+        assert twin == trigger
+        assert hash(twin) == hash(trigger)
+        assert twin.to_document() == trigger.to_document()
+        assert twin.next_after(NOW) == trigger.next_after(NOW)
+
+
+def test_a_travelled_event_trigger_still_matches():
+    trigger = pickle.loads(pickle.dumps(EventTrigger("paid", {"sum": {"gt": 5}})))  # noqa: S301 - our own
+    assert trigger.matches("paid", {"sum": 6})
+    assert not trigger.matches("paid", {"sum": 5})

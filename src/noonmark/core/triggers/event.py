@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger
@@ -46,6 +47,11 @@ class EventTrigger(Trigger):
     def matches(self, event_type: str, payload: object, *, source: str = "") -> bool:
         """Whether this trigger wants the event."""
         return event_type in self.event_types and self._matcher(payload, event_type=event_type, source=source)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what was said; compiled filters are functions, and are compiled again."""
+        make = partial(EventTrigger, start_at=self.start_at, end_at=self.end_at, jitter_seconds=self.jitter_seconds)
+        return make, (self.event_types, self.filters)
 
     def to_document(self) -> dict[str, Any]:
         """One type as text, several as a list; filters only if there are any."""
