@@ -182,7 +182,8 @@ def _after_loss(claim: Claim) -> End | None:
     """What was being delivered when its lease ran out must perhaps not be delivered again."""
     losses, declaration = claim.occurrence.losses, claim.schedule.declaration
     facts = {"losses": losses, "max_losses": MAX_LOSSES}
-    if claim.found_in is Phase.DISPATCHING and declaration.delivery is Delivery.AT_MOST_ONCE:
+    # Losses are counted on the row: who takes over may be lost as well, before it decides.
+    if claim.occurrence.losses and declaration.delivery is Delivery.AT_MOST_ONCE:
         reason = Reason.OUTCOME_UNKNOWN
     elif losses > MAX_LOSSES:
         reason = Reason.POISON

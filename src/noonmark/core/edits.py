@@ -46,10 +46,11 @@ def edit(snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead
     after = replace(before, declaration=declaration, updated=now)
     if _runs_alike(before.declaration, declaration):
         return replace(plan(snapshot, now=now, lookahead=lookahead), schedule=after)
-    after = replace(after, revision=before.revision + 1)
+    renewed = before.declaration.trigger != declaration.trigger
+    after = replace(after, revision=before.revision + 1, anchored=now if renewed else before.anchored)
     if before.phase is SchedulePhase.PAUSED:
         return replace(_swallow(snapshot, now=now), schedule=after)
-    if before.phase is SchedulePhase.COMPLETED and before.declaration.trigger != declaration.trigger:
+    if before.phase is SchedulePhase.COMPLETED and renewed:
         after = replace(after, phase=step_schedule(before.phase, SchedulePhase.ACTIVE))
     return _move(snapshot, after, now=now, lookahead=lookahead)
 

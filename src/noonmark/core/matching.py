@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidTrigger, Problem
-from noonmark.core.jsonvalues import MAX_ECHO, TOO_LARGE, json_problem, shown, text_problem
+from noonmark.core.jsonvalues import TOO_LARGE, json_problem, key_path, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,9 +49,9 @@ def filter_problems(filters: object) -> list[tuple[str, str]]:
     if (problem := json_problem(filters)) == TOO_LARGE:
         return [("", problem)]
     if problem is not None:
-        alone = ((_name(key), json_problem({key: value})) for key, value in filters.items())
+        alone = ((key_path(key), json_problem({key: value})) for key, value in filters.items())
         return [(path, own) for path, own in alone if own is not None] or [("", problem)]
-    found = (bad for key, value in filters.items() for bad in _condition_problems(_name(key), value))
+    found = (bad for key, value in filters.items() for bad in _condition_problems(key_path(key), value))
     return list(islice(found, MAX_PROBLEMS))
 
 
@@ -220,7 +220,7 @@ def _condition_problems(path: str, value: object) -> Iterator[tuple[str, str]]:
         if not value:
             yield path, f'names no operator; allowed are {_KNOWN} (an empty object is {{"equals": {{}}}})'
         for name, operand in value.items():
-            yield from _operator_problems(f"{path}.{_name(name)}", name, operand)
+            yield from _operator_problems(f"{path}.{key_path(name)}", name, operand)
     elif isinstance(value, list | tuple):
         for index, member in enumerate(value):
             where = f"{path}[{index}]"
@@ -239,8 +239,3 @@ def _operator_problems(path: str, name: str, operand: object) -> Iterator[tuple[
         yield path, f'"{name}" takes {known.takes}, not {shown(operand)}'
     elif name == "not":
         yield from _condition_problems(path, operand)
-
-
-def _name(key: object) -> str:
-    """A key as a path shows it: as it is, unless it is long or unprintable."""
-    return key[:MAX_ECHO] if isinstance(key, str) and text_problem(key) is None else shown(key)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, micros_to_seconds, to_text
+from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.jsonvalues import identifier
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, read_delivery, read_missing_target
 from noonmark.core.policies.limits import (
@@ -119,6 +119,8 @@ class Schedule:
     created: Micros
     updated: Micros
     deleted: Micros | None = None
+    anchored: Micros | None = None
+    """When its trigger was declared, where that was after its creation: what it left relative counts from then."""
 
 
 def parse_schedule(document: object, *, now: datetime, key: str = "") -> Declaration:
@@ -128,6 +130,18 @@ def parse_schedule(document: object, *, now: datetime, key: str = "") -> Declara
     key, `H` hashes the schedule's own id, or else its name.
     """
     return _read(document, now=now, key=key, judged_at=moment(now))
+
+
+def declare_again(document: object, stored: Schedule, *, now: datetime) -> Declaration:
+    """Read a document for a schedule that is there already; a trigger that says the same keeps its anchor.
+
+    "Every 10 seconds", declared again on a restart, is then equal to what is stored, and changes nothing.
+    """
+    anchor = from_micros(stored.created if stored.anchored is None else stored.anchored)
+    anchored = _read(document, now=anchor, key=stored.schedule_id, judged_at=None)
+    if anchored.trigger == stored.declaration.trigger:
+        return anchored
+    return parse_schedule(document, now=now, key=stored.schedule_id)
 
 
 def restore_schedule(document: object) -> Declaration:

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import DAY_SECONDS, EPOCH, SECOND, Micros
+from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, SECOND, Micros
 from noonmark.core.triggers import CalendarTrigger, CronTrigger
 from noonmark.core.triggers.dst import FIXED, WILDCARD, Gap
 from noonmark.core.triggers.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIELDS, HOUR, MINUTE, MONTH, Field
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_TIMES = 3
 YEAR_SECONDS = 365 * DAY_SECONDS
-STEP = re.compile(r"(?:\*|\d+|H)/(\d+)")
+STEP = re.compile(r"(\*|\w+)/(\d+)")
 STEPPED = {
     FIELDS[0]: (60, "minute"),
     MINUTE: (60, "hour"),
@@ -70,9 +70,9 @@ def _step_trap(field: Field, part: str) -> str | None:
     match = STEP.fullmatch(part)
     if match is None:
         return None
-    step = int(match[1])
+    start, step = field.numbers.get(match[1], field.low), int(match[2])
     size, unit = STEPPED[field]
-    if step == 1 or (size and size % step == 0):
+    if step == 1 or (size and size % step == 0 and start - field.low < step):
         return None
     return f"{field.name} {part} does not mean every {step}: the count starts again each {unit}"
 
@@ -80,8 +80,8 @@ def _step_trap(field: Field, part: str) -> str | None:
 def _gap_traps(trigger: CronTrigger | CalendarTrigger, since: int) -> list[str]:
     found: list[str] = []
     zone = load_zone(trigger.timezone)
-    second = since
-    while second < since + YEAR_SECONDS:
+    second, until = since, min(since + YEAR_SECONDS, MAX_INSTANT // SECOND - DAY_SECONDS)
+    while second < until:
         segment = zone.segment_at(second)
         if segment.gap and segment.start >= since and trigger.within_bounds(segment.start * SECOND):
             found += _fixed_trap(trigger, segment) + _wildcard_trap(trigger, segment)

@@ -6,12 +6,13 @@ cron-descriptor joins the two day fields by "or" even where both must hold, and 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cron_descriptor import ExpressionDescriptor, Options
 
 from noonmark.core.triggers.dayfields import ANY_DAY_OF_MONTH, ANY_WEEKDAY
-from noonmark.core.triggers.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIELDS, WEEKDAYS, Field, FieldSet
+from noonmark.core.triggers.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIELDS, HOUR, WEEKDAYS, Field, FieldSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +40,13 @@ def calendar_words(trigger: CalendarTrigger) -> str:
         field.words["*"] if values is None else FieldSet(values) for field, values in zip(FIELDS, given, strict=True)
     ]
     texts = [_values_text(field, one.values) for field, one in zip(FIELDS, sets, strict=True)]
-    years = "" if trigger.year is None else f", in {_listed([str(year) for year in trigger.year])}"
+    years = "" if trigger.year is None else f", in {_listed(_runs(trigger.year))}"
     return _sentence(texts, sets[3], sets[5], either=False) + years
 
 
 def _sentence(texts: list[str], day_of_month: FieldSet, day_of_week: FieldSet, *, either: bool) -> str:
+    if either and (day_of_month.values == ANY_DAY_OF_MONTH.values or day_of_week.values == ANY_WEEKDAY.values):
+        return _describe([*texts[:3], "*", texts[4], "*"])  # one of the two holds every day
     numbered = day_of_month.values != ANY_DAY_OF_MONTH.values
     named = day_of_week.values != ANY_WEEKDAY.values
     simple = not (numbered and named) and _special_count(day_of_month) + _special_count(day_of_week) <= 1
@@ -51,10 +54,10 @@ def _sentence(texts: list[str], day_of_month: FieldSet, day_of_week: FieldSet, *
         return _describe(texts)
     time = _describe([*texts[:3], "*", texts[4], "*"])
     by_number, by_name = _numbered_words(day_of_month), _named_words(day_of_week)
+    if numbered and named and either:
+        return f"{time}, on {by_number} or on {by_name}"
     if numbered and named:
-        return (
-            f"{time}, on {by_number} or on {by_name}" if either else f"{time}, on {by_number} if it is also {by_name}"
-        )
+        return f"{time}, on {by_number} if it is also {_named_words(day_of_week, last=' or ')}"
     return f"{time}, on {by_number if numbered else by_name}"
 
 
@@ -79,23 +82,32 @@ def _numbered_words(one: FieldSet) -> str:
     return f"{_listed(days)} of the month"
 
 
-def _named_words(one: FieldSet) -> str:
+def _named_words(one: FieldSet, last: str = " and ") -> str:
     days = [WEEKDAY_NAMES[day] for day in one.values]
     days += [f"the last {WEEKDAY_NAMES[day]} of the month" for day in sorted(one.last_of)]
     days += [f"the {ORDINALS[nth]} {WEEKDAY_NAMES[day]} of the month" for day, nth in sorted(one.nth)]
-    return _listed(days)
+    return _listed(days, last)
 
 
 def _plain_text(field: Field, text: str, one: FieldSet) -> str:
     """A field in the plainest form: names as numbers, `H` as what it hashed to, lists of steps as their values."""
     if _special_count(one) or not one.values:
         return _special_text(field, one)
-    uneven = (
-        field.high in (23, 59) and text.startswith("*/") and (field.high + 1) % int(text[2:].partition(",")[0]) != 0
-    )
+    # cron-descriptor says "every n" of any step, and "through 05:59" of a range of hours in a list.
+    uneven = "/" in text and (field is DAY_OF_WEEK or not _is_even(field, one.values))
     spelled = uneven or any(letter.isalpha() for letter in text) or ("," in text and "/" in text)
     whole = len(one.values) == 1 or one.values == field.words["*"].values
+    if field is HOUR and "," in text:
+        return ",".join(str(value) for value in one.values)
     return _values_text(field, one.values) if spelled or whole else text
+
+
+def _is_even(field: Field, values: tuple[int, ...]) -> bool:
+    """Whether the same time lies between all fires, over the end of the larger unit too; days are said otherwise."""
+    if field.high not in (23, 59) or len(values) == 1:
+        return True
+    steps = {later - earlier for earlier, later in pairwise([*values, values[0] + field.high + 1])}
+    return len(steps) == 1
 
 
 def _special_text(field: Field, one: FieldSet) -> str:
@@ -131,5 +143,5 @@ def _runs(values: Sequence[int]) -> list[str]:
     ]
 
 
-def _listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+def _listed(items: Sequence[str], last: str = " and ") -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])}{last}{items[-1]}"

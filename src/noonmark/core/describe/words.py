@@ -30,7 +30,7 @@ def words(trigger: Trigger) -> str:
         parts += [f"from {instant_words(trigger.start)}"] if trigger.start is not None else []
         parts += [f"until {instant_words(trigger.end)}"] if trigger.end is not None else []
     if trigger.jitter:
-        parts.append(f"each up to {duration_words(trigger.jitter)} late (jitter)")
+        parts.append(f"up to {duration_words(trigger.jitter)} late (jitter)")
     return ", ".join(parts)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from noonmark.core.documents import Reader
+from noonmark.core.jsonvalues import identifier
+
+if TYPE_CHECKING:
+    from noonmark.core.documents import Reader
 
 MAX_CONCURRENCY = 100_000
 MAX_COST_USD = 1_000_000
@@ -90,10 +93,10 @@ def read_dependencies(reader: Reader, field: str) -> tuple[Dependency, ...]:
     """The schedules in a field, each named once; at most 100."""
     found: dict[str, Dependency] = {}
     for index, entry in enumerate(reader.items(field, high=MAX_DEPENDENCIES)):
-        upstream = Reader(entry, path=reader.at(f"{field}[{index}]"), code=reader.code, problems=reader.problems)
-        if not isinstance(entry, dict):
+        upstream = reader.entry(f"{field}[{index}]", entry)
+        if upstream is None:
             continue  # the reader has noted it
-        schedule_id = upstream.text("schedule_id")
+        schedule_id = upstream.read("schedule_id", identifier)
         require_success = upstream.boolean("require_success", default=True)
         upstream.close()
         if isinstance(schedule_id, str):  # else its problem is noted

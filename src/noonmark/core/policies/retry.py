@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import fraction
-from noonmark.core.instants import SECOND, Micros, micros_to_seconds, to_text
+from noonmark.core.instants import MAX_INSTANT, SECOND, Micros, micros_to_seconds, to_text
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -87,19 +87,21 @@ def read_retry(reader: Reader, field: str) -> RetryPolicy:
 def next_attempt(policy: RetryPolicy, *, attempt: int, failed_at: Micros, occurrence_id: str) -> RetryDecision:
     """What follows when attempt number `attempt` (the first is 1) has failed.
 
-    A tenth of the pause, at most, is added, by a hash: many that failed together do not all come back together.
+    A tenth of the pause, at most, is added, by a hash: many that failed together do not all come back together. The sum
+    is never longer than the longest pause.
     """
     if attempt >= policy.max_attempts:
         return RetryDecision(
             reason=Reason.ATTEMPTS_EXHAUSTED, attempt=attempt, max_attempts=policy.max_attempts, failed_at=failed_at
         )
     pause = _pause(policy, attempt)
+    spread = int(fraction(occurrence_id, attempt) * pause / 10)
     return RetryDecision(
         reason=Reason.RETRY_SCHEDULED,
         attempt=attempt,
         max_attempts=policy.max_attempts,
         failed_at=failed_at,
-        retry_at=failed_at + pause + int(fraction(occurrence_id, attempt) * pause / 10),
+        retry_at=min(failed_at + min(pause + spread, policy.max_backoff), MAX_INSTANT),
     )
 
 

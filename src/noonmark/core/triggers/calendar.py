@@ -31,6 +31,7 @@ RANGES = {
     "year": (1, 9999),
 }
 MAX_VALUES = 10_000
+MAX_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -130,8 +131,13 @@ def calendar_values(name: str, given: object) -> tuple[int, ...] | None:
     if not 1 <= len(listed) <= MAX_VALUES:
         raise InvalidTrigger(f"must hold 1 to {MAX_VALUES:,} values from {low} to {high}", field=name)
     values: set[int] = set()
+    wrong: list[str] = []
     for value in listed:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise InvalidTrigger(f"must hold whole numbers from {low} to {high}, not {shown(value)}", field=name)
-        values.add(value % 7 if name == "day_of_week" else value)
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            values.add(value % 7 if name == "day_of_week" else value)
+        else:
+            wrong.append(shown(value))
+    if wrong:
+        told = ", ".join(wrong[:MAX_TOLD]) + (" .." if len(wrong) > MAX_TOLD else "")
+        raise InvalidTrigger(f"must hold whole numbers from {low} to {high}, not {told}", field=name)
     return tuple(sorted(values))

@@ -11,6 +11,7 @@ from noonmark.core.jsonvalues import shown, text_problem
 from noonmark.core.triggers.dst import FIXED, NO_OVERRIDE
 from noonmark.core.triggers.expression import Expression, parse_expression
 from noonmark.core.triggers.recurrence import Recurrence
+from noonmark.core.triggers.trigger import instant_argument
 from noonmark.core.triggers.walltrigger import WallTrigger, dst_argument, zone_argument
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ class CronTrigger(WallTrigger):
         """The expressions with a fixed time of day, which are the ones a clock change can hit."""
         return tuple(one.rule for one in self.parsed if one.dst is FIXED)
 
-    def bind(self, *, now: datetime, key: str = "") -> CronTrigger:  # noqa: ARG002 - every trigger binds alike
+    def bind(self, *, now: datetime, key: str = "") -> CronTrigger:
         """Let `H` hash the schedule's key, unless the trigger brought its own."""
+        instant_argument("now", now)
         if self.key or not key or not any(one.hashed for one in self.parsed):
             return self
         return CronTrigger(
@@ -117,7 +119,7 @@ def parse_expressions(given: object, key: str) -> tuple[Expression, ...]:
         try:
             parsed.append(parse_expression(text, key))
         except InvalidTrigger as error:
-            problems.append(Problem(f"crons[{index}]", error.message, error.code))
+            problems += [Problem(f"crons[{index}]", one.message, one.code) for one in error.problems]
     if problems:
         raise refusal(problems)
     return tuple(parsed)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noonmark.core.errors import InvalidTrigger
+from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.jsonvalues import event_type, json_copy
 from noonmark.core.matching import Matcher, compile_filters
-from noonmark.core.triggers.trigger import Trigger
+from noonmark.core.triggers.trigger import Trigger, instant_argument
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -44,8 +44,10 @@ class EventTrigger(Trigger):
         self._set(event_types=event_types(event_type), filters=json_copy(dict(filters or {})), _matcher=matcher)
         self._set_bounds(start_at, end_at, jitter_seconds)
 
-    def matches(self, event_type: str, payload: object, *, source: str = "") -> bool:
-        """Whether this trigger wants the event."""
+    def matches(self, event_type: str, payload: object, *, source: str = "", at: datetime | None = None) -> bool:
+        """Whether this trigger wants the event; with `at`, when it was emitted, whether it listened then too."""
+        if at is not None and not self.within_bounds(instant_argument("at", at)):
+            return False
         return event_type in self.event_types and self._matcher(payload, event_type=event_type, source=source)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,9 +79,13 @@ def event_types(given: object) -> tuple[str, ...]:
     if not 1 <= len(listed) <= MAX_EVENT_TYPES:
         raise InvalidTrigger(f"must hold 1 to {MAX_EVENT_TYPES} event types, not {len(listed):,}", field="event_type")
     types: dict[str, None] = {}
-    for one in listed:
+    problems: list[Problem] = []
+    for index, one in enumerate(listed):
         try:
             types[event_type(one)] = None
         except ValueError as error:
-            raise InvalidTrigger(str(error), field="event_type") from None
+            where = "event_type" if given is one else f"event_type[{index}]"
+            problems.append(Problem(where, str(error), InvalidTrigger.code))
+    if problems:
+        raise refusal(problems)
     return tuple(types)

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
+from noonmark.core.errors import InvalidTrigger, Problem, TriggerNeverFires, refusal
 from noonmark.core.jsonvalues import shown
 from noonmark.core.triggers.dayfields import EVERY_MONTH, DayFields
 from noonmark.core.triggers.dst import FIXED, WILDCARD, DstRule
@@ -58,8 +58,8 @@ def _parse(text: str, key: str) -> Expression:
         sets = tuple(
             [field.words.get(part) or parse_field(field, part, key) for field, part in zip(FIELDS, texts, strict=True)]
         )
-    except ValueError as error:
-        raise InvalidTrigger(str(error), field="expression") from None
+    except ValueError:
+        raise refusal(_field_problems(texts, key)) from None
     second, minute, hour, day_of_month, month, day_of_week = sets
     days = DayFields(day_of_month, day_of_week, either=not (day_of_month.starred or day_of_week.starred))
     day_rule = days.rule(EVERY_MONTH if len(month.values) == len(EVERY_MONTH) else frozenset(month.values))
@@ -69,6 +69,17 @@ def _parse(text: str, key: str) -> Expression:
     dst = WILDCARD if minute.starred or hour.starred else FIXED
     hashed = "h" in text.lower() and any(one.hashed for one in sets)
     return Expression(texts, sets, days, rule, dst, hashed)
+
+
+def _field_problems(texts: tuple[str, ...], key: str) -> list[Problem]:
+    """What is wrong with each field."""
+    found = []
+    for field, part in zip(FIELDS, texts, strict=True):
+        try:
+            field.words.get(part) or parse_field(field, part, key)
+        except ValueError as error:
+            found.append(Problem("expression", str(error), InvalidTrigger.code))
+    return found
 
 
 def _split(text: str) -> tuple[str, ...]:

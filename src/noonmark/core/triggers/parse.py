@@ -13,19 +13,20 @@ from noonmark.core.triggers.dst import DstOverride, read_dst
 from noonmark.core.triggers.event import MAX_EVENT_TYPES, EventTrigger, event_types
 from noonmark.core.triggers.interval import MAX_EVERY_SECONDS, MIN_EVERY_SECONDS, IntervalTrigger
 from noonmark.core.triggers.once import MAX_DELAY_SECONDS, OnceTrigger
-from noonmark.core.triggers.trigger import MAX_JITTER_SECONDS, Trigger
+from noonmark.core.triggers.trigger import MAX_JITTER_SECONDS, Trigger, instant_argument
 from noonmark.core.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-IN_DOCUMENTS = {"at": "due_at_utc", "start_at": "start_at_utc", "end_at": "end_at_utc"}
+IN_DOCUMENTS = {"start_at": "start_at_utc", "end_at": "end_at_utc"}
 """Arguments of the classes that have another name in documents."""
 
 
 def parse_trigger(document: object, *, now: datetime, key: str = "") -> Trigger:
     """Read a document and bind it; `now` and `key` only fill what the document leaves relative."""
+    instant_argument("now", now)
     problems: list[Problem] = []
     reader = Reader(document, path="", code=InvalidTrigger.code, problems=problems)
     kind = reader.choice("type", {name: name for name in READERS}, None)
@@ -51,6 +52,8 @@ def _read_bounds(reader: Reader) -> dict[str, Any]:
     for argument in ("start_at", "end_at"):
         instant = reader.instant(f"{argument}_utc")
         fields[argument] = None if instant is None else from_micros(instant)
+    if fields["start_at"] and fields["end_at"] and fields["end_at"] < fields["start_at"]:
+        reader.problem("end_at_utc", "must not be before the start")
     fields["jitter_seconds"] = micros_to_seconds(reader.seconds("jitter_seconds", 0, high=MAX_JITTER_SECONDS))
     return fields
 

@@ -107,6 +107,7 @@ class Trigger(ABC):
 
     def bind(self, *, now: datetime, key: str = "") -> Self:  # noqa: ARG002 - the triggers that are relative use them
         """Fill what is relative to the moment of creation or to the schedule's key; most triggers have neither."""
+        instant_argument("now", now)
         return self
 
     @abstractmethod
