@@ -4,9 +4,15 @@ A store keeps what it is given and decides nothing. Every write is conditional, 
 each row whether it took effect; a lost race is an ordinary answer, never an exception. Batches are the rule: a call may
 carry thousands of rows, each independent of the others.
 
-A *projection* is an occurrence of the trigger that was never admitted. A row can be *claimed* from its time on: a pending
-one from its due time (never while it waits for something), a leased one from the end of its lease. The *slot* of a
-schedule is held by at most one of its occurrences: from its start to its end, retries included.
+A *projection* is an occurrence of the trigger that never started. A row can be *claimed* from its time on: a pending
+one from its due time (never while it waits for something, or a pause holds it), a leased one from the end of its lease,
+at exactly that instant.
+
+The *slot* of a schedule is held by at most one of its occurrences, from its start to its end, retries included. A place
+under a *concurrency key* (a name within a tenant) is held while it is being delivered. Whoever waits for one stands in
+line, and what becomes free is handed to the first in line in the same transaction. So nothing is free while somebody
+who may run waits for it, nobody overtakes the line, and no wake-up can be lost. Facts that come with a decision are
+kept as the occurrence's detail, in JSON.
 """
 
 from __future__ import annotations
@@ -14,12 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from noonmark.core.admission import Busy
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from noonmark.core.admission import Admission, Claim
+    from noonmark.core.admission import Admission, Busy, Claim
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
@@ -60,7 +64,7 @@ class Kept:
     schedule: Schedule
     tally: Tally
     next_due: Micros | None
-    """The due time of its earliest pending occurrence."""
+    """The due time of its earliest pending occurrence that neither waits nor is held by a pause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +92,16 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLost:
-    """The fence, the revision or the phase was no longer the claim's; nothing was written."""
+    """The fence, the revision or the phase was no longer the claim's; nothing was written.
+
+    Release it all the same: if only the revision has moved, the row is still this node's and would wait for its lease.
+    """
 
     occurrence_id: str
 
 
 class Store(Protocol):
-    """Every `now` is the store's own time, as `clock` tells it."""
+    """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property
     def traits(self) -> StoreTraits:
@@ -112,7 +119,7 @@ class Store(Protocol):
     async def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan, or not at all.
 
-        False where the tenant has a schedule of that id that is not deleted.
+        False where the tenant has a schedule of that id that is not deleted, also when it came earlier in this call.
         """
 
     async def find(self, tenant: str, schedule_id: str) -> Kept | None:
@@ -122,71 +129,110 @@ class Store(Protocol):
         """The owner's oldest schedule of that name that is not deleted."""
 
     async def snapshot(self, uid: str) -> Snapshot | None:
-        """What an edit needs to know of a schedule, in one consistent read."""
+        """What an edit needs to know of a schedule, deleted or not, in one consistent read."""
 
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
-        """Active schedules whose time to plan has come, earliest first."""
+        """Active schedules whose time to plan has come, earliest first, then by uid. Changes nothing."""
 
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still has the stored revision, watermark and phase; False for the others.
 
-        Planned rows are inserted; of a known id, they replace a projection or reopen a superseded row, and leave any other
-        as it is. Closed rows are inserted or replace a projection. Removed projections vanish; superseded and cancelled
-        ones end so. Every row touched has its fence raised. Tallies count what ended. A schedule that becomes
-        active or paused has its held retries freed or held.
+        False also when a projection of the snapshot that the plan closes or removes has started or begun to wait since:
+        it would be counted twice.
+
+        Planned rows are inserted; of a known id, they replace a projection or reopen a superseded row, and leave any
+        other as it is. One that waits keeps its place in the line, or its turn. Closed rows likewise, and they are
+        final. Removed projections vanish; superseded and cancelled ones end as superseded/edited and cancelled/deleted.
+        Every row touched has its fence raised, and an id that comes back after it was removed has a higher fence than
+        it ever had. A projection that was sent back to be planned, and that the plan does not touch, can be claimed
+        again at its due time. Tallies count what ended. An active schedule with nothing live and nothing to come is
+        completed.
+
+        A change of the schedule also changes the rows that the plan does not name. When it is paused, pending rows of
+        trigger and event origin cannot be claimed, and claimed ones go back, with their fence raised. When it is active
+        again they can be, the first in line gets what is free, and failures in a row count from zero. When it is
+        deleted, what is pending or claimed ends as cancelled/deleted. With another route, its live rows have that one.
+        With another overlap policy or concurrency key, whatever waits gets a time, now, to be decided again.
         """
 
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
-        """Keep occurrences that the trigger did not name; False where the id is known."""
+        """Keep occurrences that the trigger did not name, pending ones and ended ones.
+
+        False where the id is known, or the schedule is unknown or deleted.
+        """
 
     async def claim(
         self, node: str, routes: Collection[str], *, now: Micros, until: Micros, limit: int, lease: Micros
     ) -> list[Claim]:
-        """Lease rows with one of the routes: pending ones due by `until`, and those whose lease ended by `now`.
+        """Lease rows with one of the routes: pending ones whose time comes by `until`, leased ones free by `now`.
 
-        Earliest first. Phase becomes claimed, the fence rises by one, the lease ends at now + lease. A row found in
-        dispatching has lost one more lease.
+        Earliest time first, then by nominal time and id. Phase becomes claimed, the fence rises by one, the lease ends
+        at now + lease. A row found in dispatching has lost one more lease, and its attempt is taken back; it keeps
+        the places it holds.
         """
 
     async def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        """Carry out admissions whose claim still holds: same fence, same revision, phase claimed.
+        """Carry out admissions whose claim still holds: same fence, phase claimed, its revision still the schedule's.
 
-        Start: the places it needs are taken (Busy names the first that is not free, and nothing is written), the attempt
-        is counted, phase dispatching. End: final, with its reason. Wait: pending without a time; with `replaces`, what
-        waited before it ends as skipped/replaced; with `cancels`, the slot's holder is asked to stop. Replan: pending again,
-        and its schedule is plannable at once.
+        In the order given, each seeing the ones before it.
+
+        Start: takes the places it needs, looked at in the order `max_runs`, slot, concurrency key; Busy names the first
+        that is not free, and nothing is written. A place it holds already it need not take. Phase dispatching, one
+        more attempt, the revision it starts under, the lease renewed. What trigger or events asked for counts as
+        admitted when it first begins.
+
+        End: final, with its reason; then as after a settlement.
+
+        Wait: pending without a time, in line by due time, nominal time and id; a place under a concurrency key is given
+        back, the slot is kept. If what it waits for is free by now and nobody stands before it, it has its turn at
+        once. With `replaces`, of those in line for the slot that trigger or events asked for and that never began, only
+        the newest stays, perhaps not this one; the others end as skipped/replaced. With `cancels`, the slot's holder is
+        asked to stop; one that nobody delivers ends as cancelled/replaced.
+
+        Replan: pending, its schedule plannable at once; it has no time until that schedule has been planned.
         """
 
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held with this fence, even when they have run out unnoticed."""
 
     async def release(self, holds: Sequence[Hold]) -> None:
-        """Give claimed rows back untouched; what is no longer held is left alone."""
+        """Give claimed rows back as they were before the claim, but for the fence and the losses.
+
+        What is no longer held, or has started, is left alone.
+        """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Write the end of deliveries whose fence still holds, with their runs; False for the others.
+        """Write the end of deliveries whose fence still holds, with their runs; False for the others, nothing written.
 
-        A retry is pending at its time and keeps its slot. An end frees the slot and the place under the concurrency key,
-        and the first that waits for either gets a time, now. Tallies count; `pause_after` failures in a row pause the
-        schedule. A schedule with nothing live and nothing to come is completed.
+        A retry is pending at its time and keeps its slot, but not its place under a concurrency key; when its schedule
+        is deleted it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free
+        is handed it in the same transaction, with a time, now; it keeps `waiting_for` until it starts, so that it
+        cannot misfire.
+
+        Tallies count. An active schedule with nothing live and nothing to come is completed; otherwise `pause_after`
+        failures in a row pause it, as `core.edits.pause` would.
         """
 
     async def request_stop(self, occurrence_id: str) -> bool:
-        """Ask whoever delivers it to stop; False when nobody does."""
+        """Ask whoever delivers it to stop; False when nobody does. The request outlives a lost lease, not a retry."""
 
     async def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
 
     async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
-        """A schedule's occurrences, newest nominal time first."""
+        """A schedule's occurrences, newest nominal time first, then by id, the highest first."""
 
     async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
-        """A schedule's runs, newest start first."""
+        """A schedule's runs, newest start first, then by id, the highest first."""
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:
-        """When anything can next be planned or claimed."""
+        """When anything can next be planned, or claimed with one of the routes; the end of a lease counts too."""
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget ended occurrences older than `before`, and of each schedule all but the newest `keep`; how many."""
+        """Forget occurrences that ended before `before`, and of each schedule all ended ones but the newest `keep`.
+
+        Newest by nominal time. Their runs go with them; live rows and tallies stay. At most `limit` in one call; says
+        how many.
+        """

@@ -1,0 +1,129 @@
+"""The dictionaries of the memory store, and the agendas that find what is due among them.
+
+A live row is filed in one agenda at most: of its route's pending rows by the time it is ready, or of its route's leased
+rows by the end of the lease. A row that nobody can claim now or later, because it waits or is held, is in none. So the
+cost of a claim follows what is due, whatever is stored.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.stores.memory.agenda import Agenda
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.memory.rows import Key, Row, Sheet, Turn
+
+
+class Ledger:
+    """Everything that is stored; `now` is the store's clock."""
+
+    def __init__(self, now: Callable[[], Micros]) -> None:
+        """Nothing is stored yet."""
+        self.now = now
+        self.rows: dict[str, Row] = {}
+        self.sheets: dict[str, Sheet] = {}
+        self.ids: dict[tuple[str, str], str] = {}
+        self.names: defaultdict[tuple[str, str, str | None], list[tuple[Micros, str]]] = defaultdict(list)
+        self.ready: defaultdict[str, Agenda] = defaultdict(Agenda)
+        self.leases: defaultdict[str, Agenda] = defaultdict(Agenda)
+        self.plans = Agenda()
+        self.by_age = Agenda()
+        self.by_count = Agenda()
+        self.holders: defaultdict[Key, set[str]] = defaultdict(set)
+        self.waiting: defaultdict[Key, list[Turn]] = defaultdict(list)
+
+    def sheet_of(self, row: Row) -> Sheet:
+        """The schedule of a row."""
+        return self.sheets[row.occurrence.uid]
+
+    def keep_schedule(self, sheet: Sheet, schedule: Schedule) -> None:
+        """Store a schedule as it is from now on; one that is deleted can be found by its uid alone."""
+        self._unlist(sheet.schedule)
+        sheet.schedule = schedule
+        self.sheets[schedule.uid] = sheet
+        if schedule.phase is not SchedulePhase.DELETED:
+            self.ids[_id(schedule)] = schedule.uid
+            insort(self.names[_name(schedule)], (schedule.created, schedule.uid))
+        self.file_plan(sheet)
+
+    def file_plan(self, sheet: Sheet) -> None:
+        """Put the schedule where planning looks, or take it away from there."""
+        if sheet.plan_at is None or sheet.schedule.phase is not SchedulePhase.ACTIVE:
+            self.plans.discard(sheet.schedule.uid)
+        else:
+            self.plans.put(sheet.schedule.uid, sheet.plan_at)
+
+    def add(self, row: Row) -> None:
+        """Store a row that is live."""
+        self.rows[row.occurrence.id] = row
+        self.sheet_of(row).live[row.occurrence.id] = row
+        self.file(row)
+
+    def file(self, row: Row) -> None:
+        """Put a row where claims look, after anything about it has changed."""
+        one = row.occurrence
+        agenda: Agenda | None = None
+        time: Micros | None = None
+        if one.phase is Phase.PENDING and not self.sheet_of(row).holds_back(row):
+            agenda, time = self.ready[one.route], row.ready
+        elif one.phase in (Phase.CLAIMED, Phase.DISPATCHING):
+            agenda, time = self.leases[one.route], row.lease_end
+        if row.filed is not None and row.filed is not agenda:
+            row.filed.discard(one.id)
+        row.filed = agenda
+        if agenda is not None and time is not None:
+            agenda.put(one.id, time, one.nominal)
+        elif agenda is not None:
+            agenda.discard(one.id)
+
+    def archive(self, row: Row, ended: Micros) -> None:
+        """Move a row that has ended from the live ones to the others."""
+        one, sheet = row.occurrence, self.sheet_of(row)
+        row.ready = row.lease_end = row.node = None
+        row.stop = False
+        row.ended = ended
+        del sheet.live[one.id]
+        sheet.ended[one.id] = row
+        self.file(row)
+        self.by_age.put(one.id, ended)
+        self.by_count.put(one.uid, -len(sheet.ended))
+
+    def forget(self, row: Row) -> None:
+        """Remove a row, live or ended."""
+        one, sheet = row.occurrence, self.sheet_of(row)
+        del self.rows[one.id]
+        if one.phase not in FINAL:
+            del sheet.live[one.id]
+            if row.filed is not None:
+                row.filed.discard(one.id)
+            return
+        del sheet.ended[one.id]
+        self.by_age.discard(one.id)
+        if sheet.ended:
+            self.by_count.put(one.uid, -len(sheet.ended))
+        else:
+            self.by_count.discard(one.uid)
+
+    def _unlist(self, schedule: Schedule) -> None:
+        if self.ids.get(_id(schedule)) == schedule.uid:
+            del self.ids[_id(schedule)]
+            same_name = self.names[_name(schedule)]
+            del same_name[bisect_left(same_name, (schedule.created, schedule.uid))]
+            if not same_name:
+                del self.names[_name(schedule)]
+
+
+def _id(schedule: Schedule) -> tuple[str, str]:
+    return (schedule.owner.tenant, schedule.schedule_id)
+
+
+def _name(schedule: Schedule) -> tuple[str, str, str | None]:
+    return (schedule.owner.tenant, schedule.owner.user, schedule.declaration.name)

@@ -1,0 +1,103 @@
+"""What the memory store keeps of an occurrence and of a schedule, besides the values themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.planner import Snapshot, projection
+from noonmark.ports.store import Kept, Tally
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.memory.agenda import Agenda
+
+Key = tuple[str, str]
+"""A tenant, and a concurrency key in it."""
+Turn = tuple[int, int, str]
+"""Where a waiting occurrence stands in the line: due time, nominal time, id."""
+
+OWN = frozenset({OriginKind.TRIGGER, OriginKind.EVENT})
+"""What a schedule does by itself; `max_runs` counts it and a pause holds it."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """An occurrence, and what only the store knows of it."""
+
+    occurrence: Occurrence
+    ready: Micros | None
+    """From when it can be claimed while it is pending; None while it waits for something, or for the planner."""
+    node: str | None = None
+    lease_end: Micros | None = None
+    stop: bool = False
+    key: Key | None = None
+    """The concurrency key under which it holds a place."""
+    wants: tuple[Key, int] | None = None
+    """The concurrency key it waits for, and how many places that has."""
+    ended: Micros | None = None
+    runs: list[Run] = field(default_factory=list)
+    filed: Agenda | None = None
+
+    @property
+    def is_projection(self) -> bool:
+        """Whether a plan may still move or remove it."""
+        return projection(self.occurrence) is not None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the schedule asked for it by itself."""
+        return kind_of(self.occurrence.origin) in OWN
+
+    @property
+    def turn(self) -> Turn:
+        """Its place in a line."""
+        return (self.occurrence.due, self.occurrence.nominal, self.occurrence.id)
+
+
+@dataclass(slots=True, eq=False)
+class Sheet:
+    """A schedule with its occurrences."""
+
+    schedule: Schedule
+    watermark: Micros
+    plan_at: Micros | None = None
+    exhausted: bool = False
+    admitted: Micros | None = None
+    tally: Tally = field(default_factory=Tally)
+    fences: int = 0
+    """The fence of a new row: higher than that of any row that was removed, since it may be the same one again."""
+    holder: Row | None = None
+    """Who holds the slot."""
+    queue: list[Turn] = field(default_factory=list)
+    """Who waits for the slot, first in line first."""
+    live: dict[str, Row] = field(default_factory=dict)
+    ended: dict[str, Row] = field(default_factory=dict)
+
+    def holds_back(self, row: Row) -> bool:
+        """Whether a pause keeps it from being claimed."""
+        return self.schedule.phase is SchedulePhase.PAUSED and row.is_own
+
+    def kept(self) -> Kept:
+        """The schedule as callers read it."""
+        times = [
+            row.occurrence.due
+            for row in self.live.values()
+            if row.occurrence.phase is Phase.PENDING and row.ready is not None and not self.holds_back(row)
+        ]
+        return Kept(schedule=self.schedule, tally=self.tally, next_due=min(times, default=None))
+
+    def snapshot(self) -> Snapshot:
+        """The schedule as planning reads it."""
+        found = [one for row in self.live.values() if (one := projection(row.occurrence)) is not None]
+        return Snapshot(
+            schedule=self.schedule,
+            watermark=self.watermark,
+            projections=tuple(sorted(found, key=lambda one: one.nominal)),
+            admitted=self.admitted,
+        )

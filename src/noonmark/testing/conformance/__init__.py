@@ -1,0 +1,35 @@
+"""What every store does, as cases that any store can be tried on.
+
+    @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+    def test_my_store(case):
+        try_case(case, MyStore)
+
+`MyStore` is called with a clock that tells microseconds, and gives a new and empty store that uses it.
+"""
+
+from noonmark.testing.conformance import (
+    admitting,
+    claiming,
+    keeping,
+    pausing,
+    planning,
+    reading,
+    settling,
+    waiting,
+)
+from noonmark.testing.conformance.bench import CASES, Bench, HandClock, try_case
+
+__all__ = [
+    "CASES",
+    "Bench",
+    "HandClock",
+    "admitting",
+    "claiming",
+    "keeping",
+    "pausing",
+    "planning",
+    "reading",
+    "settling",
+    "try_case",
+    "waiting",
+]

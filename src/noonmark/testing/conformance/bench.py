@@ -1,0 +1,210 @@
+"""The bench on which a store is tried: a clock that is set by hand, and one call for each thing that a node does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.admission import Claim, Start
+from noonmark.core.ids import event, manual
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.planner import first_plan
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+from noonmark.core.settlement import Settlement
+from noonmark.core.triggers import EventTrigger
+from noonmark.ports.store import Admitted, Hold
+from noonmark.testing import factories
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from noonmark.core.admission import Admission, Busy
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.schedule import Schedule
+    from noonmark.ports.store import Kept, LeaseLost, Store
+
+LEASE: Micros = 15 * SECOND
+LOOKAHEAD: Micros = 2 * SECOND
+ROUTE = "function:work"
+
+
+class HandClock:
+    """The time that a test says it is."""
+
+    def __init__(self, now: Micros = factories.NOW) -> None:
+        """It stands still until it is moved."""
+        self.now = now
+
+    def __call__(self) -> Micros:
+        """The time of the store."""
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A store, its clock, and shorthands."""
+
+    store: Store
+    clock: HandClock
+
+    @property
+    def now(self) -> Micros:
+        """What the store takes for now."""
+        return self.clock.now
+
+    def advance(self, micros: Micros) -> None:
+        """Let time pass."""
+        self.clock.now += micros
+
+    async def create(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
+        """Keep a schedule with its first plan."""
+        made = factories.schedule(uid, **{"created": self.now} | changes)
+        assert await self.store.create([first_plan(made, lookahead=LOOKAHEAD)]) == [True]
+        return made
+
+    async def create_quiet(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - likewise
+        """Keep a schedule that has no occurrences but those that are added."""
+        return await self.create(uid, trigger=EventTrigger("seen"), **changes)
+
+    async def add(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
+        """Add a manual occurrence, due so much after the beginning."""
+        one = factories.occurrence(of, manual(key), nominal=factories.NOW + after, **changes)
+        assert await self.store.add([one]) == [True]
+        return one
+
+    async def add_event(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
+        """Add an occurrence that an event asked for."""
+        one = factories.occurrence(of, event(key), nominal=factories.NOW + after, **changes)
+        assert await self.store.add([one]) == [True]
+        return one
+
+    async def snapshot(self, of: Schedule) -> Snapshot:
+        """The schedule as planning reads it."""
+        found = await self.store.snapshot(of.uid)
+        assert found is not None
+        return found
+
+    async def kept(self, of: Schedule) -> Kept:
+        """The schedule as callers read it."""
+        found = await self.store.find(of.owner.tenant, of.schedule_id)
+        assert found is not None
+        return found
+
+    async def commit(self, plan: Plan) -> bool:
+        """Write one plan."""
+        [done] = await self.store.commit_plans([plan])
+        return done
+
+    async def row(self, one: Occurrence | str) -> Occurrence:
+        """An occurrence as it stands."""
+        found = await self.store.occurrence(one if isinstance(one, str) else one.id)
+        assert found is not None
+        return found
+
+    async def claim(
+        self, node: str = "node-a", *, routes: Collection[str] = (ROUTE,), until: Micros | None = None, limit: int = 100
+    ) -> list[Claim]:
+        """Claim what can be claimed now."""
+        until = self.now if until is None else until
+        return await self.store.claim(node, routes, now=self.now, until=until, limit=limit, lease=LEASE)
+
+    async def claim_one(self, node: str = "node-a") -> Claim:
+        """Claim the one occurrence that can be claimed now."""
+        [claim] = await self.claim(node)
+        return claim
+
+    async def admit(self, admission: Admission) -> Admitted | LeaseLost | Busy:
+        """Carry out one admission."""
+        [answer] = await self.store.admit([admission], now=self.now, lease=LEASE)
+        return answer
+
+    async def decide(self, admission: Admission) -> Occurrence:
+        """Carry out an admission that must take effect."""
+        answer = await self.admit(admission)
+        assert isinstance(answer, Admitted), answer
+        return answer.occurrence
+
+    async def start(self, claim: Claim) -> Occurrence:
+        """Start what was claimed."""
+        return await self.decide(start(claim))
+
+    async def run(self, of: Schedule, key: str, after: Micros = 0) -> Occurrence:
+        """Add, claim and start one occurrence; nothing else may be due."""
+        await self.add(of, key, after)
+        return await self.start(await self.claim_one())
+
+    async def settle(self, one: Occurrence, **changes: Any) -> bool:  # noqa: ANN401 - the fields of a Settlement
+        """Settle what was started; without more, it succeeded."""
+        [done] = await self.store.settle([self.settlement(one, **changes)])
+        return done
+
+    def settlement(self, one: Occurrence, **changes: Any) -> Settlement:  # noqa: ANN401 - the fields of a Settlement
+        """The end of a delivery that took no time."""
+        run = Run(
+            id=f"{one.id}-{one.fence}",
+            occurrence_id=one.id,
+            attempt=one.attempt,
+            node="node-a",
+            started=self.now,
+            ended=self.now,
+            outcome=Outcome.COMPLETED,
+        )
+        success = Settlement(
+            occurrence=one, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, run=run, attempt=one.attempt
+        )
+        return replace(success, **changes)
+
+    async def fail(self, one: Occurrence, pause_after: int | None = None) -> bool:
+        """Settle what was started: it failed for good."""
+        return await self.settle(one, phase=Phase.FAILED, reason=Reason.FAILED, pause_after=pause_after)
+
+    async def retry(self, one: Occurrence, retry_at: Micros) -> bool:
+        """Settle what was started: it failed, and is tried again."""
+        return await self.settle(one, phase=Phase.PENDING, reason=Reason.RETRY_SCHEDULED, retry_at=retry_at)
+
+
+def start(claim: Claim) -> Start:
+    """Start it under what its schedule declares, as one that must not overlap."""
+    declared = claim.schedule.declaration
+    has_begun = claim.occurrence.has_begun
+    return Start(
+        claim=claim,
+        takes_slot=not claim.occurrence.holds_slot,
+        concurrency=declared.concurrency,
+        max_runs=None if has_begun else declared.max_runs,
+    )
+
+
+def hold(one: Claim | Occurrence) -> Hold:
+    """The lease of a claim, or of what was started."""
+    held = one.occurrence if isinstance(one, Claim) else one
+    return Hold(occurrence_id=held.id, fence=held.fence)
+
+
+CASES: list[Callable[[Bench], Awaitable[None]]] = []
+
+
+def case(test: Callable[[Bench], Awaitable[None]]) -> Callable[[Bench], Awaitable[None]]:
+    """One thing that every store does."""
+    CASES.append(test)
+    return test
+
+
+def try_case(test: Callable[[Bench], Awaitable[None]], make_store: Callable[[Callable[[], Micros]], Store]) -> None:
+    """Try one case on a new and empty store, which is made with the clock it is to use."""
+
+    async def tried() -> None:
+        clock = HandClock()
+        store = make_store(clock)
+        await store.open()
+        try:
+            await test(Bench(store, clock))
+        finally:
+            await store.close()
+
+    asyncio.run(tried())

@@ -1,0 +1,245 @@
+"""Claims: what can be claimed, by whom, when and in which order; leases end, are renewed, and are given back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.ids import manual
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.ports.store import Renewal
+from noonmark.testing import factories
+from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold
+from noonmark.testing.factories import NOW
+
+if TYPE_CHECKING:
+    from noonmark.core.admission import Claim
+    from noonmark.testing.conformance.bench import Bench
+
+
+def _origins(claims: list[Claim]) -> list[str]:
+    return [claim.occurrence.origin.removeprefix("manual:") for claim in claims]
+
+
+@case
+async def a_claim_leases_the_row_and_raises_its_fence(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    one = await bench.add(made, "a")
+    claim = await bench.claim_one()
+    assert (claim.schedule, claim.claimed, claim.found_in) == (made, NOW, Phase.PENDING)
+    assert (claim.occurrence.phase, claim.occurrence.fence) == (Phase.CLAIMED, one.fence + 1)
+    assert await bench.row(one) == claim.occurrence
+    assert await bench.claim("node-b") == []
+
+
+@case
+async def a_pending_row_can_be_claimed_from_its_due_time_or_ahead_of_it(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "a", 10)
+    assert await bench.claim(until=NOW + 9) == []
+    [claim] = await bench.claim(until=NOW + 10)
+    assert claim.claimed == NOW
+    bench.advance(20)
+    await bench.add(made, "b", 10)
+    assert _origins(await bench.claim()) == ["b"]
+
+
+@case
+async def only_the_routes_of_the_node_are_claimed(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "a")
+    await bench.add(made, "b", route="http")
+    await bench.add(made, "c", route="command")
+    assert await bench.claim(routes=[]) == []
+    assert await bench.claim(routes=["function:unknown"]) == []
+    assert sorted(_origins(await bench.claim(routes=["http", "command", "http"]))) == ["b", "c"]
+    assert _origins(await bench.claim(routes=[ROUTE, "http"])) == ["a"]
+
+
+@case
+async def the_earliest_are_claimed_first_whatever_their_route(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    for key, after, route in (("c", 3, ROUTE), ("a", 1, "http"), ("d", 4, "http"), ("b", 2, ROUTE)):
+        await bench.add(made, key, after, route=route)
+    bench.advance(10)
+    assert _origins(await bench.claim(routes=[ROUTE, "http"], limit=3)) == ["a", "b", "c"]
+    assert _origins(await bench.claim(routes=[ROUTE, "http"], limit=3)) == ["d"]
+
+
+@case
+async def of_equal_times_the_older_nominal_time_is_claimed_first_then_the_lower_id(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    same = [factories.occurrence(made, manual(f"{number}"), nominal=NOW) for number in range(8)]
+    older = factories.occurrence(made, manual("older"), nominal=NOW - 1, due=NOW)
+    assert all(await bench.store.add([*same, older]))
+    claimed = [claim.occurrence.id for claim in await bench.claim(limit=5)]
+    claimed += [claim.occurrence.id for claim in await bench.claim(limit=5)]
+    assert claimed == [older.id, *sorted(one.id for one in same)]
+
+
+@case
+async def nothing_is_claimed_with_a_limit_of_zero(bench: Bench) -> None:
+    await bench.add(await bench.create_quiet(), "a")
+    assert await bench.claim(limit=0) == []
+    await bench.claim_one()
+
+
+@case
+async def a_lease_is_free_at_exactly_its_end(bench: Bench) -> None:
+    await bench.add(await bench.create_quiet(), "a")
+    first = await bench.claim_one("node-a")
+    bench.advance(LEASE - 1)
+    assert await bench.claim("node-b") == []
+    bench.advance(1)
+    second = await bench.claim_one("node-b")
+    assert second.found_in is Phase.CLAIMED
+    assert second.occurrence.fence == first.occurrence.fence + 1
+    assert second.occurrence.losses == 0
+
+
+@case
+async def the_lookahead_is_not_for_leases(bench: Bench) -> None:
+    await bench.add(await bench.create_quiet(), "a")
+    await bench.claim_one("node-a")
+    bench.advance(LEASE - 1)
+    assert await bench.claim("node-b", until=bench.now + 2 * SECOND) == []
+
+
+@case
+async def leases_that_ended_and_rows_that_are_due_are_claimed_in_one_order(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "leased")
+    await bench.claim_one()
+    await bench.add(made, "before", LEASE - 1)
+    await bench.add(made, "after", LEASE + 1)
+    bench.advance(LEASE + 1)
+    assert _origins(await bench.claim("node-b")) == ["before", "leased", "after"]
+
+
+@case
+async def a_lease_lost_in_delivery_is_counted_and_is_no_attempt(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    started = await bench.run(made, "a")
+    assert started.attempt == 1
+    bench.advance(LEASE)
+    taken = await bench.claim_one("node-b")
+    assert taken.found_in is Phase.DISPATCHING
+    assert (taken.occurrence.phase, taken.occurrence.losses, taken.occurrence.attempt) == (Phase.CLAIMED, 1, 0)
+    assert taken.occurrence.fence == started.fence + 1
+    assert taken.occurrence.holds_slot
+    bench.advance(LEASE)
+    again = await bench.claim_one("node-c")
+    assert (again.found_in, again.occurrence.losses) == (Phase.CLAIMED, 1)
+    assert (await bench.start(again)).attempt == 1
+
+
+@case
+async def a_renewed_lease_ends_later(bench: Bench) -> None:
+    await bench.add(await bench.create_quiet(), "a")
+    claim = await bench.claim_one()
+    bench.advance(LEASE - 1)
+    renewal = await bench.store.renew([hold(claim)], now=bench.now, lease=LEASE)
+    assert renewal == Renewal(lost=frozenset(), stop=frozenset())
+    bench.advance(LEASE - 1)
+    assert await bench.claim("node-b") == []
+    bench.advance(1)
+    await bench.claim_one("node-b")
+
+
+@case
+async def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
+    one = await bench.run(await bench.create_quiet(), "a")
+    bench.advance(LEASE + 5)
+    assert not (await bench.store.renew([hold(one)], now=bench.now, lease=LEASE)).lost
+    assert await bench.claim("node-b") == []
+    assert await bench.settle(one)
+
+
+@case
+async def a_lease_that_somebody_took_or_that_is_gone_is_lost(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    taken = await bench.run(made, "a")
+    bench.advance(LEASE)
+    await bench.claim_one("node-b")
+    ended = await bench.create_quiet("uid-2")
+    settled = await bench.run(ended, "b")
+    assert await bench.settle(settled)
+    await bench.add(ended, "c")
+    released = await bench.claim_one()
+    await bench.store.release([hold(released)])
+    holds = [hold(taken), hold(settled), hold(released)]
+    renewal = await bench.store.renew(holds, now=bench.now, lease=LEASE)
+    assert renewal.lost == {taken.id, settled.id, released.occurrence.id}
+
+
+@case
+async def a_node_learns_of_a_stop_when_it_renews(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    one = await bench.run(made, "a")
+    assert await bench.store.request_stop(one.id)
+    renewal = await bench.store.renew([hold(one)], now=bench.now, lease=LEASE)
+    assert renewal == Renewal(lost=frozenset(), stop=frozenset({one.id}))
+    bench.advance(LEASE)
+    again = await bench.start(await bench.claim_one("node-b"))
+    renewal = await bench.store.renew([hold(one), hold(again)], now=bench.now, lease=LEASE)
+    assert renewal.stop == {one.id}
+
+
+@case
+async def a_stop_is_for_one_delivery_and_not_for_the_retry(bench: Bench) -> None:
+    one = await bench.run(await bench.create_quiet(), "a")
+    assert await bench.store.request_stop(one.id)
+    assert await bench.retry(one, bench.now)
+    again = await bench.start(await bench.claim_one())
+    assert not (await bench.store.renew([hold(again)], now=bench.now, lease=LEASE)).stop
+
+
+@case
+async def nobody_is_asked_to_stop_what_is_not_delivered(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    one = await bench.add(made, "a")
+    assert not await bench.store.request_stop("nothing")
+    assert not await bench.store.request_stop(one.id)
+    claim = await bench.claim_one()
+    assert not await bench.store.request_stop(one.id)
+    assert await bench.settle(await bench.start(claim))
+    assert not await bench.store.request_stop(one.id)
+
+
+@case
+async def a_released_row_can_be_claimed_again_at_its_time(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    one = await bench.add(made, "a", 10)
+    [claim] = await bench.claim(until=NOW + 10)
+    await bench.store.release([hold(claim)])
+    row = await bench.row(one)
+    assert (row.phase, row.due) == (Phase.PENDING, NOW + 10)
+    assert await bench.claim("node-b") == []
+    bench.advance(10)
+    again = await bench.claim_one("node-b")
+    assert again.found_in is Phase.PENDING
+    assert again.occurrence.fence > claim.occurrence.fence
+
+
+@case
+async def a_release_remembers_that_a_delivery_was_lost(bench: Bench) -> None:
+    await bench.run(await bench.create_quiet(), "a")
+    bench.advance(LEASE)
+    await bench.store.release([hold(await bench.claim_one("node-b"))])
+    again = await bench.claim_one("node-c")
+    assert (again.occurrence.losses, again.occurrence.holds_slot) == (1, True)
+
+
+@case
+async def a_release_leaves_what_is_not_held_or_has_started(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "a")
+    stale = await bench.claim_one("node-a")
+    bench.advance(LEASE)
+    held = await bench.claim_one("node-b")
+    await bench.store.release([hold(stale)])
+    assert (await bench.row(held.occurrence)) == held.occurrence
+    started = await bench.start(held)
+    await bench.store.release([hold(started)])
+    assert (await bench.row(started)).phase is Phase.DISPATCHING
+    assert await bench.settle(started)

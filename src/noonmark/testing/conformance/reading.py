@@ -1,0 +1,118 @@
+"""Reading: histories in order, the next time at which there is something to do, and forgetting what is old."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.admission import Wait
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold
+from noonmark.testing.factories import MINUTE, NOW
+
+if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.testing.conformance.bench import Bench
+
+
+@case
+async def occurrences_are_told_newest_first(bench: Bench) -> None:
+    made, other = await bench.create_quiet("uid-1"), await bench.create_quiet("uid-2")
+    a, c, b = [await bench.add(made, key, after) for key, after in (("a", 1), ("c", 3), ("b", 2))]
+    twins = sorted([await bench.add(made, f"twin-{n}", 4) for n in range(3)], key=lambda one: one.id, reverse=True)
+    await bench.add(other, "d")
+    assert await bench.store.occurrences(made.uid) == [*twins, c, b, a]
+    assert await bench.store.occurrences(made.uid, 4) == [*twins, c]
+    assert await bench.store.occurrences(made.uid, 0) == []
+
+
+@case
+async def runs_are_told_newest_first(bench: Bench) -> None:
+    made, other = await bench.create_quiet("uid-1"), await bench.create_quiet("uid-2")
+    ran = []
+    for key in ("a", "b", "c"):
+        bench.advance(1)
+        one = await bench.run(made, key)
+        ran.append(one.id)
+        assert await bench.settle(one)
+    assert await bench.settle(await bench.run(other, "d"))
+    assert [run.occurrence_id for run in await bench.store.runs(made.uid)] == ran[::-1]
+    assert [run.occurrence_id for run in await bench.store.runs(made.uid, 2)] == ran[:0:-1]
+    assert await bench.store.runs(made.uid, 0) == []
+
+
+@case
+async def the_next_time_is_that_of_a_plan_a_row_or_a_lease(bench: Bench) -> None:
+    assert await bench.store.next_time([ROUTE]) is None
+    made = await bench.create()
+    assert await bench.store.next_time([]) == NOW + 58 * SECOND
+    quiet = await bench.create_quiet("uid-2")
+    await bench.add(quiet, "a", 40 * SECOND)
+    await bench.add(quiet, "b", 30 * SECOND, route="http")
+    assert await bench.store.next_time([ROUTE]) == NOW + 40 * SECOND
+    assert await bench.store.next_time([ROUTE, "http"]) == NOW + 30 * SECOND
+    [claim] = await bench.claim(until=NOW + 40 * SECOND)
+    assert await bench.store.next_time([ROUTE]) == NOW + LEASE
+    await bench.store.renew([hold(claim)], now=bench.now + 5, lease=LEASE)
+    assert await bench.store.next_time([ROUTE]) == NOW + LEASE + 5
+    await bench.decide(Wait(claim=claim, waiting_for=Reason.DEPENDENCY_PENDING))
+    assert await bench.store.next_time([ROUTE]) == NOW + 58 * SECOND
+    assert (await bench.kept(made)).next_due == NOW + MINUTE
+
+
+async def _history(bench: Bench, uid: str, count: int) -> list[Occurrence]:
+    """So many ends, one microsecond apart."""
+    made = await bench.create_quiet(uid)
+    ended = []
+    for number in range(count):
+        bench.advance(1)
+        one = await bench.run(made, f"{number}", number)
+        assert await bench.settle(one)
+        ended.append(one)
+    return ended
+
+
+@case
+async def what_ended_long_ago_is_forgotten_with_its_runs(bench: Bench) -> None:
+    ended = await _history(bench, "uid-1", 4)
+    live = await bench.run((await bench.create_quiet("uid-2")), "live")
+    assert await bench.store.prune(before=NOW + 1, keep=100, limit=100) == 0
+    assert await bench.store.prune(before=NOW + 3, keep=100, limit=100) == 2
+    assert [one.id for one in await bench.store.occurrences("uid-1")] == [ended[3].id, ended[2].id]
+    assert [run.occurrence_id for run in await bench.store.runs("uid-1")] == [ended[3].id, ended[2].id]
+    assert await bench.store.prune(before=NOW + MINUTE, keep=100, limit=100) == 2
+    assert await bench.store.occurrences("uid-1") == []
+    assert (await bench.row(live)).phase is Phase.DISPATCHING
+    found = await bench.store.find("acme", "schedule-of-uid-1")
+    assert found is not None
+    assert found.tally.total == 4
+
+
+@case
+async def of_each_schedule_the_newest_are_kept(bench: Bench) -> None:
+    many, few = await _history(bench, "uid-1", 5), await _history(bench, "uid-2", 2)
+    assert await bench.store.prune(before=NOW, keep=3, limit=100) == 2
+    assert [one.id for one in await bench.store.occurrences("uid-1")] == [one.id for one in many[:1:-1]]
+    assert [one.id for one in await bench.store.occurrences("uid-2")] == [one.id for one in few[::-1]]
+    assert await bench.store.prune(before=NOW, keep=0, limit=100) == 5
+    assert await bench.store.prune(before=NOW, keep=0, limit=100) == 0
+
+
+@case
+async def no_more_is_forgotten_at_a_time_than_asked_for(bench: Bench) -> None:
+    await _history(bench, "uid-1", 5)
+    assert await bench.store.prune(before=NOW + MINUTE, keep=100, limit=2) == 2
+    assert await bench.store.prune(before=NOW, keep=1, limit=1) == 1
+    assert await bench.store.prune(before=NOW, keep=1, limit=100) == 1
+    assert len(await bench.store.occurrences("uid-1")) == 1
+
+
+@case
+async def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    one = await bench.run(made, "a")
+    assert await bench.settle(one)
+    assert await bench.store.prune(before=NOW, keep=0, limit=1) == 1
+    assert await bench.store.occurrence(one.id) is None
+    await bench.run(made, "a")

@@ -1,0 +1,67 @@
+"""What the memory store does costs as much as what is due, whatever is stored."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noonmark.core.planner import first_plan
+from noonmark.stores.memory import MemoryStore
+from noonmark.stores.memory.agenda import SLACK, Agenda, take
+from noonmark.testing import factories
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
+from noonmark.testing.factories import MINUTE, NOW
+from tests.conformance.test_memory_model import done
+
+
+class Counted(dict):
+    """A dict that counts how often it is asked for a value, and refuses to be walked."""
+
+    asked = 0
+
+    def __getitem__(self, key):
+        self.asked += 1
+        return super().__getitem__(key)
+
+    def values(self):
+        raise AssertionError("everything stored was read")
+
+    __iter__ = items = keys = values
+
+
+def test_claiming_and_planning_read_only_what_is_due():
+    store = MemoryStore(HandClock())
+    schedules = [factories.schedule(f"uid-{number}") for number in range(2_000)]
+    due = factories.schedule("due", created=NOW - MINUTE)
+    done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*schedules, due]]))
+    ledger = store._ledger
+    ledger.rows, ledger.sheets = Counted(ledger.rows), Counted(ledger.sheets)
+    assert done(store.claim("node", [ROUTE], now=NOW, until=NOW, limit=100, lease=LEASE)) == []
+    assert done(store.plannable(NOW, 100)) == []
+    assert done(store.next_time([ROUTE])) == NOW + MINUTE - LOOKAHEAD
+    assert (ledger.rows.asked, ledger.sheets.asked) == (0, 0)
+    claims = done(store.claim("node", [ROUTE], now=NOW, until=NOW + MINUTE, limit=10, lease=LEASE))
+    assert len(claims) == 10
+    assert ledger.rows.asked == 10
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | st.integers(0, 9))), st.integers(0, 9))
+def test_an_agenda_is_a_sorted_dict(steps, until):
+    agenda, expected = Agenda(), {}
+    for key, time in steps:
+        if time is None:
+            agenda.discard(key)
+            expected.pop(key, None)
+        else:
+            agenda.put(key, time)
+            expected[key] = time
+        assert agenda.first() == min(((time, 0, key) for key, time in expected.items()), default=None)
+    due = sorted((time, key) for key, time in expected.items() if time <= until)
+    assert list(take([(agenda, until)], 4)) == [key for _, key in due[:4]]
+
+
+def test_a_key_that_moves_all_day_takes_no_room():
+    agenda = Agenda()
+    for time in range(10_000):
+        agenda.put("renewed", time)
+    assert len(agenda._heap) <= SLACK + 2
+    assert agenda.first() == (9_999, 0, "renewed")

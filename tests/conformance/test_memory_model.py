@@ -1,0 +1,290 @@
+"""Two nodes do whatever they like with a memory store; what must always hold, holds after every step."""
+
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from noonmark.core import edits
+from noonmark.core.admission import Busy, admit, refused
+from noonmark.core.ids import TRIGGER, backfill, event, manual
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.planner import first_plan, plan
+from noonmark.core.policies import misfire, overlap
+from noonmark.core.policies.limits import Concurrency, Horizon
+from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import Delivered, settle
+from noonmark.core.triggers import EventTrigger, IntervalTrigger
+from noonmark.ports.store import Admitted, Hold
+from noonmark.stores.memory import MemoryStore
+from noonmark.testing import factories
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
+from noonmark.testing.factories import NOW
+
+UIDS = ("uid-1", "uid-2")
+LIMIT = Concurrency(key="db", limit=1)
+overlaps = st.sampled_from(
+    [overlap.Skip(), overlap.Queue(queue_limit=2), overlap.QueueOne(), overlap.Allow(), overlap.CancelRunning()]
+)
+misfires = st.sampled_from(
+    [misfire.Skip(grace=SECOND), misfire.CatchUpOne(grace=SECOND), misfire.CatchUpAll(grace=SECOND, limit=3)]
+)
+uids = st.sampled_from(UIDS)
+nodes = st.sampled_from(["node-a", "node-b"])
+keys = st.sampled_from("abcdef")
+indexes = st.integers(0, 5)
+
+
+def done(verb):
+    """The answer of a verb; it may wait for nothing."""
+    with pytest.raises(StopIteration) as answer:
+        verb.send(None)
+    return answer.value.value
+
+
+class TwoNodes(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.clock = HandClock()
+        self.store = MemoryStore(self.clock)
+        self.ledger = self.store._ledger
+        self.claims = {"node-a": [], "node-b": []}
+        self.decisions = {"node-a": [], "node-b": []}
+        self.started = {"node-a": [], "node-b": []}
+        self.plans = []
+        self.fences = {}
+        self.finals = {}
+
+    @initialize(data=st.data())
+    def create(self, data):
+        for uid in UIDS:
+            every = IntervalTrigger(10, start_at=from_micros(NOW + 5 * SECOND))
+            made = factories.schedule(
+                uid,
+                trigger=data.draw(st.sampled_from([every, EventTrigger("seen")])),
+                overlap_policy=data.draw(overlaps),
+                misfire_policy=data.draw(misfires),
+                concurrency=data.draw(st.sampled_from([None, LIMIT])),
+                max_runs=data.draw(st.sampled_from([None, 3])),
+                pause_on_failure=data.draw(st.sampled_from([None, 2])),
+                retry_policy=RetryPolicy(max_attempts=data.draw(st.integers(1, 2))),
+                horizon=Horizon(occurrences=data.draw(st.integers(1, 3))),
+            )
+            assert done(self.store.create([first_plan(made, lookahead=LOOKAHEAD)])) == [True]
+
+    def now(self):
+        return self.clock.now
+
+    def snapshot(self, uid):
+        return done(self.store.snapshot(uid))
+
+    @rule(micros=st.sampled_from([1, SECOND, 5 * SECOND, LEASE, 60 * SECOND]))
+    def advance(self, micros):
+        self.clock.now += micros
+
+    @rule(uid=uids, chosen=st.lists(keys, min_size=1, unique=True), origin=st.sampled_from([manual, event, backfill]))
+    def add(self, uid, chosen, origin):
+        made = self.snapshot(uid).schedule
+        done(self.store.add([factories.occurrence(made, origin(key), nominal=self.now()) for key in chosen]))
+
+    @rule(limit=st.integers(1, 2))
+    def plan_what_is_due(self, limit):
+        for snapshot in done(self.store.plannable(self.now(), limit)):
+            self.plans.append(plan(snapshot, now=self.now(), lookahead=LOOKAHEAD))
+
+    @rule(uid=uids, way=st.sampled_from(["edit", "pause", "resume", "delete"]), data=st.data())
+    def change(self, uid, way, data):
+        snapshot = self.snapshot(uid)
+        phase, declared = snapshot.schedule.phase, snapshot.schedule.declaration
+        if way == "pause" and phase is SchedulePhase.ACTIVE:
+            self.plans.append(edits.pause(snapshot, now=self.now()))
+        elif way == "resume" and phase is SchedulePhase.PAUSED:
+            self.plans.append(edits.resume(snapshot, now=self.now(), lookahead=LOOKAHEAD))
+        elif way == "delete" and phase is not SchedulePhase.DELETED and data.draw(st.integers(0, 3)) == 0:
+            self.plans.append(edits.delete(snapshot, now=self.now()))
+        elif way == "edit" and phase is not SchedulePhase.DELETED:
+            changed = replace(
+                declared,
+                overlap_policy=data.draw(overlaps),
+                concurrency=data.draw(st.sampled_from([None, LIMIT])),
+                timeout=data.draw(st.integers(1, 3)),
+            )
+            self.plans.append(edits.edit(snapshot, changed, now=self.now(), lookahead=LOOKAHEAD))
+
+    @precondition(lambda self: self.plans)
+    @rule(index=indexes, forget=st.booleans())
+    def commit(self, index, forget):
+        index %= len(self.plans)
+        done(self.store.commit_plans([self.plans[index]]))
+        if forget:
+            del self.plans[index]
+
+    @rule(node=nodes, limit=st.integers(1, 4), ahead=st.sampled_from([0, LOOKAHEAD]))
+    def claim(self, node, limit, ahead):
+        now = self.now()
+        self.claims[node] += done(self.store.claim(node, [ROUTE], now=now, until=now + ahead, limit=limit, lease=LEASE))
+
+    @precondition(lambda self: any(self.claims.values()))
+    @rule(node=nodes, count=st.integers(1, 4))
+    def decide(self, node, count):
+        due = [claim for claim in self.claims[node] if claim.occurrence.due <= self.now()][:count]
+        for claim in due:
+            self.claims[node].remove(claim)
+            self.decisions[node].append(admit(claim, now=self.now(), lease=LEASE))
+
+    @precondition(lambda self: any(self.decisions.values()))
+    @rule(node=nodes, count=st.integers(1, 4), forget=st.booleans())
+    def carry_out(self, node, count, forget):
+        decisions = self.decisions[node][:count]
+        self.decisions[node] = self.decisions[node][count:]
+        for decision in decisions:
+            [answer] = done(self.store.admit([decision], now=self.now(), lease=LEASE))
+            if isinstance(answer, Busy):
+                self.decisions[node].append(refused(decision.claim, answer))
+            elif not forget:  # a node that was told, and asks again
+                self.decisions[node].append(decision)
+            if isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
+                self.started[node].append((answer.occurrence, decision.claim.schedule.declaration))
+
+    @precondition(lambda self: any(self.started.values()))
+    @rule(node=nodes, index=indexes, outcome=st.sampled_from(Outcome), forget=st.booleans())
+    def settle(self, node, index, outcome, forget):
+        if not self.started[node]:
+            node = next(other for other, runs in self.started.items() if runs)
+        index %= len(self.started[node])
+        occurrence, declared = self.started[node][index]
+        delivered = Delivered(outcome=outcome, started=self.now(), ended=self.now())
+        settlement = settle(occurrence, declared, delivered, node=node)
+        before = self.ledger.rows.get(occurrence.id)
+        before = before and before.occurrence.fence
+        [accepted] = done(self.store.settle([settlement]))
+        assert not accepted or before == occurrence.fence
+        if accepted and settlement.phase in FINAL:
+            self.finals[occurrence.id] = self.finals.get(occurrence.id, 0) + 1
+        if forget:
+            del self.started[node][index]
+
+    @rule(node=nodes, limit=st.integers(1, 4))
+    def work(self, node, limit):
+        """All of it at once, as most rounds of a node are."""
+        self.claim(node, limit, 0)
+        self.decide(node, limit)
+        self.carry_out(node, limit, forget=True)
+        self.carry_out(node, limit, forget=True)
+
+    @precondition(lambda self: any(self.started.values()))
+    @rule(outcome=st.sampled_from([Outcome.COMPLETED, Outcome.FAILED]))
+    def finish(self, outcome):
+        """Whatever runs ends, and both nodes take up what that frees."""
+        for node, runs in self.started.items():
+            while runs:
+                self.settle(node, 0, outcome, forget=True)
+            self.work(node, 4)
+
+    def holds(self, node):
+        held = chain((claim.occurrence for claim in self.claims[node]), (one for one, _ in self.started[node]))
+        return [Hold(occurrence_id=one.id, fence=one.fence) for one in held]
+
+    @rule(node=nodes)
+    def renew(self, node):
+        done(self.store.renew(self.holds(node), now=self.now(), lease=LEASE))
+
+    @rule(node=nodes, index=indexes)
+    def release(self, node, index):
+        done(self.store.release(self.holds(node)[index : index + 1]))
+
+    @invariant()
+    def fences_never_fall(self):
+        for one, row in self.ledger.rows.items():
+            assert row.occurrence.fence >= self.fences.get(one, 0)
+            self.fences[one] = row.occurrence.fence
+
+    @invariant()
+    def what_is_delivered_is_known_to_one_node(self):
+        for runs in self.started.values():
+            current = [one for one, _ in runs if self.fences.get(one.id) == one.fence]
+            assert len(current) == len({one.id for one in current})
+        both = [{(one.id, one.fence) for one, _ in runs} for runs in self.started.values()]
+        assert not both[0] & both[1]
+
+    @invariant()
+    def each_result_is_accepted_once(self):
+        assert all(count == 1 for count in self.finals.values())
+
+    @invariant()
+    def one_holds_the_slot_and_nobody_waits_for_a_free_one(self):
+        for sheet in self.ledger.sheets.values():
+            assert [row for row in sheet.live.values() if row.occurrence.holds_slot] == (
+                [] if sheet.holder is None else [sheet.holder]
+            )
+            assert sheet.queue == sorted(sheet.queue)
+            if sheet.holder is None:
+                assert all(sheet.holds_back(sheet.live[one]) for *_, one in sheet.queue)
+
+    @invariant()
+    def places_under_a_key_are_counted_and_handed_on(self):
+        for key, held in self.ledger.holders.items():
+            assert held == {one for one, row in self.ledger.rows.items() if row.key == key}
+            assert len(held) <= LIMIT.limit
+        for key, line in self.ledger.waiting.items():
+            rows = [self.ledger.rows[one] for *_, one in line]
+            if any(not self.ledger.sheet_of(row).holds_back(row) for row in rows):
+                assert len(self.ledger.holders[key]) == LIMIT.limit
+
+    @invariant()
+    def whatever_is_live_has_an_owner_a_time_or_something_it_waits_for(self):
+        for sheet in self.ledger.sheets.values():
+            for one, row in sheet.live.items():
+                ready = self.ledger.ready[ROUTE]._entries.get(one)
+                lease = self.ledger.leases[ROUTE]._entries.get(one)
+                if row.occurrence.phase is not Phase.PENDING:
+                    assert (ready, lease) == (None, (row.lease_end, row.occurrence.nominal, one))
+                    continue
+                assert lease is None
+                if sheet.holds_back(row):
+                    assert ready is None
+                elif row.ready is not None:
+                    assert ready == (row.ready, row.occurrence.nominal, one)
+                elif row.occurrence.waiting_for is Reason.QUEUED:
+                    assert row.turn in sheet.queue
+                elif row.occurrence.waiting_for is not None:
+                    assert row.turn in self.ledger.waiting[row.wants[0]]
+                else:
+                    assert done(self.store.plannable(self.now(), 10))
+
+    @invariant()
+    def nothing_that_ended_is_left_in_a_line_or_an_agenda(self):
+        live = set(chain.from_iterable(sheet.live for sheet in self.ledger.sheets.values()))
+        for agenda in (self.ledger.ready[ROUTE], self.ledger.leases[ROUTE]):
+            assert agenda._entries.keys() <= live
+        lines = chain(self.ledger.waiting.values(), (sheet.queue for sheet in self.ledger.sheets.values()))
+        assert {one for line in lines for *_, one in line} <= live
+
+    @invariant()
+    def tallies_are_the_sum_of_what_ended(self):
+        for sheet in self.ledger.sheets.values():
+            ended = [row.occurrence for row in sheet.ended.values() if row.occurrence.phase is not Phase.SUPERSEDED]
+            assert sheet.tally.total == sum(max(1, one.missed_count) for one in ended)
+            declared = sheet.schedule.declaration
+            assert declared.max_runs is None or sheet.tally.admitted <= declared.max_runs
+
+    @invariant()
+    def every_fire_up_to_the_watermark_is_accounted_for_once(self):
+        for sheet in self.ledger.sheets.values():
+            rows = [row.occurrence for row in chain(sheet.live.values(), sheet.ended.values())]
+            named = [one for one in rows if one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED]
+            trigger, deleted = sheet.schedule.declaration.trigger, sheet.schedule.phase is SchedulePhase.DELETED
+            # A delete also ends what lay ahead of it.
+            counted = sum(max(1, one.missed_count) for one in named if not deleted or one.nominal <= sheet.watermark)
+            assert counted == trigger.count_micros(NOW - 1, sheet.watermark)
+
+
+TwoNodes.TestCase.settings = settings(max_examples=200, stateful_step_count=60)
+TestTwoNodes = TwoNodes.TestCase
