@@ -345,3 +345,9 @@ def test_when_the_runs_are_used_up_it_is_skipped():
     assert refused(claim, Busy(place=Place.MAX_RUNS)) == End(
         claim=claim, phase=Phase.SKIPPED, reason=Reason.MAX_RUNS_REACHED, facts={"max_runs": 3}
     )
+
+
+def test_at_most_once_holds_when_the_node_that_took_over_is_lost_as_well():
+    claim = claimed(found_in=Phase.CLAIMED, losses=1, policies={"delivery": Delivery.AT_MOST_ONCE})
+    assert told(admitted(claim)) == "delivery_failed/outcome_unknown"
+    assert told(admitted(claimed(found_in=Phase.CLAIMED, policies={"delivery": Delivery.AT_MOST_ONCE}))) == "start"

@@ -1,12 +1,13 @@
 """Plain words and traps: the sentences are part of what users read, so they are pinned."""
 
 from datetime import UTC, datetime
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, describe
+from noonmark import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, describe, fires
 from noonmark.core.errors import InvalidTrigger
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -47,6 +48,14 @@ NOW = datetime(2026, 11, 15, tzinfo=UTC)
             "0 0 * * 1,5L,TUE#2",
             "At 00:00, on Monday, the last Friday of the month and the second Tuesday of the month, UTC",
         ),
+        # Where either day field is enough, one that names every day makes the other say nothing.
+        ("0 0 1-31 * 1", "At 00:00, UTC"),
+        ("0 0 1 * 0-6", "At 00:00, UTC"),
+        ("0 9 * * 1/3", "At 09:00, only on Sunday, Monday, and Thursday, UTC"),
+        ("20/15 * * * *", "At 20, 35, and 50 minutes past the hour, UTC"),
+        ("5/15 * * * *", "Every 15 minutes, starting at 5 minutes past the hour, UTC"),
+        ("0 1-5,10 * * *", "At 01:00, 02:00, 03:00, 04:00, 05:00 and 10:00, UTC"),
+        ("0 0 */2 * 1,3", "At 00:00, on every 2 days from day 1 of the month if it is also Monday or Wednesday, UTC"),
         ("0 0 13 * 5", "At 00:00, on day 13 of the month or on Friday, UTC"),
         ("0 0 */2 * 1", "At 00:00, on every 2 days from day 1 of the month if it is also Monday, UTC"),
     ],
@@ -81,7 +90,7 @@ def test_several_expressions_are_joined_and_repeats_said_once():
             IntervalTrigger(60, datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC), jitter_seconds=1.5),
             (
                 "Every minute, from 2027-01-01 00:00:00 UTC, until 2027-02-01 00:00:00 UTC, "
-                "each up to 1.5 seconds late (jitter)"
+                "up to 1.5 seconds late (jitter)"
             ),
         ),
         (
@@ -126,6 +135,12 @@ def test_a_long_filter_value_is_cut():
         ("0 0 1 * */2", ["day of month (1) AND the day of week (*/2)", "starts again each week"]),
         ("*/7 * * * *", ["minute */7 does not mean every 7: the count starts again each hour"]),
         ("5/7 * * * *", ["starts again each hour"]),
+        ("20/15 * * * *", ["starts again each hour"]),
+        ("5/15 * * * *", []),
+        ("0 10/8 * * *", ["starts again each day"]),
+        ("0 0 * * MON/2", ["starts again each week"]),
+        ("0 0 1 NOV/4 *", ["starts again each year"]),
+        ("0 0 */1 * *", []),
         ("*/7,30 * * * *", ["starts again each hour"]),
         ("*/7 * * * * *", ["second */7", "starts again each minute"]),
         ("0 */5 * * *", ["starts again each day"]),
@@ -317,3 +332,19 @@ def test_no_spring_is_named_twice():
 def test_filter_values_cannot_steer_a_terminal():
     text = describe(EventTrigger("paid", {"city": "\x9b31m\u202eÅre"})).text
     assert text == 'When paid is emitted and city is "\\u009b31m\\u202eÅre"'
+
+
+def test_the_end_of_time_can_be_described():
+    trigger = CronTrigger("30 2 * * *", timezone="Europe/Berlin")
+    assert describe(trigger, now=datetime(9999, 6, 1, tzinfo=UTC)).warnings == []
+    assert "in 2027-2030 and 2040" in describe(CalendarTrigger(minute=0, year=[*range(2027, 2031), 2040])).text
+
+
+def test_what_reads_alike_fires_alike():
+    minutes, hours = ["0", "*/15", "5/15", "20/15", "*/7"], ["9", "*/8", "10/8", "9-17", "1-5,10"]
+    days, weekdays = ["*", "1-31", "1", "*/2", "L", "15,L"], ["*", "1", "0-6", "1/3", "*/3", "MON#1"]
+    told = {}
+    for minute, hour, day, weekday in product(minutes, hours, days, weekdays):
+        trigger = CronTrigger(f"{minute} {hour} {day} * {weekday}")
+        seen = tuple(fires(trigger, NOW, 40)), trigger.count_between(NOW, datetime(2028, 1, 1, tzinfo=UTC))
+        assert told.setdefault(describe(trigger, now=NOW).text, seen) == seen, trigger

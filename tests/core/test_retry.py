@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import MAX_INSTANT, SECOND
 from noonmark.core.policies.retry import RetryDecision, RetryPolicy, next_attempt, read_retry
 from noonmark.core.reasons import Reason
 from tests.core.reading import read
@@ -154,3 +154,16 @@ def test_the_numbers_behind_a_retry():
         "delay_seconds": 0,
         "retry_at": "2026-10-21T09:00:00Z",
     }
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_no_pause_is_longer_than_the_longest(number):
+    policy = RetryPolicy(max_attempts=9, backoff=9_000_000, max_backoff=10_000_000)
+    for attempt in range(1, 9):
+        decision = next_attempt(policy, attempt=attempt, failed_at=0, occurrence_id=f"occ_{number}")
+        assert 9_000_000 <= decision.retry_at <= 10_000_000
+
+
+def test_a_retry_at_the_end_of_time_can_be_told():
+    decision = next_attempt(RetryPolicy(max_attempts=2), attempt=1, failed_at=MAX_INSTANT, occurrence_id="occ_1")
+    assert decision.facts()["retry_at"] == "9999-12-31T23:59:59.999999Z"

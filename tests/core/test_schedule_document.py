@@ -1,6 +1,7 @@
 """The schedule document as a whole: what it may say, how it is refused, and that it reads back the same."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, NoonmarkError, TriggerNeverFires
-from noonmark.core.instants import SECOND, to_text
+from noonmark.core.instants import SECOND, to_micros, to_text
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy
 from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
@@ -17,7 +18,7 @@ from noonmark.core.policies.misfire import Skip as SkipMisfire
 from noonmark.core.policies.overlap import Queue
 from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.retry import RetryPolicy
-from noonmark.core.schedule import Owner, Schedule, parse_schedule, restore_schedule
+from noonmark.core.schedule import Owner, Schedule, declare_again, parse_schedule, restore_schedule
 from tests.core.declared import (
     FULL_SCHEDULE,
     FULL_TARGETS,
@@ -449,7 +450,7 @@ _policies = {
     "pause_on_failure": st.integers(1, 1_000),
     "concurrency_key": _names,
     "depends_on": st.lists(_names, unique=True, max_size=3).map(
-        lambda names: [{"schedule_id": f"upstream of {name}"} for name in names]
+        lambda names: [{"schedule_id": f"upstream-{len(name)}-{name.encode().hex()[:64]}"} for name in names]
     ),
     "budget": st.fixed_dictionaries(
         {}, optional={"max_cost_usd": st.floats(0, 10**6), "max_tokens": st.integers(0, 9)}
@@ -539,3 +540,53 @@ def test_a_schedule_is_a_declaration_that_is_kept():
     assert to_text(kept.updated) == "1970-01-01T00:00:01Z"
     with pytest.raises(AttributeError):
         kept.revision = 2
+
+
+def stored(document, *, created, **fields):
+    declaration = parse_schedule(document, now=created, key="s1")
+    return Schedule(
+        uid="u1",
+        schedule_id="s1",
+        owner=Owner(tenant="t", user="u"),
+        declaration=declaration,
+        revision=1,
+        phase=SchedulePhase.ACTIVE,
+        source="test",
+        created=to_micros(created),
+        updated=to_micros(created),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        {"type": "interval", "every_seconds": 10},
+        {"type": "once", "delay_seconds": 3600},
+        {"type": "cron", "expression": "H H * * *"},
+        {"type": "cron", "expression": "@daily"},
+    ],
+)
+def test_the_same_declaration_again_keeps_its_anchor(trigger):
+    document = {"trigger": trigger, "target": {"target_kind": "function", "function": "f"}}
+    created = datetime(2026, 11, 15, tzinfo=UTC)
+    kept = stored(document, created=created)
+    later = created + timedelta(days=3, seconds=7)
+    assert declare_again(document, kept, now=later) == kept.declaration
+    # Another policy does not move the anchor; another trigger is anchored now.
+    patient = declare_again(document | {"retry_policy": {"max_attempts": 3}}, kept, now=later)
+    assert patient.trigger == kept.declaration.trigger
+    assert patient != kept.declaration
+    other = document | {"trigger": {"type": "interval", "every_seconds": 20}}
+    assert declare_again(other, kept, now=later) == parse_schedule(other, now=later, key="s1")
+
+
+def test_an_anchor_set_by_an_edit_is_kept_too():
+    document = {
+        "trigger": {"type": "interval", "every_seconds": 10},
+        "target": {"target_kind": "function", "function": "f"},
+    }
+    created, edited = datetime(2026, 11, 15, tzinfo=UTC), datetime(2026, 11, 16, 0, 0, 3, tzinfo=UTC)
+    kept = stored(document, created=edited, anchored=to_micros(edited))
+    kept = replace(kept, created=to_micros(created))
+    assert declare_again(document, kept, now=datetime(2026, 12, 1, tzinfo=UTC)) == kept.declaration

@@ -322,7 +322,7 @@ REFUSED = [
     ({"type": "event", "event_type": ""}, "event_type", ""),
     ({"type": "event", "event_type": []}, "event_type", ""),
     ({"type": "event", "event_type": 5}, "event_type", ""),
-    ({"type": "event", "event_type": ["a", 5]}, "event_type", ""),
+    ({"type": "event", "event_type": ["a", 5]}, "event_type[1]", "letters, digits"),
     ({"type": "event", "event_type": "a\nb"}, "event_type", ""),
     ({**EVENT, "filters": []}, "filters", "must be an object"),
     ({**EVENT, "filters": "x"}, "filters", "must be an object"),

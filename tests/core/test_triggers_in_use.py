@@ -6,7 +6,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from noonmark import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, InvalidTrigger, OnceTrigger, fires
+from noonmark import (
+    CalendarTrigger,
+    CronTrigger,
+    EventTrigger,
+    IntervalTrigger,
+    InvalidTrigger,
+    OnceTrigger,
+    fires,
+    parse_trigger,
+)
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -100,3 +109,74 @@ def test_a_travelled_event_trigger_still_matches():
     trigger = pickle.loads(pickle.dumps(EventTrigger("paid", {"sum": {"gt": 5}})))  # noqa: S301 - our own
     assert trigger.matches("paid", {"sum": 6})
     assert not trigger.matches("paid", {"sum": 5})
+
+
+def test_a_key_of_its_own_is_kept_when_bound():
+    own = CronTrigger("H H * * *", key="mine")
+    assert own.bind(now=NOW, key="the schedule's") == own
+    assert CronTrigger("H H * * *").bind(now=NOW, key="mine") == own
+    assert CronTrigger("@daily").bind(now=NOW, key="mine") == CronTrigger("@daily")
+
+
+def test_a_hashed_step_beyond_its_range_still_names_a_value():
+    for number in range(50):
+        fire = CronTrigger("H(0-5)/20 * * * *", key=f"k{number}").next_after(NOW)
+        assert 0 <= fire.minute <= 5
+
+
+def test_an_event_trigger_listens_within_its_bounds():
+    trigger = EventTrigger("paid", start_at=NOW, end_at=datetime(2026, 12, 1, tzinfo=UTC))
+    for at, listens in [(NOW, True), (datetime(2026, 12, 1, tzinfo=UTC), True), (None, True)]:
+        assert trigger.matches("paid", {}, at=at) is listens
+    assert not trigger.matches("paid", {}, at=datetime(2026, 11, 14, tzinfo=UTC))
+    assert not trigger.matches("paid", {}, at=datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC))
+
+
+DOCUMENTS = [
+    {"type": "cron", "expression": "@daily"},
+    {"type": "calendar"},
+    {"type": "event", "event_type": "a"},
+    {"type": "once", "due_at_utc": "2030-01-01T00:00:00Z"},
+    {"type": "interval", "every_seconds": 5, "start_at_utc": "2030-01-01T00:00:00Z"},
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document["type"])
+def test_now_is_an_instant_for_every_trigger(document):
+    for naive in (datetime(2026, 1, 1), None, "now"):  # noqa: DTZ001 - naive on purpose
+        with pytest.raises(InvalidTrigger, match="time zone") as caught:
+            parse_trigger(document, now=naive)
+        assert caught.value.field == "now"
+
+
+@pytest.mark.parametrize(
+    ("document", "problems"),
+    [
+        (
+            {"type": "cron", "expression": "61 25 32 13 8"},
+            ["minute", "hour", "day of month", "month", "day of week"],
+        ),
+        ({"type": "cron", "crons": ["61 25 * * *", "* * * *"]}, ["minute", "hour", "has 4 fields"]),
+        (
+            {"type": "calendar", "hour": {"kind": "values", "values": [24, 25, "x", 3]}},
+            ['not 24, 25, "x"'],
+        ),
+        ({"type": "calendar", "year": {"kind": "values", "values": list(range(-10, 0))}}, ["-10, -9, -8, -7, -6 .."]),
+        ({"type": "event", "event_type": ["a b", "ok", "c d"]}, ['not "a b"', 'not "c d"']),
+        (
+            {
+                "type": "cron",
+                "expression": "61 * * * *",
+                "start_at_utc": "2030-01-02T00:00:00Z",
+                "end_at_utc": "2030-01-01T00:00:00Z",
+            },
+            ["minute", "must not be before the start"],
+        ),
+    ],
+)
+def test_every_fault_of_a_trigger_is_told(document, problems):
+    with pytest.raises(InvalidTrigger) as caught:
+        parse_trigger(document, now=NOW)
+    told = [problem.message for problem in caught.value.problems]
+    assert len(told) == len(problems)
+    assert all(part in message for part, message in zip(problems, told, strict=True)), told
