@@ -3,6 +3,7 @@
 import copy
 import pickle
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 
@@ -180,3 +181,25 @@ def test_every_fault_of_a_trigger_is_told(document, problems):
     told = [problem.message for problem in caught.value.problems]
     assert len(told) == len(problems)
     assert all(part in message for part, message in zip(problems, told, strict=True)), told
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        CronTrigger("30 2 * * *", timezone="America/New_York"),
+        CronTrigger("*/20 1-3 29 2 *", timezone="Australia/Lord_Howe"),
+        CronTrigger(["30 2 * * *", "*/30 * * * SUN", "0 12 LW * *"], timezone="America/New_York"),
+        CalendarTrigger(minute=30, hour=2, year=range(1990, 9990, 3), timezone="Europe/Berlin"),
+    ],
+    ids=repr,
+)
+def test_a_count_over_all_of_time_is_the_sum_of_its_parts(trigger):
+    # Years that lie in the old history of a zone, in its tables, and many times 400 years beyond them.
+    years = [1, 1883, 1970, 2026, 2090, 2091, 2489, 2490, 2891, 4000, 6543, 9999]
+    edges = [datetime(year, 3, 9, 7, 0, tzinfo=UTC) for year in years]
+    parts = [trigger.count_between(low, high) for low, high in pairwise(edges)]
+    assert trigger.count_between(edges[0], edges[-1]) == sum(parts)
+    decades = [datetime(year, 1, 1, tzinfo=UTC) for year in range(4000, 6000, 10)]
+    assert trigger.count_between(decades[0], decades[-1]) == sum(
+        trigger.count_between(low, high) for low, high in pairwise(decades)
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND
 from noonmark.core.triggers.dst import Fold, Gap
 from noonmark.core.triggers.union import Union, unite
-from noonmark.core.triggers.zones import Pass, Segment, Zone
+from noonmark.core.triggers.zones import CYCLE, SETTLED, Pass, Segment, Zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,20 +85,38 @@ class Recurrence:
 
     def count_between(self, after: int, until: int) -> int:
         """How many fires lie after one instant and not after the other."""
-        second = max(after + 1, FIRST_SECOND)
-        until = min(until, LAST_SECOND)
+        first, last = max(after + 1, FIRST_SECOND), min(until, LAST_SECOND)
+        settled = max(first, SETTLED)
+        cycles = (last + 1 - settled) // CYCLE
+        if cycles < 2 or not self._repeats:
+            return self._count(first, last)
+        # Once zones are settled, every 400 years are alike: count them once.
+        rest = settled + cycles * CYCLE
+        return (
+            self._count(first, settled - 1)
+            + cycles * self._count(settled, settled + CYCLE - 1)
+            + self._count(rest, last)
+        )
+
+    def _count(self, first: int, last: int) -> int:
         total = 0
-        while second <= until:
-            segment = self._zone.segment_at(second)
+        while first <= last:
+            segment = self._zone.segment_at(first)
             start, end, offset, reading, gap = segment
-            end = min(end, until + 1)
+            while end <= last and self._zone.segment_at(end)[2:] == (offset, reading, 0):
+                end = self._zone.segment_at(end).end  # a block's end is no change of the clock
+            end = min(end, last + 1)
             rule = self._rule_for(reading) if reading else self._whole
             if rule is not None:
-                total += rule.count(second + offset, end + offset)
-            if gap and second == start and self._owes(segment):
+                total += rule.count(first + offset, end + offset)
+            if gap and first == start and self._owes(segment):
                 total += self._whole.count(start + offset, start + offset + 1) == 0
-            second = end
+            first = end
         return total
+
+    @property
+    def _repeats(self) -> bool:
+        return all(rule.days.repeats for rule, _ in self._rules)
 
     def _rule_for(self, part: int) -> WallRule | None:
         """The rules that apply in the first or second pass of a repeated hour, or (0) make up for a gap.

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from noonmark.core.triggers.wallclock import TimesOnDays, WallRule
 
+CYCLE_DAYS = 146_097
+"""The calendar repeats every 400 years, weekdays included."""
+
 Month = tuple[int, ...]
 """For every rule, the days of a month that it names, as bits."""
 
@@ -56,6 +59,10 @@ class Union:
         return total
 
     def _count_days(self, low: int, high: int) -> int:
+        cycles = (high - low) // CYCLE_DAYS
+        if cycles > 1:
+            rest = self._count_days(low + cycles * CYCLE_DAYS, high)
+            return cycles * self._count_days(low, low + CYCLE_DAYS) + rest
         total = 0
         while low < high:
             first, end, month = self._month_of(low)

@@ -68,6 +68,11 @@ class DayRule:
         self._loaded = (0, 0, 0)
         self.every_day = every_day
 
+    @property
+    def repeats(self) -> bool:
+        """Whether every 400 years are alike."""
+        return self._years is None
+
     def can_match(self) -> bool:
         """Whether any day of any year is named: every month meets every first weekday sooner or later."""
         if self._years is not None:
