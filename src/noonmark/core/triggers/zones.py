@@ -37,7 +37,7 @@ FIRST_SECOND = MIN_INSTANT // SECOND + DAY_SECONDS
 LAST_SECOND = MAX_INSTANT // SECOND - DAY_SECONDS
 """Beyond these, a local time may fall outside the years 1 to 9999; offsets there are taken from the edge."""
 
-ZERO = timedelta()
+QUARTER = 900
 MAX_NAME = 64
 
 
@@ -92,17 +92,16 @@ class Zone:
         """The wall clock at an instant, for people to read."""
         return (EPOCH + timedelta(0, second)).astimezone(self._tz)
 
-    def _offset(self, second: int) -> timedelta:
-        known = min(max(second, FIRST_SECOND), LAST_SECOND)
+    def _offset(self, second: int) -> timedelta | None:
         # fromutc reads the fields as UTC whatever zone they carry, and it is the quickest way to ask a zone
-        offset = self._tz.fromutc(self._epoch + timedelta(0, known)).utcoffset()
-        return ZERO if offset is None else offset
+        return self._tz.fromutc(self._epoch + timedelta(0, second)).utcoffset()
 
     def _find_block(self, index: int) -> tuple[Segment, ...]:
         """Cut one block; changes a little outside it matter too, for a repeated hour may reach over its edge."""
         start, end = index << BLOCK_BITS, (index + 1) << BLOCK_BITS
-        low, high = start - 2 * DAY_SECONDS, end + 2 * DAY_SECONDS
-        cuts = [Segment(low, high, _seconds(self._offset(low)), Pass.ONLY, 0)]
+        low = max(start - 2 * DAY_SECONDS, FIRST_SECOND) // QUARTER * QUARTER
+        high = min(end + 2 * DAY_SECONDS, LAST_SECOND) // QUARTER * QUARTER
+        cuts = [Segment(min(low, start), max(high, end), _seconds(self._offset(low)), Pass.ONLY, 0)]
         for change, before, after in self._changes(low, high):
             if after > before:
                 cuts.append(Segment(change, high, after, Pass.ONLY, after - before))
@@ -111,7 +110,7 @@ class Zone:
                 cuts.append(Segment(change - repeated, high, before, Pass.FIRST, 0))
                 cuts.append(Segment(change, high, after, Pass.SECOND, 0))
                 cuts.append(Segment(change + repeated, high, after, Pass.ONLY, 0))
-        ends = [cut.start for cut in cuts[1:]] + [high]
+        ends = [cut.start for cut in cuts[1:]] + [max(high, end)]
         return tuple(
             cut._replace(start=max(cut.start, start), end=min(cut_end, end), gap=cut.gap if cut.start >= start else 0)
             for cut, cut_end in zip(cuts, ends, strict=True)
@@ -133,13 +132,17 @@ class Zone:
                 before = after
         return found
 
-    def _first_with(self, offset: timedelta, low: int, high: int) -> int:
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._offset(middle) == offset:
-                high = middle
-            else:
-                low = middle
+    def _first_with(self, offset: timedelta | None, low: int, high: int) -> int:
+        """The first second with an offset that begins after `low`, by bisection; most clocks change on the quarter."""
+        for grain in (QUARTER, 1):
+            while high - low > grain:
+                middle = (low + high) // 2 // grain * grain
+                if self._offset(middle) == offset:
+                    high = middle
+                else:
+                    low = middle
+            if self._offset(high - 1) != offset:
+                break
         return high
 
 
@@ -154,8 +157,8 @@ def _probe_step(low: int) -> int:
     return 6 * DAY_SECONDS if low < SETTLED else 28 * DAY_SECONDS
 
 
-def _seconds(offset: timedelta) -> int:
-    return offset.days * DAY_SECONDS + offset.seconds
+def _seconds(offset: timedelta | None) -> int:
+    return 0 if offset is None else offset.days * DAY_SECONDS + offset.seconds
 
 
 def load_zone(name: object) -> Zone:
