@@ -133,16 +133,19 @@ class Zone:
         return found
 
     def _first_with(self, offset: timedelta | None, low: int, high: int) -> int:
-        """The first second with an offset that begins after `low`, by bisection; most clocks change on the quarter."""
-        for grain in (QUARTER, 1):
-            while high - low > grain:
-                middle = (low + high) // 2 // grain * grain
-                if self._offset(middle) == offset:
-                    high = middle
-                else:
-                    low = middle
-            if self._offset(high - 1) != offset:
-                break
+        """The first second with an offset that begins after `low`; most clocks change on the quarter of an hour."""
+        high = self._bisect(offset, low, high, QUARTER)
+        if self._offset(high - 1) == offset:
+            high = self._bisect(offset, high - QUARTER, high, 1)
+        return high
+
+    def _bisect(self, offset: timedelta | None, low: int, high: int, grain: int) -> int:
+        while high - low > grain:
+            middle = (low + high) // 2 // grain * grain
+            if self._offset(middle) == offset:
+                high = middle
+            else:
+                low = middle
         return high
 
 
