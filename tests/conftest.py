@@ -5,11 +5,17 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
-# A busy machine must not fail a test: no deadline, and no complaint about slow generation.
-# A failure prints the blob that replays it.
-settings.register_profile("noonmark", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-# `pytest --hypothesis-profile=thorough` searches longer.
-settings.register_profile("thorough", parent=settings.get_profile("noonmark"), max_examples=2_000)
+# The same examples every time, so that a change is judged by what it changes. A busy machine must not fail a test: no
+# deadline, and no complaint about slow generation. A failure prints the blob that replays it.
+settings.register_profile(
+    "noonmark",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+# `pytest --hypothesis-profile=thorough` searches anew each time, and longer.
+settings.register_profile("thorough", parent=settings.get_profile("noonmark"), derandomize=False, max_examples=2_000)
 settings.load_profile("noonmark")
 
 
