@@ -1,7 +1,6 @@
 """Which fires of a gap run: tables per policy, a naive model, and gaps too long to enumerate."""
 
 from datetime import UTC, datetime
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -264,7 +263,8 @@ JITTERS = st.just(0) | st.integers(0, 20 * QUARTER)
 
 @given(POLICIES, TIMES, JITTERS, INSTANTS.map(lambda instant: instant - QUARTER), INSTANTS, st.integers(1, 12))
 def test_the_decision_is_what_the_naive_model_tells(policy, times, jitter, after, now, bound):
-    with patch.object(catch_up, "MAX_IN_GRACE", bound):
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(catch_up, "MAX_IN_GRACE", bound)
         decided = decide(policy, Listed(times, jitter=jitter), uid=UID, after=after, now=now)
     assert told(decided) == tell(policy, times, jitter, after, now, bound)
 
@@ -358,3 +358,12 @@ def fires_of(trigger):
 def test_real_triggers_are_decided_like_the_list_of_their_fires(real, listed, policy, after, now):
     decided = decide(policy, real, uid=UID, after=after, now=now)
     assert decided == decide(policy, listed, uid=UID, after=after, now=now)
+
+
+def test_what_the_bound_of_fires_in_grace_cuts_off_is_not_called_late():
+    now = to_micros(datetime(2027, 1, 1, 0, 30, tzinfo=UTC))
+    every_second = IntervalTrigger(1, datetime(2027, 1, 1, tzinfo=UTC))
+    policy = CatchUpWithin(grace=3_600 * SECOND, window=60 * SECOND)
+    decision = decide(policy, every_second, uid="u", after=now - 1_800 * SECOND, now=now)
+    assert len(decision.starts) == catch_up.MAX_IN_GRACE
+    assert (decision.missed.count, decision.missed.reason) == (1_800 - catch_up.MAX_IN_GRACE, Reason.CATCH_UP_LIMIT)

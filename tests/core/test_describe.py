@@ -56,6 +56,7 @@ NOW = datetime(2026, 11, 15, tzinfo=UTC)
         ("5/15 * * * *", "Every 15 minutes, starting at 5 minutes past the hour, UTC"),
         ("0 1-5,10 * * *", "At 01:00, 02:00, 03:00, 04:00, 05:00 and 10:00, UTC"),
         ("0 0 */2 * 1,3", "At 00:00, on every 2 days from day 1 of the month if it is also Monday or Wednesday, UTC"),
+        ("0 0 1,17 * MON", "At 00:00, on day 1 and day 17 of the month or on Monday, UTC"),
         ("0 0 13 * 5", "At 00:00, on day 13 of the month or on Friday, UTC"),
         ("0 0 */2 * 1", "At 00:00, on every 2 days from day 1 of the month if it is also Monday, UTC"),
     ],

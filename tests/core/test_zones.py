@@ -2,12 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 from importlib import resources
+from itertools import pairwise
 from zoneinfo import ZoneInfo, _zoneinfo
 
 import pytest
 
 from noonmark.core.errors import InvalidTrigger
-from noonmark.core.triggers.zones import load_zone
+from noonmark.core.triggers.zones import _probe_step, load_zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = resources.files("tzdata.zoneinfo")
@@ -142,3 +143,14 @@ def test_unknown_zones_are_refused(name):
 
 def test_a_zone_shows_the_wall_clock():
     assert load_zone("Asia/Kathmandu").local(0).isoformat() == "1970-01-01T05:30:00+05:30"
+
+
+@pytest.mark.parametrize(("first_year", "last_year"), [(1850, 1970), (1970, 2090), (2090, 2130)])
+def test_no_zone_keeps_an_offset_for_less_than_a_probe(first_year, last_year):
+    # What the sampling relies on: two changes between two samples would go unseen.
+    stretches = [
+        (later - earlier, name)
+        for name in NAMES
+        for (earlier, _), (later, _) in pairwise(listed_changes(name, first_year, last_year))
+    ]
+    assert min(stretches)[0] > _probe_step(second_of(first_year)), min(stretches)
