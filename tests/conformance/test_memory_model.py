@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from noonmark.core import edits
-from noonmark.core.admission import Busy, admit, refused
+from noonmark.core.admission import Busy, admit, refused, unserved
 from noonmark.core.ids import TRIGGER, backfill, event, manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.planner import first_plan, plan
+from noonmark.core.planner import first_plan, is_used_up, plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.limits import Concurrency, Horizon
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import Delivered, settle
+from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.ports.store import Admitted, Hold
 from noonmark.stores.memory import MemoryStore
@@ -61,6 +61,9 @@ class TwoNodes(RuleBasedStateMachine):
         self.plans = []
         self.fences = {}
         self.finals = {}
+        self.relimited = set()
+        self.over = {}
+        self.unnamed = dict.fromkeys(UIDS, 0)
 
     @initialize(data=st.data())
     def create(self, data):
@@ -115,7 +118,9 @@ class TwoNodes(RuleBasedStateMachine):
                 overlap_policy=data.draw(overlaps),
                 concurrency=data.draw(st.sampled_from([None, LIMIT])),
                 timeout=data.draw(st.integers(1, 3)),
+                max_runs=data.draw(st.sampled_from([declared.max_runs, None, 3, 5])),
             )
+            self.relimited.add(uid)
             self.plans.append(edits.edit(snapshot, changed, now=self.now(), lookahead=LOOKAHEAD))
 
     @precondition(lambda self: self.plans)
@@ -170,6 +175,44 @@ class TwoNodes(RuleBasedStateMachine):
             self.finals[occurrence.id] = self.finals.get(occurrence.id, 0) + 1
         if forget:
             del self.started[node][index]
+
+    @precondition(lambda self: any(self.started.values()))
+    @rule(node=nodes, index=indexes, within=st.sampled_from([None, 0, SECOND, 60 * SECOND]))
+    def accept(self, node, index, within):
+        """The target says later how it ended; whoever has the fence may tell."""
+        if not self.started[node]:
+            node = next(other for other, runs in self.started.items() if runs)
+        occurrence, declared = self.started[node][index % len(self.started[node])]
+        deadline = None if within is None else self.now() + within
+        accepted = Accepted(started=self.now(), accepted=self.now(), deadline=deadline)
+        done(self.store.settle([settle(occurrence, declared, accepted, node=node)]))
+
+    @rule(limit=st.integers(1, 3))
+    def give_up(self, limit):
+        """What is overdue ends, or is tried again."""
+        for one in done(self.store.overdue(now=self.now(), limit=limit)):
+            settlement = expire(one, self.snapshot(one.uid).schedule.declaration, now=self.now())
+            [accepted] = done(self.store.settle([settlement]))
+            assert accepted
+            if settlement.phase in FINAL:
+                self.finals[one.id] = self.finals.get(one.id, 0) + 1
+
+    @rule(uid=uids, index=indexes)
+    def cancel(self, uid, index):
+        rows = done(self.store.occurrences(uid))[index : index + 1]
+        for row in rows:
+            is_open = row.phase in (Phase.PENDING, Phase.CLAIMED)
+            assert done(self.store.cancel(row.id)) is is_open
+            done(self.store.request_stop(row.id))
+
+    @rule(node=nodes, serves=st.booleans())
+    def beat(self, node, serves):
+        done(self.store.beat(node, [ROUTE] if serves else [], now=self.now()))
+
+    @rule(node=nodes, limit=st.integers(1, 3))
+    def adopt(self, node, limit):
+        claims = done(self.store.orphans(node, now=self.now(), limit=limit, lease=LEASE))
+        self.decisions[node] += [unserved(claim) for claim in claims]
 
     @rule(node=nodes, limit=st.integers(1, 4))
     def work(self, node, limit):
@@ -244,6 +287,15 @@ class TwoNodes(RuleBasedStateMachine):
             for one, row in sheet.live.items():
                 ready = self.ledger.ready[ROUTE]._entries.get(one)
                 lease = self.ledger.leases[ROUTE]._entries.get(one)
+                deadline = self.ledger.deadlines._entries.get(one)
+                if row.occurrence.phase in (Phase.DISPATCHING, Phase.AWAITING_COMPLETION):
+                    assert (deadline and deadline[0]) == row.occurrence.deadline
+                else:
+                    assert deadline is None
+                if row.occurrence.phase is Phase.AWAITING_COMPLETION:
+                    assert (ready, lease) == (None, None)
+                    assert deadline is not None
+                    continue
                 if row.occurrence.phase is not Phase.PENDING:
                     assert (ready, lease) == (None, (row.lease_end, row.occurrence.nominal, one))
                     continue
@@ -262,28 +314,37 @@ class TwoNodes(RuleBasedStateMachine):
     @invariant()
     def nothing_that_ended_is_left_in_a_line_or_an_agenda(self):
         live = set(chain.from_iterable(sheet.live for sheet in self.ledger.sheets.values()))
-        for agenda in (self.ledger.ready[ROUTE], self.ledger.leases[ROUTE]):
+        for agenda in (self.ledger.ready[ROUTE], self.ledger.leases[ROUTE], self.ledger.deadlines):
             assert agenda._entries.keys() <= live
         lines = chain(self.ledger.waiting.values(), (sheet.queue for sheet in self.ledger.sheets.values()))
         assert {one for line in lines for *_, one in line} <= live
 
     @invariant()
     def tallies_are_the_sum_of_what_ended(self):
-        for sheet in self.ledger.sheets.values():
+        for uid, sheet in self.ledger.sheets.items():
             ended = [row.occurrence for row in sheet.ended.values() if row.occurrence.phase is not Phase.SUPERSEDED]
             assert sheet.tally.total == sum(max(1, one.missed_count) for one in ended)
             declared = sheet.schedule.declaration
-            assert declared.max_runs is None or sheet.tally.admitted <= declared.max_runs
+            assert uid in self.relimited or declared.max_runs is None or sheet.tally.admitted <= declared.max_runs
+            for row in chain(sheet.live.values(), sheet.ended.values()):
+                assert len({run.id for run in row.runs}) == len(row.runs)
+                waits = row.occurrence.phase is Phase.AWAITING_COMPLETION
+                assert sum(run.ended is None for run in row.runs) == waits
 
     @invariant()
     def every_fire_up_to_the_watermark_is_accounted_for_once(self):
-        for sheet in self.ledger.sheets.values():
+        for uid, sheet in self.ledger.sheets.items():
             rows = [row.occurrence for row in chain(sheet.live.values(), sheet.ended.values())]
             named = [one for one in rows if one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED]
-            trigger, deleted = sheet.schedule.declaration.trigger, sheet.schedule.phase is SchedulePhase.DELETED
-            # A delete also ends what lay ahead of it.
-            counted = sum(max(1, one.missed_count) for one in named if not deleted or one.nominal <= sheet.watermark)
-            assert counted == trigger.count_micros(NOW - 1, sheet.watermark)
+            trigger = sheet.schedule.declaration.trigger
+            # What was cancelled or deleted ahead of its time is counted when that comes.
+            counted = sum(max(1, one.missed_count) for one in named if one.nominal <= sheet.watermark)
+            if uid in self.over:  # a schedule that has run as often as it may names no times
+                self.unnamed[uid] += trigger.count_micros(self.over[uid], sheet.watermark)
+            assert counted == trigger.count_micros(NOW - 1, sheet.watermark) - self.unnamed[uid]
+            self.over.pop(uid, None)
+            if sheet.exhausted and is_used_up(sheet.schedule, sheet.tally.admitted):
+                self.over[uid] = sheet.watermark
 
 
 TwoNodes.TestCase.settings = settings(max_examples=200, stateful_step_count=60)

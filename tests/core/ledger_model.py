@@ -6,7 +6,7 @@ from noonmark.core.admission import MAX_LOSSES, Busy, Claim, End, Place, Replan,
 from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
-from noonmark.core.planner import Snapshot, first_plan, projection
+from noonmark.core.planner import Snapshot, first_plan, is_used_up, projection
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import settle
@@ -48,6 +48,8 @@ class Ledger:
     started: int = 0
     in_force: list = field(default_factory=list)
     repeats: int = 0
+    jumped: bool = False
+    cancelled_ahead: set = field(default_factory=set)
 
     @classmethod
     def create(cls, schedule):
@@ -61,15 +63,20 @@ class Ledger:
     def snapshot(self):
         projections = [one for row in self.rows.values() if (one := projection(row))]
         known = {one.id for one in projections}
-        others = [
-            row.nominal for row in self.rows.values() if row.id not in known and row.phase is not Phase.SUPERSEDED
-        ]
+        others = [row for row in self.rows.values() if row.id not in known and row.phase is not Phase.SUPERSEDED]
         return Snapshot(
             schedule=self.schedule,
             watermark=self.watermark,
             projections=tuple(sorted(projections, key=lambda one: one.nominal)),
-            admitted=max(others, default=None),
+            admitted=max((_last(row) for row in others), default=None),
+            runs=self.started,
+            beyond=tuple(sorted((row.nominal, _last(row)) for row in others if _last(row) > self.watermark)),
+            exhausted=self.exhausted,
         )
+
+    @property
+    def is_used_up(self):
+        return is_used_up(self.schedule, self.started)
 
     def commit(self, plan):
         ids = [row.id for row in (*plan.planned, *plan.closed)]
@@ -93,7 +100,14 @@ class Ledger:
             self._end(one, Phase.CANCELLED, Reason.DELETED)
         self.watermark, self.plan_at, self.exhausted = plan.watermark, plan.plan_at, plan.exhausted
         self.schedule = plan.schedule or self.schedule
+        if plan.exhausted and self.is_used_up:
+            self.stop_naming(plan.watermark)
         self._wake()
+
+    def stop_naming(self, until):
+        """The rule in force names nothing after this."""
+        rule = self.in_force[-1]
+        rule.until = until if rule.until is None else min(rule.until, until)
 
     def claim(self, rows=None):
         for row in sorted(self.rows.values(), key=lambda row: (row.due, row.nominal)):
@@ -146,7 +160,7 @@ class Ledger:
             case Start():
                 assert self.now >= row.due, "nothing starts before its due time"
                 assert row.losses <= MAX_LOSSES
-                self.started += decision.max_runs is not None
+                self.started += not row.has_begun
                 self.rows[row.id] = replace(
                     row,
                     phase=Phase.DISPATCHING,
@@ -189,6 +203,16 @@ class Ledger:
             self._end(row.id, settlement.phase, settlement.reason)
         self._wake()
 
+    def cancel(self, index):
+        """Somebody cancels one that has not started."""
+        waiting = [row.id for row in self.rows.values() if row.phase in (Phase.PENDING, Phase.CLAIMED)]
+        if waiting:
+            one = waiting[index % len(waiting)]
+            if self.rows[one].nominal > self.now:
+                self.cancelled_ahead.add(one)
+            self._end(one, Phase.CANCELLED, Reason.CANCELLED)
+            self._wake()
+
     def renew(self):
         for one in (*self.claims, *self.runs):
             self.leased[one] = self.now + LEASE
@@ -206,12 +230,13 @@ class Ledger:
         return sum(rule.count(rule.after if after is None else after, until) for rule in self.in_force)
 
     def check(self):
-        assert self.outcomes() == self.named() + self.repeats, "a fire was lost, or counted twice"
+        if not any(row.nominal <= self.watermark < _last(row) for row in self.rows.values()):
+            assert self.outcomes() == self.named() + self.repeats, "a fire was lost, or counted twice"
         assert sum(row.holds_slot for row in self.rows.values()) <= 1, "two hold the slot"
         for row in self.rows.values():
             waits = row.phase is Phase.PENDING and self.ready[row.id] is None
             assert not waits or row.waiting_for is not None, "a live row without a time and without a reason"
-            if row.missed_count and not self.repeats:
+            if row.missed_count and not self.repeats and _last(row) <= self.watermark:
                 assert row.missed_count == self._alone_in(row), "a gap counts what has a row of its own"
 
     def check_planned(self):
@@ -220,8 +245,11 @@ class Ledger:
         if self.schedule.phase is not SchedulePhase.ACTIVE or isinstance(trigger, EventTrigger):
             return
         upcoming = trigger.next_micros(self.watermark)
-        if upcoming is None:
+        if upcoming is None or self.is_used_up:
             assert self.plan_at is None
+            assert self.exhausted
+            ahead = [row for row in self.rows.values() if projection(row) and row.nominal > self.now]
+            assert not (self.is_used_up and ahead), "max_runs is used up, and something is to come"
         else:
             assert due_at(trigger, self.schedule.uid, upcoming) > self.now + LOOKAHEAD or self.plan_at == self.now
             assert self.plan_at is not None
@@ -239,6 +267,8 @@ class Ledger:
         for row in self.rows.values():
             # What was planned beyond the end of a deleted schedule is told as cancelled, but no rule named it.
             ahead = ended is not None and row.nominal > ended and row.reason is Reason.DELETED
+            # So is what somebody cancelled ahead, when an edit then moved the times.
+            ahead = ahead or (row.id in self.cancelled_ahead and not self.named(row.nominal - 1, row.nominal))
             if row.phase is not Phase.SUPERSEDED and row.nominal <= self.watermark and not ahead:
                 yield row
 

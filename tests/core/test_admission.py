@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import ids
-from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused
+from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused, unserved
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.planner import occurrence
-from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, patience
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
@@ -48,7 +48,8 @@ def told(decision):
             return "start"
         case End(phase=phase, reason=reason):
             return f"{phase}/{reason}"
-        case Wait(waiting_for=reason, replaces=replaces, cancels=cancels):
+        case Wait(waiting_for=reason, replaces=replaces, cancels=cancels, cancel_grace=grace):
+            assert cancels is (grace is not None)
             return " ".join([f"wait for {reason}", *["replaces"] * replaces, *["cancels"] * cancels])
         case Replan():
             return "replan"
@@ -237,7 +238,48 @@ def test_a_lost_lease_is_delivered_again_where_that_is_allowed(delivery, found_i
         assert decision.pause_after == 3
 
 
+@pytest.mark.parametrize("reason", [Reason.CANCELLED, Reason.REPLACED])
+def test_what_was_asked_to_stop_is_not_begun_again(reason):
+    claim = claimed(110, found_in=Phase.DISPATCHING, losses=1, stop=reason)
+    assert told(admitted(claim)) == f"cancelled/{reason}"
+
+
+def test_that_the_outcome_is_unknown_says_more_than_that_it_was_to_stop():
+    policies = {"delivery": Delivery.AT_MOST_ONCE}
+    claim = claimed(110, found_in=Phase.DISPATCHING, losses=1, stop=Reason.CANCELLED, policies=policies)
+    assert told(admitted(claim)) == "delivery_failed/outcome_unknown"
+
+
+@pytest.mark.parametrize(
+    ("policy", "row", "expected"),
+    [
+        (MissingTargetPolicy.MARK_MISFIRED, {}, "misfired/target_missing"),
+        (MissingTargetPolicy.SKIP, {}, "skipped/target_missing"),
+        (MissingTargetPolicy.MARK_MISFIRED, {"attempt": 1}, "delivery_failed/target_missing"),
+        (MissingTargetPolicy.SKIP, {"losses": 1}, "delivery_failed/target_missing"),
+        (MissingTargetPolicy.SKIP, {"reason": Reason.LEASE_LOST}, "delivery_failed/target_missing"),
+    ],
+)
+def test_what_nobody_serves_ends_as_the_policy_says_until_it_has_begun(policy, row, expected):
+    policies = {"missing_target_policy": policy, "pause_on_failure": 3}
+    decision = unserved(claimed(policies=policies, **row))
+    assert told(decision) == expected
+    assert decision.reason in ENDINGS[decision.phase]
+    assert decision.facts == {"route": "function:tidy"}
+    assert decision.pause_after == (3 if row else None)
+
+
+@pytest.mark.parametrize(("grace", "expected"), [(1, 30), (30, 30), (31, 31), (3_600, 3_600)])
+def test_patience_is_the_grace_but_not_less_than_a_few_beats(grace, expected):
+    assert patience(grace * SECOND) == expected * SECOND
+
+
 # A place that is taken
+
+
+def test_whoever_replaces_the_running_one_says_how_long_it_has():
+    claim = claimed(policies={"overlap_policy": CancelRunning(cancel_grace=7)})
+    assert refused(claim, Busy(place=Place.SLOT)).cancel_grace == 7
 
 
 def overlapping(policy, *, waiting=0, holder_caught_up=None, **row):

@@ -9,6 +9,7 @@ from noonmark.core.errors import Conflict
 from noonmark.core.ids import fraction
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.planner import accounted
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne
 from noonmark.core.policies.retry import RetryPolicy
@@ -192,6 +193,86 @@ def test_any_other_edit_leaves_it_completed():
     made = edit(snapshot, declared(OnceTrigger(moment(100)), max_runs=5), 500)
     assert (made.schedule.phase, made.schedule.revision) == (SchedulePhase.COMPLETED, 2)
     assert (made.planned, made.exhausted) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("max_runs", "phase", "fires"),
+    [
+        (2, SchedulePhase.COMPLETED, []),
+        (3, SchedulePhase.COMPLETED, []),
+        (4, SchedulePhase.ACTIVE, [600]),
+        (None, SchedulePhase.ACTIVE, [600]),
+    ],
+)
+def test_more_max_runs_reopen_a_completed_schedule_from_now_on(max_runs, phase, fires):
+    snapshot = read(scheduled(phase=SchedulePhase.COMPLETED, max_runs=3), 150, admitted=100)
+    made = edit(replace(snapshot, runs=3, exhausted=True), declared(every(100), max_runs=max_runs), 510)
+    assert (made.schedule.phase, nominals(made), made.closed) == (phase, fires, ())
+    assert made.exhausted is (not fires)
+
+
+def test_another_trigger_reopens_what_has_run_as_often_as_it_may_to_no_avail():
+    snapshot = read(scheduled(phase=SchedulePhase.COMPLETED, max_runs=3), 150, admitted=100)
+    made = edit(replace(snapshot, runs=3, exhausted=True), declared(OnceTrigger(moment(500)), max_runs=3), 510)
+    assert (made.schedule.phase, made.planned, made.exhausted) == (SchedulePhase.ACTIVE, (), True)
+
+
+@pytest.mark.parametrize(("max_runs", "fires"), [(3, []), (4, [600]), (None, [600])])
+def test_an_active_one_that_is_used_up_goes_on_when_it_may_run_more(max_runs, fires):
+    snapshot = replace(read(scheduled(max_runs=3), 150, admitted=100), runs=3, exhausted=True)
+    made = edit(snapshot, declared(every(100), max_runs=max_runs, timeout=5), 510)
+    assert (nominals(made), made.closed, made.exhausted) == (fires, (), not fires)
+
+
+def test_fewer_max_runs_than_there_were_withdraw_what_lies_ahead():
+    snapshot = replace(read(scheduled(), 300, 100, 200, 300), runs=3)
+    made = edit(snapshot, declared(every(100), max_runs=2), 150)
+    assert (nominals(made), made.superseded, made.exhausted) == ([100], (), True)
+    assert made.removed == ids(200, 300)
+    assert after_noon(made.watermark) == 150
+
+
+def test_what_the_new_trigger_does_not_name_is_superseded_and_the_rest_withdrawn():
+    snapshot = replace(read(scheduled(), 300, 200, 300), runs=3)
+    made = edit(snapshot, declared(every(200), max_runs=2), 150)
+    assert (nominals(made), made.superseded, made.removed) == ([], ids(300), ids(200))
+
+
+@pytest.mark.parametrize(("max_runs", "gaps", "exhausted"), [(3, [], True), (4, [], False), (None, [], False)])
+def test_a_pause_swallows_nothing_of_what_has_run_as_often_as_it_may(max_runs, gaps, exhausted):
+    snapshot = read(scheduled(phase=SchedulePhase.PAUSED, max_runs=3), 150)
+    snapshot = replace(snapshot, runs=3, exhausted=True)
+    made = edit(snapshot, declared(every(100), max_runs=max_runs, timeout=5), 510)
+    assert (closed(made), made.planned, made.exhausted) == (gaps, (), exhausted)
+    resumed = resume(snapshot, 510)
+    assert (resumed.closed, resumed.planned, resumed.exhausted) == ((), (), True)
+
+
+@pytest.mark.parametrize(("runs", "exhausted"), [(2, False), (3, True)])
+def test_a_pause_remembers_that_nothing_follows(runs, exhausted):
+    made = pause(replace(read(scheduled(max_runs=3), 200, 100, 200), runs=runs), 50)
+    assert (made.exhausted, made.removed) == (exhausted, ids(100, 200))
+
+
+@pytest.mark.parametrize(
+    ("watermark", "rows", "expected"),
+    [
+        (9_000, [], 9_000),  # a clock that was ahead has closed all of it
+        (9_000, [9_000], 8_900),
+        (9_000, [200, 9_000], 150),
+        (100, [], 150),
+        (200, [200], 150),
+    ],
+)
+def test_a_watermark_falls_back_no_further_than_to_what_is_withdrawn(watermark, rows, expected):
+    snapshot = read(scheduled(), watermark, *rows)
+    assert after_noon(pause(snapshot, 150).watermark) == expected
+    assert after_noon(accounted(snapshot, now=at(150))) == expected
+
+
+@pytest.mark.parametrize("trigger", [EventTrigger("uploaded"), every(100, start=200)])
+def test_it_falls_back_to_now_when_nothing_was_named_before(trigger):
+    assert after_noon(accounted(read(scheduled(trigger), 200, 200), now=at(150))) == 150
 
 
 @pytest.mark.parametrize(("due", "runs"), [(500, [500]), (440, [440]), (439, []), (501, [501])])

@@ -63,7 +63,7 @@ declarations = st.builds(
     delivery=st.sampled_from(Delivery),
     window=st.none() | st.builds(Window, duration=windows),
     concurrency=st.none() | st.just(Concurrency(key="k", limit=1)),
-    max_runs=st.none() | st.just(3),
+    max_runs=st.sampled_from([None, None, 1, 3]),
 )
 outcomes = st.sampled_from(Outcome)
 steps = st.one_of(
@@ -73,6 +73,8 @@ steps = st.one_of(
     st.tuples(st.just("pass"), st.sampled_from([400, 3_600])),
     st.tuples(st.sampled_from(["plan", "claim", "admit", "crash", "pause", "resume", "rename"]), st.none()),
     st.tuples(st.just("finish"), outcomes),
+    st.tuples(st.just("cancel"), st.integers(0, 4)),
+    st.tuples(st.just("jump"), st.sampled_from([10, 100, 1_000])),
     st.tuples(st.just("edit"), declarations),
     st.tuples(st.sampled_from(["nothing", "nothing", "nothing", "delete"]), st.none()),
 )
@@ -111,9 +113,11 @@ def put_in_force(ledger, declaration):
     ledger.commit(edits.edit(ledger.snapshot(), declaration, now=now, lookahead=LOOKAHEAD))
     if ledger.schedule.revision == before.revision:
         return
-    ledger.in_force[-1].until = now
+    ledger.stop_naming(now)
     ledger.in_force.append(InForce(declaration.trigger, now))
-    if in_past and not known and not was_paused and due >= now - declaration.misfire_policy.grace:
+    if ledger.is_used_up:
+        ledger.stop_naming(max(now, ledger.watermark))
+    elif in_past and not known and not was_paused and due >= now - declaration.misfire_policy.grace:
         # A single moment just past was accepted, so it runs, whatever the old rule said of it.
         ledger.repeats += 1
 
@@ -131,8 +135,16 @@ def take(ledger, step, value):
             finish(ledger, value)
         case "plan":
             plan_now(ledger)
+        case "jump":
+            # The clock is ahead for a while, and somebody plans by it.
+            ledger.now += value * SECOND
+            plan_now(ledger)
+            ledger.now -= value * SECOND
+            ledger.jumped = True
         case "finish":
             finish(ledger, value)
+        case "cancel":
+            ledger.cancel(value)
         case "claim" | "admit" | "crash":
             getattr(ledger, step)()
         case _ if ledger.schedule.phase is not SchedulePhase.DELETED:
@@ -150,12 +162,14 @@ def change(ledger, step, value):
             ledger.check_planned()
         case "delete":
             ledger.commit(edits.delete(snapshot, now=now))
-            ledger.in_force[-1].until = now
+            ledger.stop_naming(ledger.watermark)
         case "rename":
             renamed = replace(ledger.schedule.declaration, name=f"at {now}")
             ledger.commit(edits.edit(snapshot, renamed, now=now, lookahead=LOOKAHEAD))
         case "edit":
-            put_in_force(ledger, value)
+            # What a clock that was ahead has closed is closed, but another trigger is in force from now on.
+            same_times = replace(value, trigger=ledger.schedule.declaration.trigger)
+            put_in_force(ledger, same_times if ledger.jumped else value)
 
 
 def work_off(ledger):

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core import planner
+from noonmark.core import edits, planner
 from noonmark.core.ids import TRIGGER, fraction, manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.planner import Plan, Snapshot, first_plan, plan, projection
+from noonmark.core.policies.delivery import MissingTargetPolicy
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.reasons import Reason
@@ -20,6 +21,7 @@ from tests.core.scheduled import (
     after_noon,
     at,
     closed,
+    declared,
     every,
     ids,
     moment,
@@ -149,9 +151,114 @@ def test_a_plan_is_bounded_and_goes_on_at_once():
     assert (nominals(on)[0], nominals(on)[-1]) == (1.001, 2)
 
 
-def test_a_watermark_that_a_wrong_clock_put_ahead_is_rewound():
-    made = plan_at(read(scheduled(), 9_000, admitted=9_000), 150)
+@pytest.mark.parametrize(
+    ("beyond", "watermark", "fires"),
+    [
+        ((), 9_000, [9_100]),  # all of it was closed by the clock that was ahead, and is not planned again
+        ([(200, 200)], 150, [300]),  # cancelled ahead, then a pause set the watermark back
+        ([(200, 400)], 150, [500]),
+        ([(200, 400), (300, 300), (400, 500)], 150, [600]),
+        ([(300, 400)], 150, [200]),
+    ],
+)
+def test_what_is_accounted_for_is_not_planned_again_when_the_clock_goes_back(beyond, watermark, fires):
+    snapshot = replace(read(scheduled(), watermark), beyond=tuple((at(first), at(last)) for first, last in beyond))
+    made = plan_at(snapshot, 150)
+    assert (nominals(made), after_noon(made.watermark)) == (fires, fires[-1])
+
+
+@pytest.mark.parametrize(
+    ("beyond", "gaps"),
+    [
+        ([], [("misfired/late", 4, 100, 400)]),
+        ([(200, 200)], [("misfired/late", 3, 100, 400)]),
+        ([(100, 200)], [("misfired/late", 2, 300, 400)]),
+        ([(400, 400)], [("misfired/late", 3, 100, 300)]),
+        ([(300, 400), (400, 900)], [("misfired/late", 2, 100, 200)]),
+        ([(100, 100), (300, 400)], [("misfired/late", 1, 200, 200)]),
+        ([(100, 400)], []),
+    ],
+)
+def test_a_gap_counts_nothing_that_is_accounted_for(beyond, gaps):
+    snapshot = replace(read(scheduled(), 0), beyond=tuple((at(first), at(last)) for first, last in beyond))
+    assert closed(plan_at(snapshot, 470)) == gaps
+
+
+def test_fires_left_over_keep_their_jitter():
+    snapshot = replace(read(scheduled(every(100, jitter=60)), 0), beyond=((at(100), at(100)),))
+    assert planned(plan_at(snapshot, 500))[0] == (400, jittered(400, 60), None)
+
+
+def test_another_trigger_names_its_own_times_whatever_the_old_one_closed():
+    snapshot = replace(read(scheduled(), 9_000), beyond=((at(200), at(10_000)),))
+    made = edits.edit(snapshot, declared(every(50)), now=at(150), lookahead=LOOKAHEAD)
     assert (nominals(made), after_noon(made.watermark)) == ([200], 200)
+
+
+# As often as it may
+
+
+def used_up(watermark, *projections, runs=3, **known):
+    return replace(read(scheduled(max_runs=3), watermark, *projections), runs=runs, **known)
+
+
+def test_one_run_left_is_planned_as_ever():
+    made = plan_at(used_up(100, 100, runs=2), 50)
+    assert (made.removed, made.exhausted, after_noon(made.plan_at)) == ((), False, 98)
+
+
+def test_when_max_runs_is_used_up_what_lies_ahead_is_withdrawn_and_nothing_follows():
+    made = plan_at(used_up(300, 100, 200, 300), 150)
+    assert (nominals(made), made.removed, made.closed) == ([], ids(200, 300), ())
+    assert (after_noon(made.watermark), made.plan_at, made.exhausted) == (150, None, True)
+
+
+def test_what_was_due_by_then_is_left_to_admission():
+    made = plan_at(used_up(0), 130)
+    assert (nominals(made), after_noon(made.watermark), made.exhausted) == ([100], 100, True)
+    assert closed(plan_at(used_up(0), 470)) == [("misfired/late", 4, 100, 400)]
+
+
+def test_one_that_jitter_holds_back_was_named():
+    trigger = every(100, jitter=60)
+    due = jittered(100, 60)
+    snapshot = replace(read(scheduled(trigger, max_runs=3), 0), runs=3)
+    made = plan_at(snapshot, due - 1)
+    assert (planned(made), after_noon(made.watermark)) == ([(100, due, None)], 100)
+
+
+def test_once_it_was_found_used_up_no_time_is_named():
+    made = plan_at(used_up(150, exhausted=True), 1_000)
+    assert made == Plan(snapshot=made.snapshot, watermark=at(150), exhausted=True)
+
+
+@pytest.mark.parametrize(("now", "gaps"), [(160, []), (161, [("misfired/late", 1, 100, 100)])])
+def test_what_was_named_before_may_be_late_after(now, gaps):
+    made = plan_at(used_up(150, 100, exhausted=True), now)
+    assert (closed(made), nominals(made), made.exhausted) == (gaps, [], True)
+
+
+def test_a_schedule_that_listens_is_over_when_max_runs_is_used_up():
+    snapshot = replace(read(scheduled(EventTrigger("uploaded"), max_runs=3), 0), runs=3)
+    assert plan_at(snapshot, 100).exhausted
+    assert not plan_at(replace(snapshot, runs=2), 100).exhausted
+
+
+# Nobody serves the target
+
+
+@pytest.mark.parametrize(
+    ("policy", "unserved", "expected"),
+    [
+        (MissingTargetPolicy.MARK_MISFIRED, False, "misfired/late"),
+        (MissingTargetPolicy.SKIP, False, "misfired/late"),
+        (MissingTargetPolicy.MARK_MISFIRED, True, "misfired/target_missing"),
+        (MissingTargetPolicy.SKIP, True, "skipped/target_missing"),
+    ],
+)
+def test_lateness_is_not_blamed_where_nobody_could_be_in_time(policy, unserved, expected):
+    snapshot = replace(read(scheduled(missing_target_policy=policy), 0), unserved=unserved)
+    assert closed(plan_at(snapshot, 470)) == [(expected, 4, 100, 400)]
 
 
 def test_a_watermark_ahead_stands_while_its_projection_does():
@@ -270,6 +377,12 @@ def test_what_was_caught_up_and_missed_again_is_decided_again(now, gaps):
     rows = [projected(one, caught_up=470) for one in (100, 200)]
     made = plan_at(read(scheduled(every(1_000, start=100)), 100, *rows), now)
     assert closed(made) == gaps
+
+
+def test_one_that_came_back_before_a_caught_up_one_is_no_gap_with_what_follows():
+    snapshot = read(scheduled(misfire_policy=Skip()), 400, 100, projected(200, caught_up=350), 400)
+    assert closed(plan_at(snapshot, 390)) == [("misfired/late", 1, 100, 100)]
+    assert closed(plan_at(snapshot, 470)) == [("misfired/late", 2, 100, 200), ("misfired/late", 1, 400, 400)]
 
 
 def test_what_was_caught_up_and_missed_again_may_be_caught_up_again():

@@ -20,6 +20,7 @@ UNDERWAY = {
     "dependency_pending",
     "resources_short",
     "window_open",
+    "accepted",
     "retry_scheduled",
     "lease_lost",
 }

@@ -6,7 +6,7 @@ import pytest
 
 from noonmark.core.errors import Conflict
 from noonmark.core.ids import fraction
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import ENDINGS, FINAL, Phase
 from noonmark.core.planner import occurrence
 from noonmark.core.policies.delivery import Delivery
@@ -14,7 +14,7 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run, Usage
-from noonmark.core.settlement import Delivered, Settlement, settle
+from noonmark.core.settlement import Accepted, Delivered, Settlement, expire, lost_run, settle
 from tests.core.scheduled import after_noon, at, every, one_id, scheduled
 
 FAILURES = [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.DELIVERY_FAILED]
@@ -190,3 +190,97 @@ def test_what_a_stopping_node_hands_back_was_no_attempt(retry_policy, attempt):
 )
 def test_a_row_knows_whether_it_ever_began(row, has_begun):
     assert replace(occurrence(scheduled(), at(100), at(100)), **row).has_begun is has_begun
+
+
+# Accepted, to be told later
+
+
+def accepted(deadline=None, *, phase=Phase.DISPATCHING):
+    schedule = scheduled(every(100))
+    row = replace(occurrence(schedule, at(100), at(100)), phase=phase, attempt=1, fence=4, holds_slot=True)
+    told_later = Accepted(started=at(101), accepted=at(112), deadline=None if deadline is None else at(deadline))
+    return settle(row, schedule.declaration, told_later, node="n1")
+
+
+@pytest.mark.parametrize(("deadline", "expected"), [(None, 112 + 86_400), (130, 130)])
+def test_what_was_accepted_has_a_day_or_as_long_as_the_target_says(deadline, expected):
+    settlement = accepted(deadline)
+    assert told(settlement) == "awaiting_completion/accepted"
+    assert (after_noon(settlement.deadline), settlement.retry_at, settlement.pause_after) == (expected, None, None)
+    assert settlement.facts == {"deadline": to_text(at(expected))}
+    assert not settlement.is_failure
+    run = settlement.run
+    assert (run.id, run.node, run.started, run.ended, run.outcome) == (f"{one_id(100)}-4", "n1", at(101), None, None)
+
+
+def test_what_awaits_completion_is_not_accepted_again():
+    with pytest.raises(Conflict):
+        accepted(phase=Phase.AWAITING_COMPLETION)
+
+
+def test_its_end_has_the_run_that_its_acceptance_opened():
+    settlement = settled(Outcome.FAILED, phase=Phase.AWAITING_COMPLETION)
+    assert settlement.run.id == accepted().run.id
+    assert told(settlement) == "failed/failed"
+
+
+def expired(*, phase=Phase.AWAITING_COMPLETION, stop=None, node="n1", started=101, **policies):
+    """What becomes at 112 s of a delivery whose deadline has come."""
+    schedule = scheduled(every(100), **policies)
+    row = replace(
+        occurrence(schedule, at(100), at(100)),
+        phase=phase,
+        attempt=1,
+        fence=4,
+        stop=stop,
+        node=node,
+        started=None if started is None else at(started),
+    )
+    return expire(row, schedule.declaration, now=at(112))
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({}, "timed_out/completion_timed_out"),
+        ({"retry_policy": TWICE}, "pending/retry_scheduled"),
+        ({"retry_policy": TWICE, "delivery": Delivery.AT_MOST_ONCE}, "timed_out/completion_timed_out"),
+        ({"stop": Reason.REPLACED}, "cancelled/replaced"),
+        ({"stop": Reason.REPLACED, "retry_policy": TWICE}, "cancelled/replaced"),
+        ({"stop": Reason.CANCELLED}, "cancelled/cancelled"),
+        ({"stop": Reason.REPLACED, "phase": Phase.DISPATCHING}, "cancelled/replaced"),
+    ],
+)
+def test_what_is_overdue_times_out_unless_it_was_asked_to_stop(row, expected):
+    settlement = expired(**row)
+    assert told(settlement) == expected
+    run = settlement.run
+    assert (run.node, run.started, run.ended) == ("n1", at(101), at(112))
+
+
+def test_a_delivery_whose_lease_was_lost_is_told_from_its_row():
+    row = replace(
+        occurrence(scheduled(), at(100), at(100)),
+        fence=4,
+        attempt=2,
+        node="n1",
+        started=at(101),
+        phase=Phase.DISPATCHING,
+    )
+    expected = Run(
+        id=f"{row.id}-4",
+        occurrence_id=row.id,
+        attempt=2,
+        node="n1",
+        started=at(101),
+        ended=at(112),
+        outcome=Outcome.LEASE_LOST,
+    )
+    assert lost_run(row, now=at(112)) == expected
+
+
+def test_a_row_that_does_not_tell_who_delivered_it_is_settled_all_the_same():
+    run = expired(node=None, started=None).run
+    assert (run.node, run.started) == ("", at(112))
+    lost = lost_run(replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING), now=at(112))
+    assert (lost.node, lost.started) == ("", at(112))

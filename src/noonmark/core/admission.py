@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, assert_never
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase
-from noonmark.core.policies import misfire, overlap, window
+from noonmark.core.policies import dependencies, misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.dependencies import Upstream
     from noonmark.core.policies.limits import Concurrency
     from noonmark.core.schedule import Schedule
 
@@ -81,8 +82,13 @@ class Wait:
     waiting_for: Reason
     replaces: bool = False
     """What trigger or events made wait for the slot before it ends as `skipped/replaced`."""
-    cancels: bool = False
-    """Whoever holds the slot is asked to stop."""
+    cancel_grace: Micros | None = None
+    """Whoever holds the slot is asked to stop, and has so long to do so."""
+
+    @property
+    def cancels(self) -> bool:
+        """Whether somebody is asked to stop for it."""
+        return self.cancel_grace is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +114,40 @@ class Busy:
 
 def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
     """Decide at the due time; `now` is not before it."""
-    return _after_loss(claim) or _outside_window(claim, now) or _misfire(claim, lease=lease) or _start(claim)
+    return (
+        _after_loss(claim)
+        or _stopped(claim)
+        or _outside_window(claim, now)
+        or _misfire(claim, lease=lease)
+        or _start(claim)
+    )
+
+
+def after_upstreams(claim: Claim, upstreams: Sequence[Upstream], *, now: Micros) -> End | Wait | None:
+    """Decide at the due time what its upstreams mean for it; None when they do not stand in its way.
+
+    Only what the trigger named depends on others, until it first begins: what was asked for runs, and a retry goes on.
+    """
+    occurrence = claim.occurrence
+    if occurrence.origin != TRIGGER or occurrence.has_begun:
+        return None
+    verdict = dependencies.judge(upstreams, first_due=occurrence.first_due, now=now)
+    if verdict is None:
+        return None
+    if verdict.reason is Reason.DEPENDENCY_PENDING:
+        return Wait(claim=claim, waiting_for=verdict.reason)
+    return End(claim=claim, phase=Phase.SKIPPED, reason=verdict.reason, facts=verdict.facts)
+
+
+def unserved(claim: Claim) -> End:
+    """Decide about one that nobody could serve for longer than its schedule has patience."""
+    occurrence, declaration = claim.occurrence, claim.schedule.declaration
+    if occurrence.has_begun:
+        phase, pause_after = Phase.DELIVERY_FAILED, declaration.pause_on_failure
+    else:
+        phase, pause_after = declaration.missing_target_policy.phase, None
+    facts = {"route": occurrence.route}
+    return End(claim=claim, phase=phase, reason=Reason.TARGET_MISSING, facts=facts, pause_after=pause_after)
 
 
 def refused(claim: Claim, busy: Busy) -> Admission:
@@ -152,8 +191,9 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
                 return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.QUEUE_FULL, facts=facts)
             return Wait(claim=claim, waiting_for=Reason.QUEUED)
         case overlap.QueueOne() | overlap.CancelRunning():
-            cancels = isinstance(policy, overlap.CancelRunning)
-            return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=_is_regular(claim.occurrence), cancels=cancels)
+            grace = policy.cancel_grace if isinstance(policy, overlap.CancelRunning) else None
+            replaces = _is_regular(claim.occurrence)
+            return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=replaces, cancel_grace=grace)
     assert_never(policy)
 
 
@@ -180,10 +220,12 @@ def _is_regular(occurrence: Occurrence) -> bool:
 
 def _after_loss(claim: Claim) -> End | None:
     """What was being delivered when its lease ran out must perhaps not be delivered again."""
-    losses, declaration = claim.occurrence.losses, claim.schedule.declaration
-    facts = {"losses": losses, "max_losses": MAX_LOSSES}
     # Losses are counted on the row: who takes over may be lost as well, before it decides.
-    if claim.occurrence.losses and declaration.delivery is Delivery.AT_MOST_ONCE:
+    losses, declaration = claim.occurrence.losses, claim.schedule.declaration
+    if not losses:
+        return None
+    facts = {"losses": losses, "max_losses": MAX_LOSSES}
+    if declaration.delivery is Delivery.AT_MOST_ONCE:
         reason = Reason.OUTCOME_UNKNOWN
     elif losses > MAX_LOSSES:
         reason = Reason.POISON
@@ -191,6 +233,12 @@ def _after_loss(claim: Claim) -> End | None:
         return None
     pause_after = declaration.pause_on_failure
     return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=reason, facts=facts, pause_after=pause_after)
+
+
+def _stopped(claim: Claim) -> End | None:
+    """What somebody asked to stop is not begun again when its node was lost."""
+    reason = claim.occurrence.stop
+    return None if reason is None else End(claim=claim, phase=Phase.CANCELLED, reason=reason)
 
 
 def _outside_window(claim: Claim, now: Micros) -> End | None:
@@ -212,6 +260,8 @@ def _misfire(claim: Claim, *, lease: Micros) -> End | Replan | None:
     """
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
     if occurrence.origin != TRIGGER or occurrence.has_begun or occurrence.waiting_for is not None:
+        return None
+    if claim.claimed <= occurrence.due and claim.found_in is Phase.PENDING:
         return None
     policy, trigger = declaration.misfire_policy, declaration.trigger
     lateness = misfire.judge(

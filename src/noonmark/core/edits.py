@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import (
     Plan,
+    accounted,
     close_overdue,
     gap_row,
     in_force_after,
+    is_used_up,
     look_ahead,
     occurrence,
     plan,
     timed_trigger,
+    unaccounted,
 )
 from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.jitter import due_at
@@ -49,8 +52,9 @@ def edit(snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead
     renewed = before.declaration.trigger != declaration.trigger
     after = replace(after, revision=before.revision + 1, anchored=now if renewed else before.anchored)
     if before.phase is SchedulePhase.PAUSED:
-        return replace(_swallow(snapshot, now=now), schedule=after)
-    if before.phase is SchedulePhase.COMPLETED and renewed:
+        exhausted = is_used_up(after, snapshot.runs)
+        return replace(_swallow(snapshot, now=now), schedule=after, exhausted=exhausted)
+    if before.phase is SchedulePhase.COMPLETED and (renewed or _may_run_more(before.declaration, declaration)):
         after = replace(after, phase=step_schedule(before.phase, SchedulePhase.ACTIVE))
     return _move(snapshot, after, now=now, lookahead=lookahead)
 
@@ -93,6 +97,11 @@ def _runs_alike(one: Declaration, other: Declaration) -> bool:
     )
 
 
+def _may_run_more(before: Declaration, after: Declaration) -> bool:
+    """Whether `max_runs` was raised or lifted."""
+    return before.max_runs is not None and (after.max_runs is None or after.max_runs > before.max_runs)
+
+
 def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros) -> Plan:
     """Re-bind what the new rule still names, supersede the rest, and plan on."""
     until = _account(snapshot, now=now)
@@ -112,7 +121,7 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
     moved = replace(
         until.closing,
         schedule=after,
-        watermark=now if has_same_times else in_force_after(after, now),
+        watermark=accounted(snapshot, now=now) if has_same_times else in_force_after(after, now),
         planned=tuple(rebound),
         superseded=tuple(superseded),
     )
@@ -153,7 +162,8 @@ def _withdraw(snapshot: Snapshot, phase: Phase, reason: Reason, *, now: Micros) 
     replaced = {row.id for row in closed}
     return replace(
         until.closing,
-        watermark=now,
+        watermark=accounted(snapshot, now=now),
+        exhausted=is_used_up(snapshot.schedule, snapshot.runs),
         planned=(),
         closed=closed,
         removed=tuple(one.id for one in snapshot.projections if one.id not in replaced),
@@ -162,7 +172,7 @@ def _withdraw(snapshot: Snapshot, phase: Phase, reason: Reason, *, now: Micros) 
 
 def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
     """Account for the fires of a paused schedule up to now."""
-    schedule, trigger = snapshot.schedule, timed_trigger(snapshot.schedule)
+    schedule, trigger = snapshot.schedule, unaccounted(snapshot)
     swallowing = Plan(snapshot=snapshot, watermark=max(snapshot.watermark, now))
     if trigger is None:
         return swallowing
@@ -177,7 +187,7 @@ def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
 
 def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
     """Close what is overdue, and list every fire up to now that is still to run."""
-    schedule, trigger = snapshot.schedule, timed_trigger(snapshot.schedule)
+    schedule, trigger = snapshot.schedule, unaccounted(snapshot)
     if schedule.phase is SchedulePhase.PAUSED:
         return _Until(closing=_swallow(snapshot, now=now))
     if schedule.phase is SchedulePhase.COMPLETED:

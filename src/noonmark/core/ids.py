@@ -35,6 +35,7 @@ class OriginKind(StrEnum):
 TRIGGER = Origin("trigger")
 """The schedule's own trigger named the time."""
 
+_KINDS = {str(kind): kind for kind in OriginKind}
 _NAMED_BY_TIME = frozenset({OriginKind.TRIGGER, OriginKind.BACKFILL})
 
 
@@ -55,7 +56,7 @@ def event(event_id: str) -> Origin:
 
 def kind_of(origin: Origin) -> OriginKind:
     """Which of the four ways it is."""
-    return OriginKind(origin.partition(":")[0])
+    return _KINDS[origin.partition(":")[0]]
 
 
 def occurrence_id(uid: str, origin: Origin, nominal: Micros) -> str:

@@ -47,7 +47,7 @@ class SchedulePhase(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
     COMPLETED = "completed"
-    """No further fire and nothing live; an edit of the trigger reopens it."""
+    """No further fire and nothing live; an edit of the trigger, or more `max_runs`, reopens it."""
     DELETED = "deleted"
     """Kept with its history, hidden unless asked for."""
 
@@ -112,7 +112,14 @@ ENDINGS: Mapping[Phase, frozenset[Reason]] = MappingProxyType(
         ),
         Phase.MISFIRED: frozenset({Reason.LATE, Reason.NEWER_FIRE, Reason.CATCH_UP_LIMIT, Reason.TARGET_MISSING}),
         Phase.DELIVERY_FAILED: frozenset(
-            {Reason.UNDELIVERABLE, Reason.ATTEMPTS_EXHAUSTED, Reason.POISON, Reason.OUTCOME_UNKNOWN}
+            {
+                Reason.UNDELIVERABLE,
+                Reason.ATTEMPTS_EXHAUSTED,
+                Reason.POISON,
+                Reason.OUTCOME_UNKNOWN,
+                Reason.TARGET_MISSING,
+                Reason.UNREADABLE,
+            }
         ),
         Phase.SUPERSEDED: frozenset({Reason.EDITED}),
     }

@@ -27,6 +27,10 @@ class Occurrence:
     while it was being delivered. `waiting_for` is set from the moment it first had to wait until it starts, so that the
     wait is never taken for lateness. `holds_slot` is set from its start to its end, retries included, unless its
     schedule lets occurrences overlap.
+
+    `node` is who claimed it, and `started` when this delivery began; both until it is given back or has ended. `stop`
+    is why whoever delivers it is asked to stop. `deadline` is when its delivery has to have ended, where it must: once
+    the target accepted the work, or once it was asked to give up the slot. Both outlive a lost lease, but no retry.
     """
 
     id: str
@@ -50,6 +54,10 @@ class Occurrence:
     losses: int = 0
     waiting_for: Reason | None = None
     holds_slot: bool = False
+    node: str | None = None
+    started: Micros | None = None
+    stop: Reason | None = None
+    deadline: Micros | None = None
     payload: Any = field(default=None, hash=False)
 
     @property

@@ -11,7 +11,6 @@ projection lies beyond the watermark.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.catch_up import CatchUp, Missed, decide
+from noonmark.core.policies.fires import Listed, without
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.misfire import judge
 from noonmark.core.reasons import Reason
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 MAX_AHEAD = 1_000
 """So many fires are planned at a time; a plan that stops there asks to be made again at once."""
+
+RECHECK: Micros = SECOND // 4
+"""So long a plan waits for whoever holds the beginning of a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,17 @@ class Snapshot:
     projections: tuple[Projection, ...] = ()
     admitted: Micros | None = None
     """The newest nominal time of the trigger that was admitted, or has ended."""
+    runs: int = 0
+    """How many occurrences of trigger and events were admitted, for `max_runs`."""
+    beyond: tuple[tuple[Micros, Micros], ...] = ()
+    """The first and last nominal time of each row of the trigger after the watermark that was admitted or has ended.
+
+    In order. There is hardly ever one: somebody cancelled it ahead, or the clock was ahead for a while.
+    """
+    exhausted: bool = False
+    """The last plan said that nothing follows."""
+    unserved: bool = False
+    """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +88,9 @@ class Plan:
 
     Rows in `planned` are new, take the place of a projection, or reopen a superseded row of the same id; one with a
     `waiting_for` goes on waiting. Rows in `closed` are final, and take the place of a projection or a superseded row of
-    the same id. `removed` projections vanish, because a row in `closed` counts them or a pause withdraws them. Whatever
-    is touched has its fence raised: whoever claimed it has lost it.
+    the same id. `removed` projections vanish, because a row in `closed` counts them, or because nothing is to come of
+    them after all: a pause withdraws them, or `max_runs` is used up. Whatever is touched has its fence raised: whoever
+    claimed it has lost it.
     """
 
     snapshot: Snapshot
@@ -83,7 +98,7 @@ class Plan:
     plan_at: Micros | None = None
     """When to plan again; never, unless the schedule is changed."""
     exhausted: bool = False
-    """The trigger names no further time."""
+    """Nothing follows: the trigger names no further time, or `max_runs` is used up."""
     planned: tuple[Occurrence, ...] = ()
     closed: tuple[Occurrence, ...] = ()
     removed: tuple[str, ...] = ()
@@ -98,23 +113,6 @@ class Plan:
     def gone(self) -> frozenset[str]:
         """The projections that are no more."""
         return frozenset({*self.removed, *(row.id for row in self.closed)})
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """Exactly these fires, in order, each due at its nominal time."""
-
-    nominals: tuple[Micros, ...]
-    jitter: Micros = 0
-
-    def next_micros(self, after: Micros) -> Micros | None:
-        return next(iter(self.nominals[bisect_right(self.nominals, after) :]), None)
-
-    def previous_micros(self, before: Micros) -> Micros | None:
-        return next(reversed(self.nominals[: bisect_left(self.nominals, before)]), None)
-
-    def count_micros(self, after: Micros, until: Micros) -> int:
-        return bisect_right(self.nominals, until) - bisect_right(self.nominals, after)
 
 
 def projection(row: Occurrence) -> Projection | None:
@@ -153,6 +151,10 @@ def plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
     if phase is not SchedulePhase.ACTIVE:
         return Plan(snapshot=snapshot, watermark=snapshot.watermark, exhausted=phase is SchedulePhase.COMPLETED)
     closed = close_overdue(snapshot, now=now)
+    if _begins_in_other_hands(closed, now=now):
+        return Plan(
+            snapshot=snapshot, watermark=snapshot.watermark, plan_at=now + RECHECK, exhausted=snapshot.exhausted
+        )
     kept = {one.nominal: one.due for one in snapshot.projections if one.id not in closed.gone}
     return look_ahead(closed, kept=kept, now=now, lookahead=lookahead)
 
@@ -163,6 +165,34 @@ def timed_trigger(schedule: Schedule) -> Trigger | None:
     return None if isinstance(trigger, EventTrigger) else trigger
 
 
+def unaccounted(snapshot: Snapshot) -> Fires | None:
+    """The fires after the watermark that nothing accounts for; there are none once `max_runs` was found used up."""
+    trigger = timed_trigger(snapshot.schedule)
+    if trigger is None or (snapshot.exhausted and is_used_up(snapshot.schedule, snapshot.runs)):
+        return None
+    return without(trigger, snapshot.beyond)
+
+
+def accounted(snapshot: Snapshot, *, now: Micros) -> Micros:
+    """The watermark when everything up to now is accounted for, and all that lies ahead is withdrawn.
+
+    It falls back to the fire before the first of those, and no further: one beyond now that no projection stands for
+    has an outcome already, from a clock that was ahead.
+    """
+    ahead = next((one.nominal for one in snapshot.projections if one.nominal > now), None)
+    if ahead is None:
+        return max(now, snapshot.watermark)
+    trigger = timed_trigger(snapshot.schedule)
+    before = None if trigger is None else trigger.previous_micros(ahead)
+    return now if before is None else max(now, before)
+
+
+def is_used_up(schedule: Schedule, runs: int) -> bool:
+    """Whether a schedule has run as often as it may."""
+    limit = schedule.declaration.max_runs
+    return limit is not None and runs >= limit
+
+
 def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
     """Decide about every fire that is due and that nobody took up, all at once.
 
@@ -170,20 +200,21 @@ def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
     one apart from those, because a later fire was taken up before it or because it had been caught up already, is no
     part of that gap.
     """
-    trigger, policy = timed_trigger(snapshot.schedule), snapshot.schedule.declaration.misfire_policy
-    taken = [one.nominal for one in snapshot.projections if not one.is_open]
+    trigger, policy = unaccounted(snapshot), snapshot.schedule.declaration.misfire_policy
+    # A caught-up one ends the gap before it as well: what follows it is counted from there.
+    taken = [one.nominal for one in snapshot.projections if not one.is_open or one.caught_up is not None]
     newest_taken = max([MIN_INSTANT if snapshot.admitted is None else snapshot.admitted, *taken])
     ending, apart = [], []
     for one in snapshot.projections:
         if not one.is_open or one.due > now:
             continue
-        if one.caught_up is None and one.nominal > newest_taken:
+        if trigger is not None and one.caught_up is None and one.nominal > newest_taken:
             ending.append(one)
         elif _is_late(one, policy, now):
             apart.append(one)
     closing = Plan(snapshot=snapshot, watermark=snapshot.watermark)
     if apart:
-        listed = _Listed(tuple(one.nominal for one in apart))
+        listed = Listed(tuple(one.nominal for one in apart))
         closing = _decide(closing, listed, apart, after=MIN_INSTANT - 1, now=now)
     if trigger is not None:
         after = min([snapshot.watermark, *(one.nominal - 1 for one in ending)])
@@ -194,22 +225,25 @@ def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
 def look_ahead(so_far: Plan, *, kept: dict[Micros, Micros], now: Micros, lookahead: Micros) -> Plan:
     """Plan everything due within the lookahead, and beyond it as many fires as the horizon asks for.
 
-    `kept` are the due times of the projections that stay, by their nominal times.
+    `kept` are the due times of the projections that stay, by their nominal times. The watermark only rises here: fires
+    up to it are accounted for even when the clock that said so was ahead.
     """
     schedule = so_far.schedule or so_far.snapshot.schedule
+    if is_used_up(schedule, so_far.snapshot.runs):
+        return _stop(so_far, now=now)
     trigger = timed_trigger(schedule)
     if trigger is None:
         return so_far
     horizon = schedule.declaration.horizon
     near, days = now + lookahead, horizon.days * DAY_SECONDS * SECOND
     watermark = so_far.watermark
-    if watermark > max([near, *kept]):
-        # Nothing stands so far ahead: the clock was ahead for a while. Ids prevent repeats.
-        watermark = max([now, *kept])
     # What is past and yet to start, by jitter or a catch-up, does not stand for the next fire.
     ahead = [due for nominal, due in kept.items() if now < nominal <= watermark and due > near]
     planned: list[Occurrence] = []
-    upcoming = trigger.next_micros(watermark)
+    # Another trigger is in force from now on, whatever the old one's rows account for.
+    beyond, before = so_far.snapshot.beyond, so_far.snapshot.schedule.declaration.trigger
+    fires = without(trigger, beyond) if beyond and trigger == before else trigger
+    upcoming = fires.next_micros(watermark)
     while upcoming is not None and len(planned) < MAX_AHEAD:
         due = kept.get(upcoming, due_at(trigger, schedule.uid, upcoming))
         is_ahead = upcoming > now and due > near
@@ -219,7 +253,7 @@ def look_ahead(so_far: Plan, *, kept: dict[Micros, Micros], now: Micros, lookahe
             planned.append(occurrence(schedule, upcoming, due))
         ahead += [due] if is_ahead else []
         watermark = upcoming
-        upcoming = trigger.next_micros(watermark)
+        upcoming = fires.next_micros(watermark)
     plan_at = None
     if upcoming is not None:
         # Another one is needed when the first beyond the lookahead comes within it, or the days reach the next one.
@@ -231,6 +265,28 @@ def look_ahead(so_far: Plan, *, kept: dict[Micros, Micros], now: Micros, lookahe
         plan_at=plan_at,
         exhausted=upcoming is None,
         planned=(*so_far.planned, *planned),
+    )
+
+
+def _stop(so_far: Plan, *, now: Micros) -> Plan:
+    """Plan nothing more, and withdraw what lies ahead; what is past was named, and is left to admission."""
+    snapshot = so_far.snapshot
+    ahead = [one for one in snapshot.projections if one.nominal > now and one.id not in so_far.superseded]
+    planned = [row for row in so_far.planned if row.nominal <= now]
+    watermark = min(so_far.watermark, accounted(snapshot, now=now)) if ahead else so_far.watermark
+    # One that jitter puts after now has not been planned yet, but its nominal time is past. An edit has seen to it.
+    trigger = unaccounted(snapshot) if so_far.schedule is None else None
+    late = None if trigger is None else trigger.next_micros(watermark)
+    if trigger is not None and late is not None and late <= now:
+        planned.append(occurrence(snapshot.schedule, late, due_at(trigger, snapshot.schedule.uid, late)))
+        watermark = late
+    return replace(
+        so_far,
+        watermark=watermark,
+        plan_at=None,
+        exhausted=True,
+        planned=tuple(planned),
+        removed=(*so_far.removed, *(one.id for one in ahead)),
     )
 
 
@@ -291,17 +347,39 @@ def _decide(so_far: Plan, fires: Fires, rows: Sequence[Projection], *, after: Mi
         elif start.nominal > snapshot.watermark:
             planned.append(occurrence(schedule, start.nominal, start.due))
     missed = decision.missed
-    closed = [gap_row(schedule, missed, due=first_due(missed.first), phase=Phase.MISFIRED)] if missed else []
+    closed = [_close(snapshot, missed, due=first_due(missed.first))] if missed else []
     counted = [one.id for one in rows if missed and missed.first < one.nominal <= missed.last]
-    accounted = [start.nominal for start in decision.starts] + ([missed.last] if missed else [])
+    times = [start.nominal for start in decision.starts] + ([missed.last] if missed else [])
     return replace(
         so_far,
-        watermark=max([so_far.watermark, *accounted]),
+        watermark=max([so_far.watermark, *times]),
         planned=(*so_far.planned, *planned),
         closed=(*so_far.closed, *closed),
         removed=(*so_far.removed, *counted),
         catch_up=decision,
     )
+
+
+def _close(snapshot: Snapshot, missed: Missed, *, due: Micros) -> Occurrence:
+    """The row of a gap; lateness is not blamed where nobody could have been in time."""
+    phase = Phase.MISFIRED
+    if snapshot.unserved:
+        phase = snapshot.schedule.declaration.missing_target_policy.phase
+        missed = replace(missed, reason=Reason.TARGET_MISSING)
+    return gap_row(snapshot.schedule, missed, due=due, phase=phase)
+
+
+def _begins_in_other_hands(closed: Plan, *, now: Micros) -> bool:
+    """Whether what is closed is late, and an earlier fire that is late as well is still claimed: it is one gap.
+
+    Every node was down for a while. Whoever takes the claim over sends it back, and then all of the gap is decided.
+    """
+    snapshot = closed.snapshot
+    policy = snapshot.schedule.declaration.misfire_policy
+    if closed.catch_up is None or closed.catch_up.late_by <= policy.grace:
+        return False
+    held = [one for one in snapshot.projections if one.is_claimed and one.caught_up is None]
+    return any(_is_late(one, policy, now) for one in held)
 
 
 def _is_late(one: Projection, policy: MisfirePolicy, now: Micros) -> bool:

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     DELETED = "deleted", "The schedule was deleted."
 
     # How its delivery went
+    ACCEPTED = "accepted", "The target accepted the work, and says later how it ended."
     SUCCEEDED = "succeeded", "The target did the work."
     FAILED = "failed", "The target reported a failure."
     UNDELIVERABLE = "undeliverable", "The target could not be reached, or refused the work."
@@ -63,3 +64,4 @@ class Reason(StrEnum):
     LEASE_LOST = "lease_lost", "The node that held it stopped renewing its lease, so it is delivered again."
     POISON = "poison", "Its lease was lost too often; it is not delivered again."
     OUTCOME_UNKNOWN = "outcome_unknown", "Delivery had begun when contact was lost, and it must not begin twice."
+    UNREADABLE = "unreadable", "Its stored record cannot be read."

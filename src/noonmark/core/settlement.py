@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import to_text
+from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import next_attempt
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Usage
     from noonmark.core.schedule import Declaration
+
+COMPLETION_LIMIT: Micros = DAY_SECONDS * SECOND
+"""A target that accepted the work has so long to say how it ended."""
 
 ENDS = {
     Outcome.COMPLETED: (Phase.COMPLETED, Reason.SUCCEEDED),
@@ -45,11 +48,21 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The target took the work over, and says later how it ended: by the deadline, or within a day."""
+
+    started: Micros
+    accepted: Micros
+    deadline: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """What to write, on condition that the fence is still this one.
 
-    `retry_at` is set exactly when the phase is `pending`: the occurrence keeps its slot and comes back then. Any other
-    phase frees the slot and the place under its concurrency key, and wakes whoever waits for them.
+    `retry_at` is set exactly when the phase is `pending`: the occurrence keeps its slot and comes back then. `deadline`
+    is set exactly when it is `awaiting_completion`: it keeps all its places, and its run stays open. Any other phase
+    frees the slot and the place under its concurrency key, and wakes whoever waits for them.
     """
 
     occurrence: Occurrence
@@ -59,6 +72,7 @@ class Settlement:
     attempt: int
     """How many attempts it has had; a lease that was lost takes its attempt back."""
     retry_at: Micros | None = None
+    deadline: Micros | None = None
     pause_after: int | None = None
     """Pause the schedule when so many of its occurrences failed in a row."""
     facts: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -69,10 +83,14 @@ class Settlement:
         return self.phase in (Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED)
 
 
-def settle(occurrence: Occurrence, declaration: Declaration, delivered: Delivered, *, node: str) -> Settlement:
-    """Decide what the end of a delivery means: an end, or another attempt."""
+def settle(
+    occurrence: Occurrence, declaration: Declaration, delivered: Delivered | Accepted, *, node: str
+) -> Settlement:
+    """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come."""
+    if isinstance(delivered, Accepted):
+        return _await(occurrence, delivered, _run(occurrence, node=node, started=delivered.started))
     run = Run(
-        id=f"{occurrence.id}-{occurrence.fence}",
+        id=run_id(occurrence),
         occurrence_id=occurrence.id,
         attempt=occurrence.attempt,
         node=node,
@@ -88,6 +106,46 @@ def settle(occurrence: Occurrence, declaration: Declaration, delivered: Delivere
     phase, reason = ENDS[delivered.outcome]
     end = _to(phase, occurrence, run, delivered.reason or reason)
     return _after_failure(end, declaration, delivered) if end.is_failure else end
+
+
+def expire(occurrence: Occurrence, declaration: Declaration, *, now: Micros) -> Settlement:
+    """Decide about a delivery whose deadline has come: it was asked to stop, or the target has not told its end."""
+    if occurrence.stop is None:
+        outcome, reason = Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT
+    else:
+        outcome, reason = Outcome.CANCELLED, occurrence.stop
+    started = now if occurrence.started is None else occurrence.started
+    delivered = Delivered(outcome=outcome, started=started, ended=now, reason=reason)
+    return settle(occurrence, declaration, delivered, node=occurrence.node or "")
+
+
+def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
+    """What is kept of a delivery whose lease ran out, told from its row as it was before somebody took it over."""
+    started = now if occurrence.started is None else occurrence.started
+    run = _run(occurrence, node=occurrence.node or "", started=started)
+    return replace(run, ended=now, outcome=Outcome.LEASE_LOST)
+
+
+def run_id(occurrence: Occurrence) -> str:
+    """The fence tells the deliveries of one occurrence apart."""
+    return f"{occurrence.id}-{occurrence.fence}"
+
+
+def _run(occurrence: Occurrence, *, node: str, started: Micros) -> Run:
+    """The run of this delivery, still open."""
+    return Run(
+        id=run_id(occurrence),
+        occurrence_id=occurrence.id,
+        attempt=occurrence.attempt,
+        node=node,
+        started=started,
+    )
+
+
+def _await(occurrence: Occurrence, accepted: Accepted, run: Run) -> Settlement:
+    deadline = accepted.accepted + COMPLETION_LIMIT if accepted.deadline is None else accepted.deadline
+    waiting = _to(Phase.AWAITING_COMPLETION, occurrence, run, Reason.ACCEPTED)
+    return replace(waiting, deadline=deadline, facts={"deadline": to_text(deadline)})
 
 
 def _after_failure(end: Settlement, declaration: Declaration, delivered: Delivered) -> Settlement:

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
@@ -38,7 +39,10 @@ class StoreTraits:
     """What a store can do, as data; nobody asks for its type."""
 
     is_durable: bool
-    pushes_wakeups: bool
+    blocks: bool
+    """Its verbs do their I/O in the thread that awaits them and never suspend; a loop calls them in another thread."""
+    watch_interval: Micros | None = None
+    """How often to ask `changed_by_others`; None when nobody else can write to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +81,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """What a node learns when it renews its leases: which it has lost, and which runs it is asked to stop."""
+    """What a node learns when it renews its leases: which it has lost, and which runs it is asked to stop, and why."""
 
     lost: frozenset[str]
-    stop: frozenset[str]
+    stop: Mapping[str, Reason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +133,13 @@ class Store(Protocol):
         """The owner's oldest schedule of that name that is not deleted."""
 
     async def snapshot(self, uid: str) -> Snapshot | None:
-        """What an edit needs to know of a schedule, deleted or not, in one consistent read."""
+        """What an edit needs to know of a schedule, deleted or not, in one consistent read.
+
+        `beyond` has the trigger's rows that are neither projections nor superseded and whose last time, the nominal one
+        or that of a gap's last fire, lies after the watermark. `exhausted` is what the last plan said. It is `unserved`
+        when a beat came after now - patience, but none that named its route; patience is that of
+        `core.policies.delivery` with its misfire grace, and now the store's.
+        """
 
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first, then by uid. Changes nothing."""
@@ -137,6 +147,7 @@ class Store(Protocol):
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still has the stored revision, watermark and phase; False for the others.
 
+        Where the schedule has `max_runs`, as the plan leaves it, the snapshot must have the stored count of runs too.
         False also when a projection of the snapshot that the plan closes or removes has started or begun to wait since:
         it would be counted twice.
 
@@ -161,14 +172,25 @@ class Store(Protocol):
         False where the id is known, or the schedule is unknown or deleted.
         """
 
-    async def claim(
-        self, node: str, routes: Collection[str], *, now: Micros, until: Micros, limit: int, lease: Micros
+    async def claim(  # noqa: PLR0913 - each says which rows
+        self,
+        node: str,
+        routes: Collection[str],
+        *,
+        now: Micros,
+        until: Micros,
+        limit: int,
+        lease: Micros,
+        only: str | None = None,
     ) -> list[Claim]:
         """Lease rows with one of the routes: pending ones whose time comes by `until`, leased ones free by `now`.
 
+        With `only`, no other row than the one of that id.
+
         Earliest time first, then by nominal time and id. Phase becomes claimed, the fence rises by one, the lease ends
-        at now + lease. A row found in dispatching has lost one more lease, and its attempt is taken back; it keeps
-        the places it holds.
+        at now + lease, the node is its node. A row found in dispatching has lost one more lease, and its attempt is
+        taken back; it keeps the places it holds, its stop and its deadline, and the delivery that was lost is kept as
+        the run `core.settlement.lost_run` makes of the row as it was.
         """
 
     async def admit(
@@ -180,16 +202,18 @@ class Store(Protocol):
 
         Start: takes the places it needs, looked at in the order `max_runs`, slot, concurrency key; Busy names the first
         that is not free, and nothing is written. A place it holds already it need not take. Phase dispatching, one
-        more attempt, the revision it starts under, the lease renewed. What trigger or events asked for counts as
-        admitted when it first begins.
+        more attempt, the revision it starts under, started now, the lease renewed. What trigger or events asked for
+        counts as admitted when it first begins; when that uses up the `max_runs` it came with, its schedule is
+        plannable at once.
 
         End: final, with its reason; then as after a settlement.
 
         Wait: pending without a time, in line by due time, nominal time and id; a place under a concurrency key is given
         back, the slot is kept. If what it waits for is free by now and nobody stands before it, it has its turn at
         once. With `replaces`, of those in line for the slot that trigger or events asked for and that never began, only
-        the newest stays, perhaps not this one; the others end as skipped/replaced. With `cancels`, the slot's holder is
-        asked to stop; one that nobody delivers ends as cancelled/replaced.
+        the newest stays, perhaps not this one; the others end as skipped/replaced. With `cancel_grace`, the slot's
+        holder, dispatching or awaiting completion, has replaced for its stop and now + cancel_grace for its deadline,
+        unless it has an earlier one; a holder in another phase ends as cancelled/replaced, with its fence raised.
 
         Replan: pending, its schedule plannable at once; it has no time until that schedule has been planned.
         """
@@ -206,6 +230,12 @@ class Store(Protocol):
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds, with their runs; False for the others, nothing written.
 
+        Dispatching or awaiting completion it must be; what awaits completion is not accepted a second time. A run takes
+        the place of the run with its id, if there is one.
+
+        What was accepted awaits completion until its deadline, or an earlier one that it has already; it keeps its
+        places, its node and its start, but has no lease: nobody can claim, renew or release it.
+
         A retry is pending at its time and keeps its slot, but not its place under a concurrency key; when its schedule
         is deleted it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free
         is handed it in the same transaction, with a time, now; it keeps `waiting_for` until it starts, so that it
@@ -216,7 +246,16 @@ class Store(Protocol):
         """
 
     async def request_stop(self, occurrence_id: str) -> bool:
-        """Ask whoever delivers it to stop; False when nobody does. The request outlives a lost lease, not a retry."""
+        """Ask whoever delivers it to stop, as cancelled; False when it is not dispatching.
+
+        The request outlives a lost lease, not a retry.
+        """
+
+    async def cancel(self, occurrence_id: str) -> bool:
+        """End a pending or claimed row as cancelled/cancelled, with its fence raised; False when there is none.
+
+        Then as after a settlement.
+        """
 
     async def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
@@ -227,8 +266,37 @@ class Store(Protocol):
     async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
         """A schedule's runs, newest start first, then by id, the highest first."""
 
+    async def routes(self, source: str) -> list[str]:
+        """The routes of the schedules from that source that are not deleted, each once, in order."""
+
+    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
+        """Remember that a node is alive now, and that it serves these routes now."""
+
+    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+        """Lease, as a claim does, rows that nobody could serve for as long as their schedule has patience.
+
+        Patience is `core.policies.delivery.patience` with the schedule's misfire grace. Those that could be claimed
+        before now - patience, pending ones and leased ones whose lease ended before then, and whose route no node has
+        served since: no beat after now - patience named it. In the order of a claim.
+        """
+
+    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+        """Deliveries, dispatching or awaiting completion, whose deadline has come by now, earliest first, then by id.
+
+        Changes nothing.
+
+        A row has one from the moment its target accepted the work, to say how it ended, or from the moment it was asked
+        to give up the slot, to do so.
+        """
+
+    async def changed_by_others(self) -> bool:
+        """Whether another process may have written since this was last asked; costs next to nothing."""
+
     async def next_time(self, routes: Collection[str]) -> Micros | None:
-        """When anything can next be planned, or claimed with one of the routes; the end of a lease counts too."""
+        """When anything can next be planned, is overdue, or can be claimed with one of the routes.
+
+        The end of a lease counts too.
+        """
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget occurrences that ended before `before`, and of each schedule all ended ones but the newest `keep`.

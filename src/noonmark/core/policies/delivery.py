@@ -6,9 +6,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from noonmark.core.documents import named
+from noonmark.core.instants import SECOND, Micros
+from noonmark.core.lifecycle import Phase
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader
+
+MIN_PATIENCE: Micros = 30 * SECOND
+"""Nodes tell every few seconds that they are alive, and one that is late with it has not gone."""
 
 
 class Delivery(StrEnum):
@@ -23,6 +28,16 @@ class MissingTargetPolicy(StrEnum):
 
     MARK_MISFIRED = "mark_misfired"
     SKIP = "skip"
+
+    @property
+    def phase(self) -> Phase:
+        """How an occurrence ends that never began."""
+        return Phase.SKIPPED if self is MissingTargetPolicy.SKIP else Phase.MISFIRED
+
+
+def patience(grace: Micros) -> Micros:
+    """How long a route must have been without a node before its target counts as missing."""
+    return max(grace, MIN_PATIENCE)
 
 
 def read_delivery(reader: Reader, field: str) -> Delivery:

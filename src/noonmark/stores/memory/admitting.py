@@ -11,14 +11,13 @@ from noonmark.core.reasons import Reason
 from noonmark.ports.store import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
 from noonmark.stores.memory import endings, places, planning
+from noonmark.stores.memory.ledger import DELIVERING, give_back
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.settlement import Settlement
     from noonmark.stores.memory.ledger import Ledger
-    from noonmark.stores.memory.rows import Row
-
-DELIVERING = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
+    from noonmark.stores.memory.rows import Row, Sheet
 
 
 def admit(ledger: Ledger, admission: Admission, *, now: Micros, lease: Micros) -> Admitted | LeaseLost | Busy:
@@ -34,11 +33,11 @@ def admit(ledger: Ledger, admission: Admission, *, now: Micros, lease: Micros) -
             busy = places.take(ledger, row, admission)
             if busy is not None:
                 return busy
-            _start(ledger, row, now=now, lease=lease)
+            _start(ledger, row, admission, now=now, lease=lease)
         case End():
             _end(ledger, row, admission)
         case Wait():
-            _wait(ledger, row, admission)
+            _wait(ledger, row, admission, now=now)
         case Replan():
             _replan(ledger, row, now=now)
         case _:
@@ -47,13 +46,18 @@ def admit(ledger: Ledger, admission: Admission, *, now: Micros, lease: Micros) -
 
 
 def settle(ledger: Ledger, settlement: Settlement) -> bool:
-    """Write the end of one delivery."""
+    """Write the end of one delivery, or that it is yet to come."""
     row = ledger.rows.get(settlement.occurrence.id)
-    if row is None or row.occurrence.fence != settlement.occurrence.fence or row.occurrence.phase not in DELIVERING:
+    if row is None or row.occurrence.fence != settlement.occurrence.fence:
+        return False
+    if row.occurrence.phase not in (DELIVERING if settlement.deadline is None else {Phase.DISPATCHING}):
         return False
     sheet = ledger.sheet_of(row)
-    row.runs.append(settlement.run)
+    row.runs = [run for run in row.runs if run.id != settlement.run.id] + [settlement.run]
     row.occurrence = replace(row.occurrence, attempt=settlement.attempt)
+    if settlement.deadline is not None:
+        _await(ledger, row, settlement, settlement.deadline)
+        return True
     if settlement.retry_at is None:
         endings.end(ledger, row, settlement.phase, settlement.reason, to_detail(settlement.facts))
     elif sheet.schedule.phase is SchedulePhase.DELETED:
@@ -65,7 +69,7 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
     return True
 
 
-def _start(ledger: Ledger, row: Row, *, now: Micros, lease: Micros) -> None:
+def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros) -> None:
     sheet = ledger.sheet_of(row)
     row.occurrence = replace(
         row.occurrence,
@@ -73,11 +77,14 @@ def _start(ledger: Ledger, row: Row, *, now: Micros, lease: Micros) -> None:
         attempt=row.occurrence.attempt + 1,
         revision=sheet.schedule.revision,
         waiting_for=None,
+        started=now,
     )
     row.lease_end = now + lease
     ledger.file(row)
     sheet.tally = replace(sheet.tally, last_started=now)
     endings.note_admitted(sheet, row.occurrence)
+    if start.max_runs is not None and sheet.tally.admitted >= start.max_runs:
+        _plan_at_once(ledger, sheet, now=now)
 
 
 def _end(ledger: Ledger, row: Row, decided: End) -> None:
@@ -87,7 +94,7 @@ def _end(ledger: Ledger, row: Row, decided: End) -> None:
     planning.pause_if_failing(ledger, sheet, decided.pause_after)
 
 
-def _wait(ledger: Ledger, row: Row, decided: Wait) -> None:
+def _wait(ledger: Ledger, row: Row, decided: Wait, *, now: Micros) -> None:
     sheet = ledger.sheet_of(row)
     if decided.replaces:
         # Only what came about by itself gives way; what was asked for, or has begun, goes on waiting.
@@ -98,8 +105,8 @@ def _wait(ledger: Ledger, row: Row, decided: Wait) -> None:
         if any(rival.turn > row.turn for rival in rivals):
             endings.end(ledger, row, Phase.SKIPPED, Reason.REPLACED)
             return
-    if decided.cancels and sheet.holder is not None:
-        _stop(ledger, sheet.holder)
+    if decided.cancel_grace is not None and sheet.holder is not None:
+        _stop(ledger, sheet.holder, by=now + decided.cancel_grace)
     places.wait(ledger, row, decided.waiting_for, decided.claim.schedule.declaration.concurrency)
 
 
@@ -107,22 +114,44 @@ def _gives_way(row: Row) -> bool:
     return row.is_own and not row.occurrence.has_begun
 
 
-def _stop(ledger: Ledger, holder: Row) -> None:
+def _stop(ledger: Ledger, holder: Row, *, by: Micros) -> None:
     if holder.occurrence.phase in DELIVERING:
-        holder.stop = True
-        return
-    # It waits for a retry or for its turn: nobody would hear the request.
-    holder.occurrence = replace(holder.occurrence, fence=holder.occurrence.fence + 1)
-    endings.end(ledger, holder, Phase.CANCELLED, Reason.REPLACED)
+        holder.occurrence = replace(
+            holder.occurrence, stop=Reason.REPLACED, deadline=_earlier(holder.occurrence.deadline, by)
+        )
+        ledger.file(holder)
+    else:  # it waits for a retry or for its turn: nobody would hear the request
+        endings.cancel(ledger, holder, Reason.REPLACED)
+
+
+def _await(ledger: Ledger, row: Row, settlement: Settlement, deadline: Micros) -> None:
+    """The target says later how it ended; until then nobody has to renew anything."""
+    row.occurrence = replace(
+        row.occurrence,
+        phase=settlement.phase,
+        reason=settlement.reason,
+        detail=to_detail(settlement.facts),
+        deadline=_earlier(row.occurrence.deadline, deadline),
+    )
+    row.lease_end = None
+    ledger.file(row)
+
+
+def _earlier(one: Micros | None, other: Micros) -> Micros:
+    return other if one is None else min(one, other)
 
 
 def _replan(ledger: Ledger, row: Row, *, now: Micros) -> None:
     """It has no time until its schedule has been planned: a claim could do nothing with it."""
     sheet = ledger.sheet_of(row)
-    row.occurrence = replace(row.occurrence, phase=Phase.PENDING)
-    row.ready = row.lease_end = row.node = None
+    row.occurrence = replace(row.occurrence, phase=Phase.PENDING, node=None)
+    row.ready = row.lease_end = None
     ledger.file(row)
-    sheet.plan_at = now if sheet.plan_at is None else min(sheet.plan_at, now)
+    _plan_at_once(ledger, sheet, now=now)
+
+
+def _plan_at_once(ledger: Ledger, sheet: Sheet, *, now: Micros) -> None:
+    sheet.plan_at = _earlier(sheet.plan_at, now)
     ledger.file_plan(sheet)
 
 
@@ -134,6 +163,7 @@ def _retry(ledger: Ledger, row: Row, settlement: Settlement, retry_at: Micros) -
         detail=to_detail(settlement.facts),
         due=retry_at,
     )
-    row.ready, row.lease_end, row.node, row.stop = retry_at, None, None, False
+    give_back(row)
+    row.ready = retry_at
     places.free_key(ledger, row)
     ledger.file(row)

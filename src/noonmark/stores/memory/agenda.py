@@ -48,6 +48,10 @@ class Agenda:
             heappop(heap)
         return heap[0] if heap else None
 
+    def until(self, time: Micros) -> list[Entry]:
+        """The entries up to a time, in order; unlike taking them, this reads every key."""
+        return sorted(entry for entry in self._entries.values() if entry[0] <= time)
+
 
 def take(agendas: Iterable[tuple[Agenda, Micros]], limit: int) -> Iterator[str]:
     """Remove and yield the earliest keys of several agendas, each up to a time of its own."""

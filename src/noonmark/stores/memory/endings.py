@@ -44,6 +44,12 @@ def note_admitted(sheet: Sheet, one: Occurrence) -> None:
         sheet.admitted = newest if sheet.admitted is None else max(sheet.admitted, newest)
 
 
+def cancel(ledger: Ledger, row: Row, reason: Reason) -> None:
+    """End a row that nobody delivers; whoever has claimed it loses it."""
+    row.occurrence = replace(row.occurrence, fence=row.occurrence.fence + 1)
+    end(ledger, row, Phase.CANCELLED, reason)
+
+
 def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
     """An active schedule with nothing live and nothing to come is completed."""
     if sheet.schedule.phase is SchedulePhase.ACTIVE and sheet.exhausted and not sheet.live:

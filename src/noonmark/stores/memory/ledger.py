@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.policies.delivery import MIN_PATIENCE, patience
 from noonmark.stores.memory.agenda import Agenda
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from noonmark.core.instants import Micros
+    from noonmark.core.planner import Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.rows import Key, Row, Sheet, Turn
+
+
+DELIVERING = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
 
 
 class Ledger:
@@ -35,6 +41,10 @@ class Ledger:
         self.ready: defaultdict[str, Agenda] = defaultdict(Agenda)
         self.leases: defaultdict[str, Agenda] = defaultdict(Agenda)
         self.plans = Agenda()
+        self.deadlines = Agenda()
+        self.beats: dict[str, Micros] = {}
+        """When each route was last served."""
+        self.last_beat: Micros | None = None
         self.by_age = Agenda()
         self.by_count = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
@@ -61,6 +71,33 @@ class Ledger:
         else:
             self.plans.put(sheet.schedule.uid, sheet.plan_at)
 
+    def snapshot(self, sheet: Sheet) -> Snapshot:
+        """The schedule as planning reads it."""
+        route, since = sheet.schedule.declaration.target.route, self.now() - _patience(sheet.schedule)
+        nodes_live = self.last_beat is not None and self.last_beat > since
+        return sheet.snapshot(unserved=nodes_live and not self.is_served(route, since))
+
+    def is_served(self, route: str, since: Micros) -> bool:
+        """Whether a node has said after an instant that it serves a route."""
+        beat = self.beats.get(route)
+        return beat is not None and beat > since
+
+    def unserved(self, agendas: Mapping[str, Agenda], now: Micros) -> list[Agenda]:
+        """The agendas of routes that nobody serves; only those are worth a look for what lacks its target."""
+        return [one for route, one in agendas.items() if not self.is_served(route, now - MIN_PATIENCE)]
+
+    def is_due(self, row: Row, *, now: Micros, until: Micros) -> bool:
+        """Whether a claim may take a row: a pending one whose time comes by `until`, a leased one free by `now`."""
+        if row.occurrence.phase is not Phase.PENDING:
+            return row.lease_end is not None and row.lease_end <= now
+        return row.ready is not None and row.ready <= until and not self.sheet_of(row).holds_back(row)
+
+    def lacks_target(self, row: Row, now: Micros) -> bool:
+        """Whether a row could have been claimed for longer than its schedule has patience, but by nobody."""
+        since = now - _patience(self.sheet_of(row).schedule)
+        time = row.ready if row.occurrence.phase is Phase.PENDING else row.lease_end
+        return time is not None and time < since and not self.is_served(row.occurrence.route, since)
+
     def add(self, row: Row) -> None:
         """Store a row that is live."""
         self.rows[row.occurrence.id] = row
@@ -83,12 +120,16 @@ class Ledger:
             agenda.put(one.id, time, one.nominal)
         elif agenda is not None:
             agenda.discard(one.id)
+        if one.phase in DELIVERING and one.deadline is not None:
+            self.deadlines.put(one.id, one.deadline)
+        else:
+            self.deadlines.discard(one.id)
 
     def archive(self, row: Row, ended: Micros) -> None:
         """Move a row that has ended from the live ones to the others."""
         one, sheet = row.occurrence, self.sheet_of(row)
-        row.ready = row.lease_end = row.node = None
-        row.stop = False
+        give_back(row)
+        row.ready = None
         row.ended = ended
         del sheet.live[one.id]
         sheet.ended[one.id] = row
@@ -119,6 +160,16 @@ class Ledger:
             del same_name[bisect_left(same_name, (schedule.created, schedule.uid))]
             if not same_name:
                 del self.names[_name(schedule)]
+
+
+def give_back(row: Row) -> None:
+    """Nobody holds a row any more, or is asked to stop it."""
+    row.occurrence = replace(row.occurrence, node=None, started=None, stop=None, deadline=None)
+    row.lease_end = None
+
+
+def _patience(schedule: Schedule) -> Micros:
+    return patience(schedule.declaration.misfire_policy.grace)
 
 
 def _id(schedule: Schedule) -> tuple[str, str]:

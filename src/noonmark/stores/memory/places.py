@@ -47,15 +47,15 @@ def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
 def wait(ledger: Ledger, row: Row, reason: Reason, concurrency: Concurrency | None) -> None:
     """Put a row in line. If what it waits for is free by now and nobody stands before it, it has its turn at once."""
     sheet = ledger.sheet_of(row)
-    row.ready = row.lease_end = row.node = None
-    row.occurrence = replace(row.occurrence, phase=Phase.PENDING, waiting_for=reason)
+    row.ready = row.lease_end = None
+    row.occurrence = replace(row.occurrence, phase=Phase.PENDING, waiting_for=reason, node=None, started=None)
     ledger.file(row)
     # It must not keep the others from what it cannot use itself.
     free_key(ledger, row)
     if reason is Reason.QUEUED:
         insort(sheet.queue, row.turn)
         wake_for_slot(ledger, sheet)
-    elif concurrency is not None:
+    elif reason is Reason.CONCURRENCY_LIMIT and concurrency is not None:
         key = (sheet.schedule.owner.tenant, concurrency.key)
         row.wants = (key, concurrency.limit)
         insort(ledger.waiting[key], row.turn)

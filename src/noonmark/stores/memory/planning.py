@@ -35,6 +35,9 @@ def commit(ledger: Ledger, plan: Plan) -> bool:
     sheet = ledger.sheets.get(before.schedule.uid)
     if sheet is None or _version(sheet.schedule, sheet.watermark) != _version(before.schedule, before.watermark):
         return False
+    is_limited = (plan.schedule or before.schedule).declaration.max_runs is not None
+    if is_limited and sheet.tally.admitted != before.runs:
+        return False
     if any(one.id in plan.gone and _has_moved_on(ledger, one) for one in before.projections):
         return False
     _write(ledger, sheet, plan)
@@ -54,7 +57,7 @@ def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:
     """Pause an active schedule when so many of its occurrences have failed in a row."""
     active = sheet.schedule.phase is SchedulePhase.ACTIVE
     if active and limit is not None and sheet.tally.failures_in_row >= limit:
-        _write(ledger, sheet, edits.pause(sheet.snapshot(), now=ledger.now()))
+        _write(ledger, sheet, edits.pause(ledger.snapshot(sheet), now=ledger.now()))
 
 
 def _version(schedule: Schedule, watermark: int) -> tuple[int, SchedulePhase, int]:
@@ -121,7 +124,7 @@ def _rebind(ledger: Ledger, row: Row, one: Occurrence) -> None:
     row.occurrence = replace(
         one, fence=was.fence + 1, due=was.due, waiting_for=was.waiting_for, holds_slot=was.holds_slot
     )
-    row.lease_end = row.node = None
+    row.lease_end = None
     ledger.file(row)
 
 
@@ -180,8 +183,8 @@ def _hold(ledger: Ledger, sheet: Sheet) -> None:
     for row in sheet.live.values():
         if sheet.holds_back(row) and row.occurrence.phase is Phase.CLAIMED:
             _raise_fence(row)
-            row.occurrence = replace(row.occurrence, phase=Phase.PENDING)
-            row.lease_end = row.node = None
+            row.occurrence = replace(row.occurrence, phase=Phase.PENDING, node=None)
+            row.lease_end = None
         ledger.file(row)
 
 

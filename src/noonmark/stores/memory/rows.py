@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import Snapshot, projection
 from noonmark.ports.store import Kept, Tally
@@ -33,9 +33,7 @@ class Row:
     occurrence: Occurrence
     ready: Micros | None
     """From when it can be claimed while it is pending; None while it waits for something, or for the planner."""
-    node: str | None = None
     lease_end: Micros | None = None
-    stop: bool = False
     key: Key | None = None
     """The concurrency key under which it holds a place."""
     wants: tuple[Key, int] | None = None
@@ -92,7 +90,7 @@ class Sheet:
         ]
         return Kept(schedule=self.schedule, tally=self.tally, next_due=min(times, default=None))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, unserved: bool) -> Snapshot:
         """The schedule as planning reads it."""
         found = [one for row in self.live.values() if (one := projection(row.occurrence)) is not None]
         return Snapshot(
@@ -100,4 +98,17 @@ class Sheet:
             watermark=self.watermark,
             projections=tuple(sorted(found, key=lambda one: one.nominal)),
             admitted=self.admitted,
+            runs=self.tally.admitted,
+            beyond=self._beyond(),
+            exhausted=self.exhausted,
+            unserved=unserved,
         )
+
+    def _beyond(self) -> tuple[tuple[Micros, Micros], ...]:
+        """What was admitted or has ended after the watermark; there is hardly ever anything."""
+        if self.admitted is None or self.admitted <= self.watermark:
+            return ()
+        rows = [row for row in (*self.live.values(), *self.ended.values()) if not row.is_projection]
+        named = [row.occurrence for row in rows if row.occurrence.origin == TRIGGER]
+        found = [(one.nominal, one.missed_last or one.nominal) for one in named if one.phase is not Phase.SUPERSEDED]
+        return tuple(sorted(times for times in found if times[1] > self.watermark))

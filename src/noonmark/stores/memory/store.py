@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from heapq import nlargest, nsmallest
-from typing import TYPE_CHECKING
+from functools import wraps
+from heapq import merge, nlargest, nsmallest
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from noonmark.core.admission import Claim
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Reason
+from noonmark.core.settlement import lost_run
 from noonmark.ports.store import Renewal, StoreTraits
-from noonmark.stores.memory import admitting, agenda, planning
+from noonmark.stores.memory import admitting, agenda, endings, planning
 from noonmark.stores.memory.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 
     from noonmark.core.admission import Admission, Busy
     from noonmark.core.instants import Micros
@@ -25,19 +29,36 @@ if TYPE_CHECKING:
     from noonmark.stores.memory.rows import Row
 
 LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
+UNCOMMITTED = frozenset({Phase.PENDING, Phase.CLAIMED})
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _atomic(
+    verb: Callable[Concatenate[MemoryStore, P], Awaitable[T]],
+) -> Callable[Concatenate[MemoryStore, P], Coroutine[Any, Any, T]]:
+    """Make one step of a verb, also among threads; it must not suspend while it holds the lock, and none does."""
+
+    @wraps(verb)
+    async def locked(self: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return await verb(self, *args, **kwargs)
+
+    return locked
 
 
 class MemoryStore:
-    """Forgets everything when the process ends. For one event loop; no verb awaits anything, so each is atomic."""
+    """Forgets everything when the process ends. Verbs may be called from any thread; none awaits anything."""
 
     def __init__(self, clock: Callable[[], Micros]) -> None:
         """Leases are judged by this clock."""
         self._ledger = Ledger(clock)
+        self._lock = RLock()
 
     @property
     def traits(self) -> StoreTraits:
         """What this store can do."""
-        return StoreTraits(is_durable=False, pushes_wakeups=False)
+        return StoreTraits(is_durable=False, blocks=False)
 
     async def open(self) -> None:
         """Nothing to make ready."""
@@ -45,63 +66,86 @@ class MemoryStore:
     async def close(self) -> None:
         """Nothing to let go of."""
 
+    @_atomic
     async def clock(self) -> Micros:
         """The time of the clock it was given."""
         return self._ledger.now()
 
+    @_atomic
     async def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
         return [planning.create(self._ledger, plan) for plan in plans]
 
+    @_atomic
     async def find(self, tenant: str, schedule_id: str) -> Kept | None:
         """The schedule of that id, unless it is deleted."""
         uid = self._ledger.ids.get((tenant, schedule_id))
         return None if uid is None else self._ledger.sheets[uid].kept()
 
+    @_atomic
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
         same_name = self._ledger.names.get((tenant, user, name))
         return self._ledger.sheets[same_name[0][1]].kept() if same_name else None
 
+    @_atomic
     async def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         sheet = self._ledger.sheets.get(uid)
-        return None if sheet is None else sheet.snapshot()
+        return None if sheet is None else self._ledger.snapshot(sheet)
 
+    @_atomic
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         ledger = self._ledger
         uids = list(agenda.take([(ledger.plans, now)], limit))
         for uid in uids:
             ledger.file_plan(ledger.sheets[uid])  # to take is to remove, and reading must change nothing
-        return [ledger.sheets[uid].snapshot() for uid in uids]
+        return [ledger.snapshot(ledger.sheets[uid]) for uid in uids]
 
+    @_atomic
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
         return [planning.commit(self._ledger, plan) for plan in plans]
 
+    @_atomic
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         return [planning.add(self._ledger, one) for one in occurrences]
 
-    async def claim(
-        self, node: str, routes: Collection[str], *, now: Micros, until: Micros, limit: int, lease: Micros
+    @_atomic
+    async def claim(  # noqa: PLR0913 - as the port has it
+        self,
+        node: str,
+        routes: Collection[str],
+        *,
+        now: Micros,
+        until: Micros,
+        limit: int,
+        lease: Micros,
+        only: str | None = None,
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
         ledger = self._ledger
         known = set(routes)
+        if only is not None:
+            row = ledger.rows.get(only)
+            is_due = row is not None and row.occurrence.route in known and ledger.is_due(row, now=now, until=until)
+            return [self._claim(row, node, now=now, lease=lease)] if row is not None and is_due and limit else []
         waiting = [(ledger.ready[route], until) for route in known & ledger.ready.keys()]
         expired = [(ledger.leases[route], now) for route in known & ledger.leases.keys()]
         ids = agenda.take([*waiting, *expired], limit)
         # A list first: a claimed row is filed again, in one of these agendas.
         return [self._claim(ledger.rows[one], node, now=now, lease=lease) for one in list(ids)]
 
+    @_atomic
     async def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds."""
         return [admitting.admit(self._ledger, one, now=now, lease=lease) for one in admissions]
 
+    @_atomic
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
         held = {hold.occurrence_id: self._held(hold) for hold in holds}
@@ -111,54 +155,112 @@ class MemoryStore:
                 self._ledger.file(row)
         return Renewal(
             lost=frozenset(one for one, row in held.items() if row is None),
-            stop=frozenset(one for one, row in held.items() if row is not None and row.stop),
+            stop={
+                one: row.occurrence.stop
+                for one, row in held.items()
+                if row is not None and row.occurrence.stop is not None
+            },
         )
 
+    @_atomic
     async def release(self, holds: Sequence[Hold]) -> None:
         """Give claimed rows back untouched."""
         for hold in holds:
             row = self._held(hold)
             if row is not None and row.occurrence.phase is Phase.CLAIMED:
-                row.occurrence = replace(row.occurrence, phase=Phase.PENDING)
-                row.lease_end = row.node = None
+                row.occurrence = replace(row.occurrence, phase=Phase.PENDING, node=None)
+                row.lease_end = None
                 self._ledger.file(row)
 
+    @_atomic
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
         return [admitting.settle(self._ledger, one) for one in settlements]
 
+    @_atomic
     async def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         row = self._ledger.rows.get(occurrence_id)
-        if row is None or row.occurrence.phase not in admitting.DELIVERING:
+        if row is None or row.occurrence.phase is not Phase.DISPATCHING:
             return False
-        row.stop = True
+        row.occurrence = replace(row.occurrence, stop=Reason.CANCELLED)
         return True
 
+    @_atomic
+    async def cancel(self, occurrence_id: str) -> bool:
+        """End what has not been started; False when there is no such row."""
+        row = self._ledger.rows.get(occurrence_id)
+        if row is None or row.occurrence.phase not in UNCOMMITTED:
+            return False
+        endings.cancel(self._ledger, row, Reason.CANCELLED)
+        endings.complete_if_done(self._ledger, self._ledger.sheet_of(row))
+        return True
+
+    @_atomic
     async def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
         row = self._ledger.rows.get(occurrence_id)
         return None if row is None else row.occurrence
 
+    @_atomic
     async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
         found = [row.occurrence for row in self._rows(uid)]
         return nlargest(len(found) if limit is None else limit, found, key=lambda one: (one.nominal, one.id))
 
+    @_atomic
     async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
         found = [run for row in self._rows(uid) for run in row.runs]
         return nlargest(len(found) if limit is None else limit, found, key=lambda run: (run.started, run.id))
 
+    @_atomic
+    async def routes(self, source: str) -> list[str]:
+        """The routes of the schedules from a source."""
+        schedules = [sheet.schedule for sheet in self._ledger.sheets.values()]
+        here = [one for one in schedules if one.source == source and one.phase is not SchedulePhase.DELETED]
+        return sorted({one.declaration.target.route for one in here})
+
+    @_atomic
+    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:  # noqa: ARG002 - nobody asks who
+        """Remember that a node is alive, and what it serves."""
+        self._ledger.beats.update(dict.fromkeys(routes, now))
+        self._ledger.last_beat = now
+
+    @_atomic
+    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+        """Lease what nobody could serve for too long."""
+        ledger = self._ledger
+        unserved = [*ledger.unserved(ledger.ready, now), *ledger.unserved(ledger.leases, now)]
+        rows = [ledger.rows[one] for _, _, one in merge(*(each.until(now) for each in unserved))]
+        lacking = [row for row in rows if ledger.lacks_target(row, now)]
+        return [self._claim(row, node, now=now, lease=lease) for row in lacking[:limit]]
+
+    @_atomic
+    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+        """Deliveries whose deadline has come, earliest first."""
+        ledger = self._ledger
+        rows = [ledger.rows[one] for one in agenda.take([(ledger.deadlines, now)], limit)]
+        for row in rows:
+            ledger.file(row)  # to take is to remove, and reading must change nothing
+        return [row.occurrence for row in rows]
+
+    @_atomic
+    async def changed_by_others(self) -> bool:
+        """Nobody else can write to it."""
+        return False
+
+    @_atomic
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned or claimed."""
         ledger = self._ledger
         known = set(routes)
-        agendas = [ledger.plans]
+        agendas = [ledger.plans, ledger.deadlines]
         agendas += [ledger.ready[route] for route in known & ledger.ready.keys()]
         agendas += [ledger.leases[route] for route in known & ledger.leases.keys()]
         return min((first[0] for one in agendas if (first := one.first()) is not None), default=None)
 
+    @_atomic
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         ledger = self._ledger
@@ -187,10 +289,18 @@ class MemoryStore:
     def _claim(self, row: Row, node: str, *, now: Micros, lease: Micros) -> Claim:
         one = row.occurrence
         lost = one.phase is Phase.DISPATCHING
+        if lost:
+            row.runs.append(lost_run(one, now=now))
         row.occurrence = replace(
-            one, phase=Phase.CLAIMED, fence=one.fence + 1, losses=one.losses + lost, attempt=one.attempt - lost
+            one,
+            phase=Phase.CLAIMED,
+            fence=one.fence + 1,
+            losses=one.losses + lost,
+            attempt=one.attempt - lost,
+            node=node,
+            started=None,
         )
-        row.node, row.lease_end = node, now + lease
+        row.lease_end = now + lease
         self._ledger.file(row)
         schedule = self._ledger.sheet_of(row).schedule
         return Claim(occurrence=row.occurrence, schedule=schedule, claimed=now, found_in=one.phase)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
 from noonmark.ports.store import Renewal
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold
@@ -125,6 +127,7 @@ async def a_lease_lost_in_delivery_is_counted_and_is_no_attempt(bench: Bench) ->
     taken = await bench.claim_one("node-b")
     assert taken.found_in is Phase.DISPATCHING
     assert (taken.occurrence.phase, taken.occurrence.losses, taken.occurrence.attempt) == (Phase.CLAIMED, 1, 0)
+    assert (taken.occurrence.node, taken.occurrence.started) == ("node-b", None)
     assert taken.occurrence.fence == started.fence + 1
     assert taken.occurrence.holds_slot
     bench.advance(LEASE)
@@ -134,12 +137,29 @@ async def a_lease_lost_in_delivery_is_counted_and_is_no_attempt(bench: Bench) ->
 
 
 @case
+async def a_delivery_whose_lease_was_lost_is_kept_as_a_run(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    bench.advance(5)
+    started = await bench.run(made, "a")
+    assert (started.node, started.started) == ("node-a", NOW + 5)
+    bench.advance(LEASE + 1)
+    await bench.claim_one("node-b")
+    [run] = await bench.store.runs(made.uid)
+    assert (run.occurrence_id, run.node, run.attempt) == (started.id, "node-a", 1)
+    assert (run.started, run.ended, run.outcome) == (NOW + 5, bench.now, Outcome.LEASE_LOST)
+    bench.advance(LEASE)
+    again = await bench.start(await bench.claim_one("node-c"))
+    assert await bench.settle(again)
+    assert [run.outcome for run in await bench.store.runs(made.uid)] == [Outcome.COMPLETED, Outcome.LEASE_LOST]
+
+
+@case
 async def a_renewed_lease_ends_later(bench: Bench) -> None:
     await bench.add(await bench.create_quiet(), "a")
     claim = await bench.claim_one()
     bench.advance(LEASE - 1)
     renewal = await bench.store.renew([hold(claim)], now=bench.now, lease=LEASE)
-    assert renewal == Renewal(lost=frozenset(), stop=frozenset())
+    assert renewal == Renewal(lost=frozenset(), stop={})
     bench.advance(LEASE - 1)
     assert await bench.claim("node-b") == []
     bench.advance(1)
@@ -178,11 +198,11 @@ async def a_node_learns_of_a_stop_when_it_renews(bench: Bench) -> None:
     one = await bench.run(made, "a")
     assert await bench.store.request_stop(one.id)
     renewal = await bench.store.renew([hold(one)], now=bench.now, lease=LEASE)
-    assert renewal == Renewal(lost=frozenset(), stop=frozenset({one.id}))
+    assert renewal == Renewal(lost=frozenset(), stop={one.id: Reason.CANCELLED})
     bench.advance(LEASE)
     again = await bench.start(await bench.claim_one("node-b"))
     renewal = await bench.store.renew([hold(one), hold(again)], now=bench.now, lease=LEASE)
-    assert renewal.stop == {one.id}
+    assert renewal.stop == {one.id: Reason.CANCELLED}
 
 
 @case

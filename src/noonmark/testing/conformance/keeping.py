@@ -139,7 +139,9 @@ async def closing_twice_is_the_same_as_once(bench: Bench) -> None:
 @case
 async def a_store_says_what_it_can_do(bench: Bench) -> None:
     traits = bench.store.traits
-    assert {type(traits.is_durable), type(traits.pushes_wakeups)} == {bool}
+    assert {type(traits.is_durable), type(traits.blocks)} == {bool}
+    assert traits.watch_interval is None or traits.watch_interval > 0
+    assert not await bench.store.changed_by_others()
 
 
 @case

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Start, Wait
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import Plan, occurrence
 from noonmark.core.policies import overlap
@@ -18,14 +19,15 @@ from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from noonmark.core.admission import Claim
+    from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.testing.conformance.bench import Bench
 
 DB = Concurrency(key="db")
 
 
-def _queue(claim: Claim, *, replaces: bool = False, cancels: bool = False) -> Wait:
-    return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=replaces, cancels=cancels)
+def _queue(claim: Claim, *, replaces: bool = False, cancel_grace: Micros | None = None) -> Wait:
+    return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=replaces, cancel_grace=cancel_grace)
 
 
 async def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
@@ -168,10 +170,20 @@ async def whoever_cancels_asks_the_holder_to_stop(bench: Bench) -> None:
     made = await bench.create_quiet()
     running = await bench.run(made, "a")
     await bench.add_event(made, "b")
-    await bench.decide(_queue(await bench.claim_one(), replaces=True, cancels=True))
-    assert (await bench.store.renew([hold(running)], now=bench.now, lease=LEASE)).stop == {running.id}
-    assert await bench.settle(running, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
+    await bench.decide(_queue(await bench.claim_one(), replaces=True, cancel_grace=10 * SECOND))
+    assert (await bench.store.renew([hold(running)], now=bench.now, lease=LEASE)).stop == {running.id: Reason.REPLACED}
+    assert await bench.settle(running, phase=Phase.CANCELLED, reason=Reason.REPLACED)
     await bench.start(await bench.claim_one())
+
+
+@case
+async def what_waits_for_others_is_in_no_line_for_a_place(bench: Bench) -> None:
+    running = await bench.run(await bench.create_quiet("uid-1", concurrency=DB), "a")
+    await bench.add(await bench.create_quiet("uid-2", concurrency=DB), "b")
+    await bench.decide(Wait(claim=await bench.claim_one(), waiting_for=Reason.DEPENDENCY_PENDING))
+    assert await bench.settle(running)
+    assert await bench.claim() == []
+    await bench.run(await bench.create_quiet("uid-3", concurrency=DB), "c")
 
 
 @case
@@ -180,7 +192,7 @@ async def whoever_cancels_takes_the_turn_of_what_nobody_delivers(bench: Bench) -
     running = await bench.run(made, "a")
     assert await bench.retry(running, bench.now + MINUTE)
     await bench.add_event(made, "b")
-    turn = await bench.decide(_queue(await bench.claim_one(), replaces=True, cancels=True))
+    turn = await bench.decide(_queue(await bench.claim_one(), replaces=True, cancel_grace=10 * SECOND))
     assert turn.holds_slot
     cancelled = await bench.row(running)
     assert (cancelled.phase, cancelled.reason) == (Phase.CANCELLED, Reason.REPLACED)
