@@ -1,1 +1,6 @@
-"""What users and stores need to test against Noonmark; nothing that runs in production imports it."""
+"""For tests of your own: a clock that stands still, a driver that is driven by hand, and the suite for stores."""
+
+from noonmark.testing.clock import FakeClock
+from noonmark.testing.manual import ManualDriver
+
+__all__ = ["FakeClock", "ManualDriver"]

@@ -1,0 +1,151 @@
+"""Admitting: at its due time a claimed occurrence starts, waits, or ends.
+
+A start is committed a little early, so that nothing but a timer stands between an occurrence and its due time. When a
+place is taken that early, the decision waits for the due time itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.admission import Busy, Claim, End, Replan, Start, Wait, admit, refused
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.driver.reports import AdmitReport
+from noonmark.ports import sink
+from noonmark.ports.store import Admitted, Hold
+from noonmark.ports.target import Assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.admission import Admission
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.driver.node import Node
+    from noonmark.ports.store import LeaseLost
+
+    Answer = Admitted | LeaseLost | Busy
+
+
+logger = logging.getLogger("noonmark.driver")
+
+
+async def admit_once(node: Node) -> AdmitReport:
+    """Decide about every claim whose time has come, and hand over what starts."""
+    now, lease = node.now, node.timing.lease
+    due = node.take_due(node.timing.batch)
+    decisions = [_decide(_overridden(node, one), now=now, lease=lease) for one in due]
+    counts = _Counts()
+    while decisions:
+        try:
+            answers = await node.ask(node.store.admit(decisions, now=node.now, lease=lease))
+        except Exception:
+            # Perhaps it was written, perhaps not: asked again, whatever took effect answers as lost.
+            for one in decisions:
+                node.decide_at(one.claim, node.now)
+            raise
+        decisions = await _carry_out(node, decisions, answers, counts)
+    return counts.report()
+
+
+def _decide(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
+    """Decide about one claim; a record that makes no sense ends, so that it keeps nobody from the others."""
+    try:
+        return admit(claim, now=max(now, claim.occurrence.due), lease=lease)
+    except Exception as error:
+        logger.exception("occurrence %s cannot be decided", claim.occurrence.id)
+        facts = {"problem": repr(error)}
+        return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, facts=facts)
+
+
+class _Counts:
+    """What became of each, as it comes in."""
+
+    def __init__(self) -> None:
+        self.started = self.ended = self.waiting = self.replanned = self.lost = self.postponed = 0
+
+    def report(self) -> AdmitReport:
+        return AdmitReport(**vars(self))
+
+
+async def _carry_out(
+    node: Node, decisions: Sequence[Admission], answers: Sequence[Answer], counts: _Counts
+) -> list[Admission]:
+    """Act on the answers of the store; what it refused for want of a place is decided again."""
+    assignments: list[Assignment] = []
+    happenings: list[sink.Happening] = []
+    lost: list[Hold] = []
+    again: list[Admission] = []
+    now = node.now
+    for decision, answer in zip(decisions, answers, strict=True):
+        claim = decision.claim
+        match answer:
+            case Admitted():
+                node.drop(claim)
+                happenings.append(_admitted(node, decision, answer.occurrence, assignments, counts))
+            case Busy():
+                if now < claim.occurrence.due:
+                    node.decide_at(claim, claim.occurrence.due)
+                    counts.postponed += 1
+                else:
+                    again.append(refused(claim, answer))
+            case _:
+                node.drop(claim)
+                lost.append(Hold(occurrence_id=claim.occurrence.id, fence=claim.occurrence.fence))
+                happenings.append(sink.LeaseLost(claim.occurrence.id))
+                counts.lost += 1
+    if assignments:
+        node.runtime.target.deliver(assignments)
+    node.tell(happenings)
+    if lost:
+        # If only the revision has moved, the row is still this node's, and would wait for the end of its lease. That
+        # is all that a failure costs; what is to be decided again must not be lost with it.
+        with suppress(Exception):
+            await node.ask(node.store.release(lost))
+    return again
+
+
+def _admitted(
+    node: Node, decision: Admission, occurrence: Occurrence, assignments: list[Assignment], counts: _Counts
+) -> sink.Happening:
+    match decision:
+        case Start(claim=claim):
+            assignment = Assignment(occurrence, claim.schedule, begins=occurrence.due)
+            node.deliveries[occurrence.id] = assignment
+            assignments.append(assignment)
+            counts.started += 1
+            node.overrides.pop(occurrence.id, None)
+            return sink.Started(occurrence)
+        case Wait():
+            counts.waiting += 1
+            if decision.cancels:
+                _stop_running(node, occurrence)
+            return sink.Waiting(occurrence)
+        case Replan():
+            counts.replanned += 1
+            return sink.Waiting(occurrence)
+        case End():
+            counts.ended += 1
+            node.overrides.pop(occurrence.id, None)
+            node.ended(occurrence)
+            return sink.Ended(occurrence)
+
+
+def _stop_running(node: Node, newer: Occurrence) -> None:
+    """If the run that has to make room is delivered here, it need not wait to hear of it."""
+    for assignment in node.deliveries.values():
+        if assignment.occurrence.uid == newer.uid:
+            assignment.stop(Reason.REPLACED)
+
+
+def _overridden(node: Node, claim: Claim) -> Claim:
+    """The claim under the overlap policy that a caller set for it."""
+    policy = node.overrides.get(claim.occurrence.id) if node.overrides else None
+    if policy is None:
+        return claim
+    declared = replace(claim.schedule.declaration, overlap_policy=policy)
+    return replace(claim, schedule=replace(claim.schedule, declaration=declared))

@@ -1,0 +1,43 @@
+"""An alarm: a wait on the loop that ends at a time, or when somebody rings, from whichever thread."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import SECOND
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+
+
+class Alarm:
+    """Rings are not counted: one is as good as many."""
+
+    def __init__(self) -> None:
+        """Made on the loop that waits."""
+        self._loop = asyncio.get_running_loop()
+        self._rung = asyncio.Event()
+        self._is_rung = False
+
+    def ring(self) -> None:
+        """End the wait that is on, or the next one. From any thread; when the loop has ended, nobody waits."""
+        if not self._is_rung:
+            self._is_rung = True
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._rung.set)
+
+    async def wait(self, pause: Micros | None) -> None:
+        """Wait so long, or until it rings; None waits for a ring."""
+        if pause is not None and pause <= 0:
+            self._is_rung = False
+            self._rung.clear()
+            await asyncio.sleep(0)  # noqa: TID251 - no waiting: a store that never suspends must not keep others out
+            return
+        timer = None if pause is None else self._loop.call_later(pause / SECOND, self._rung.set)
+        await self._rung.wait()
+        if timer is not None:
+            timer.cancel()
+        self._is_rung = False
+        self._rung.clear()

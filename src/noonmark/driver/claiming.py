@@ -1,0 +1,72 @@
+"""Claiming: what falls due soon is leased ahead of its time, so that its start waits on a timer, not on a query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.driver.reports import ClaimReport, RenewReport
+from noonmark.ports.sink import Claimed
+from noonmark.ports.store import Hold
+
+if TYPE_CHECKING:
+    from noonmark.driver.node import Node
+
+
+async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
+    """Lease one batch of what this node can serve; leases that ran out are anybody's."""
+    timing = node.timing
+    limit = min(timing.batch, timing.capacity - node.load)
+    if limit <= 0:
+        return ClaimReport()
+    now = await node.time()
+    claims = await node.ask(
+        node.store.claim(
+            node.id,
+            node.runtime.target.routes(),
+            now=now,
+            until=now + timing.lookahead,
+            limit=limit,
+            lease=timing.lease,
+            only=only,
+        )
+    )
+    for claim in claims:
+        node.hold(claim)
+    node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
+    return ClaimReport(claimed=len(claims), more=len(claims) == limit)
+
+
+async def renew_once(node: Node) -> RenewReport:
+    """Extend every lease, and learn which were lost and which runs should stop."""
+    node.reckoning.note(await node.ask(node.store.clock()))
+    holds = node.holds()
+    if not holds:
+        return RenewReport()
+    renewal = await node.ask(node.store.renew(holds, now=node.now, lease=node.timing.lease))
+    # Only what is still held as it was when the question was asked: it may have ended since, or be held anew.
+    fences = {hold.occurrence_id: hold.fence for hold in holds}
+    lost = sum(node.lose(one) for one in renewal.lost if _fence(node, one) == fences[one])
+    stopped = 0
+    for one, reason in renewal.stop.items():
+        if _fence(node, one) == fences[one] and (assignment := node.deliveries.get(one)) is not None:
+            assignment.stop(reason)
+            stopped += 1
+    return RenewReport(renewed=len(holds) - len(renewal.lost), lost=lost, stopped=stopped)
+
+
+async def release(node: Node) -> int:
+    """Give back every claim that has not started."""
+    claims = list(node.held.values())
+    if claims:
+        # Forgotten only when it is written: until then it can be tried again.
+        await node.ask(
+            node.store.release([Hold(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims])
+        )
+    for claim in claims:
+        node.drop(claim)
+    return len(claims)
+
+
+def _fence(node: Node, occurrence_id: str) -> int | None:
+    held = node.held.get(occurrence_id) or node.deliveries.get(occurrence_id)
+    return None if held is None else held.occurrence.fence

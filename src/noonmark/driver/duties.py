@@ -1,0 +1,86 @@
+"""The driver: a node and its duties, each of which can be called by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.driver.admitting import admit_once
+from noonmark.driver.claiming import claim_once, release, renew_once
+from noonmark.driver.housekeeping import adopt_once, prune_once, reap_once
+from noonmark.driver.node import Node
+from noonmark.driver.planning import plan_once
+from noonmark.driver.settling import hand_back, settle_once
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.settlement import Delivered
+    from noonmark.driver.node import Ask
+    from noonmark.driver.reports import (
+        AdmitReport,
+        ClaimReport,
+        PlanReport,
+        PruneReport,
+        ReapReport,
+        RenewReport,
+        SettleReport,
+    )
+    from noonmark.ports.runtime import Runtime
+    from noonmark.ports.target import Assignment
+
+
+class Driver:
+    """What happens by itself, in the node of a runtime. Every duty reads, decides and commits, and says what it did."""
+
+    def __init__(self, runtime: Runtime, ask: Ask[Any] | None = None) -> None:
+        """It does nothing until a duty is called. `ask` is the way to the store; without one, the store is awaited."""
+        self.node = Node(runtime, ask)
+
+    def report(self, assignment: Assignment, delivered: Delivered) -> None:
+        """Take note of how a delivery ended, from any thread; `settle_once` writes it."""
+        self.node.finished.append((assignment, delivered))
+
+    async def plan_once(self) -> PlanReport:
+        """Plan the schedules whose time has come."""
+        return await plan_once(self.node)
+
+    async def claim_once(self, *, only: str | None = None) -> ClaimReport:
+        """Lease what falls due soon; with `only`, just that occurrence."""
+        return await claim_once(self.node, only=only)
+
+    async def admit_once(self) -> AdmitReport:
+        """Decide about what is due, and hand over what starts."""
+        return await admit_once(self.node)
+
+    async def settle_once(self) -> SettleReport:
+        """Write how deliveries ended."""
+        return await settle_once(self.node)
+
+    async def renew_once(self) -> RenewReport:
+        """Extend the leases."""
+        return await renew_once(self.node)
+
+    async def adopt_once(self) -> bool:
+        """Serve the functions that other processes have named since the last look."""
+        return await adopt_once(self.node)
+
+    async def reap_once(self) -> ReapReport:
+        """End what has overstayed its deadline, and what nobody can serve."""
+        return await reap_once(self.node)
+
+    async def prune_once(self) -> PruneReport:
+        """Forget what is old, or too much."""
+        return await prune_once(self.node)
+
+    async def release(self) -> int:
+        """Give back every claim that has not started; says how many."""
+        return await release(self.node)
+
+    def hand_back(self) -> int:
+        """Give up what is still being delivered; `settle_once` writes that. Says how many."""
+        return hand_back(self.node)
+
+    async def next_time(self) -> Micros | None:
+        """When there is next something to plan, to claim or to decide."""
+        stored = await self.node.ask(self.node.store.next_time(self.node.runtime.target.routes()))
+        times = [time for time in (stored, self.node.next_decision) if time is not None]
+        return min(times, default=None)

@@ -1,0 +1,71 @@
+"""Housekeeping: what nobody else would end is ended, and what nobody needs any more is forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.admission import unserved
+from noonmark.core.settlement import expire
+from noonmark.driver.reports import PruneReport, ReapReport
+from noonmark.ports.sink import Ended, Pruned, Settled
+from noonmark.ports.store import Admitted
+
+if TYPE_CHECKING:
+    from noonmark.driver.node import Node
+
+TRUSTED = "embedded"
+"""The source of schedules that were made in a Python process; only these may name a function by its module."""
+
+
+async def adopt_once(node: Node) -> bool:
+    """Serve the functions that other processes have named since the last look; whether that is more than before."""
+    routes = set(await node.ask(node.store.routes(TRUSTED)))
+    fresh, node.routes_seen = routes - node.routes_seen, routes
+    return node.runtime.target.adopt(fresh)
+
+
+async def reap_once(node: Node) -> ReapReport:
+    """Tell that this node is alive, then end what has overstayed its deadline, and what nobody can serve."""
+    # All of them: what could not be imported a while ago may be there by now.
+    node.routes_seen = set(await node.ask(node.store.routes(TRUSTED)))
+    adopted = node.runtime.target.adopt(node.routes_seen)
+    await node.ask(node.store.beat(node.id, node.runtime.target.routes(), now=await node.time()))
+    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=await _end_orphans(node))
+
+
+async def prune_once(node: Node) -> PruneReport:
+    """Forget one batch of what is old, or more than is kept of its schedule."""
+    timing = node.timing
+    forgotten = await node.ask(
+        node.store.prune(before=await node.time() - timing.keep_for, keep=timing.keep_count, limit=timing.batch)
+    )
+    if forgotten:
+        node.tell([Pruned(forgotten)])
+    return PruneReport(forgotten=forgotten, more=forgotten == timing.batch)
+
+
+async def _end_overdue(node: Node) -> int:
+    """Whoever delivers it may be gone, or deaf; it loses, because the phase is no longer what it knew."""
+    settlements = []
+    for one in await node.ask(node.store.overdue(now=node.now, limit=node.timing.batch)):
+        snapshot = await node.ask(node.store.snapshot(one.uid))
+        if snapshot is not None:
+            settlements.append(expire(one, snapshot.schedule.declaration, now=node.now))
+    if not settlements:
+        return 0
+    written = await node.ask(node.store.settle(settlements))
+    ended = [one for one, done in zip(settlements, written, strict=True) if done]
+    node.tell([Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended])
+    return len(ended)
+
+
+async def _end_orphans(node: Node) -> int:
+    now, timing = node.now, node.timing
+    claims = await node.ask(node.store.orphans(node.id, now=now, limit=timing.batch, lease=timing.lease))
+    if not claims:
+        return 0
+    decisions = [unserved(claim) for claim in claims]
+    answers = await node.ask(node.store.admit(decisions, now=node.now, lease=timing.lease))
+    ended = [answer.occurrence for answer in answers if isinstance(answer, Admitted)]
+    node.tell([Ended(one) for one in ended])
+    return len(ended)

@@ -1,0 +1,243 @@
+"""The loop: it calls the duties of a driver in time, wakes them when something has happened, and stops them.
+
+Each duty has a task of its own, so that one decides while another waits for the store. None of them polls: looking for
+work waits for the time that the store names, or for somebody to say that there is more; the others wait for their time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.driver.access import Access
+from noonmark.driver.alarm import Alarm
+from noonmark.driver.duties import Driver
+from noonmark.ports.sink import NodeStarted, NodeStopped, StoreFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.settlement import Delivered
+    from noonmark.ports.runtime import Runtime
+    from noonmark.ports.target import Assignment
+
+    T = TypeVar("T")
+
+logger = logging.getLogger("noonmark.driver")
+
+FIRST_RETRY: Micros = SECOND // 10
+LAST_RETRY: Micros = 5 * SECOND
+"""A call to the store that failed is made again after a while, twice as long each time."""
+REAP_EVERY: Micros = 5 * SECOND
+PACE: Micros = SECOND // 50
+"""Between two looks for work, unless the first found more than it could take: many small transactions make one."""
+FRUITLESS: Micros = SECOND // 4
+"""After a look that found nothing to do although there was something: another node is about to do it."""
+
+
+class Loop:
+    """Runs a driver on the running event loop, until it is stopped."""
+
+    def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
+        """Made on the event loop that is to run it. With `looks=False` it begins only what it is asked to fetch."""
+        self._looks = looks
+        self._access = Access(runtime.store)
+        self.driver = Driver(runtime, self._access.ask)
+        self._runtime, self._node = runtime, self.driver.node
+        self._alarms: list[Alarm] = []
+        self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
+        self._stop, self._drain = self._alarm(), self._alarm()
+        self._is_stopping = self._is_drained = False
+        self._grace: Micros | None = None
+        self._look_at: Micros | None = None
+
+    def wake(self, at: Micros | None = None) -> None:
+        """There is something new to be done, at that time or at once. From any thread."""
+        looked_for = self._look_at
+        if at is None or looked_for is None or at < looked_for + self._node.timing.lookahead:
+            self._look.ring()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it begins nothing more."""
+        return self._is_stopping
+
+    async def fetch(self, occurrence_id: str) -> None:
+        """Claim one occurrence now, if it can be claimed."""
+        if not self._is_stopping:
+            report = await self.driver.claim_once(only=occurrence_id)
+            if report.claimed:
+                self._start.ring()
+
+    def stop(self, grace: Micros | None = None) -> None:
+        """Begin nothing more, wait for what runs, then hand back the rest. From any thread; `run` ends when it is done.
+
+        Without a grace period, it waits until everything has ended.
+        """
+        self._grace = grace
+        self._is_stopping = True
+        for alarm in self._alarms:
+            alarm.ring()
+
+    async def run(self, started: Callable[[], None] | None = None) -> int:
+        """Do every duty in time until somebody calls `stop`; says how much was handed back."""
+        node, timing = self._node, self._node.timing
+        self._runtime.target.open(self._report, node.reckoning.now)
+        beginning = [asyncio.create_task(self._starting())]
+        if self._looks:
+            beginning.append(asyncio.create_task(self._looking()))
+        watch_interval = node.store.traits.watch_interval
+        keeping = [
+            asyncio.create_task(duty)
+            for duty in (
+                self._settling(),
+                self._every(timing.lease // 3, self.driver.renew_once),
+                self._every(min(REAP_EVERY, timing.lease // 3), self._reap),
+                self._every(timing.prune_every, self._prune),
+                *([] if watch_interval is None else [self._every(watch_interval, self._watch)]),
+            )
+        ]
+        node.tell([NodeStarted(node.id)])
+        if started is not None:
+            started()
+        try:
+            while not self._is_stopping:
+                await self._stop.wait(None)
+            await asyncio.gather(*beginning)
+            handed_back = await self._wind_up()
+            await asyncio.gather(*keeping)
+        finally:
+            for task in (*beginning, *keeping):
+                task.cancel()
+            self._runtime.target.close()
+            self._access.close()
+        node.tell([NodeStopped(node.id, handed_back)])
+        return handed_back
+
+    async def _wind_up(self) -> int:
+        """Give claims back, wait for what runs, then give that up as well."""
+        node = self._node
+        await self._try(self.driver.release, self._drain)
+        end = None if self._grace is None else node.now + self._grace
+        # What has ended is not waited for: writing it down may take a while, or fail.
+        while not all(one.is_closed for one in node.deliveries.values()) and (end is None or node.now < end):
+            await self._drain.wait(None if end is None else end - node.now)
+        handed_back = self.driver.hand_back()
+        self._is_drained = True
+        for alarm in self._alarms:
+            alarm.ring()
+        return handed_back
+
+    async def _looking(self) -> None:
+        """Plan and claim, whenever there is something to plan or to claim."""
+        while not self._is_stopping:
+            self._look_at = None
+            pause = await self._try(self._look_once, self._look)
+            self._look_at = None if pause is None else self._node.now + pause
+            await self._look.wait(pause)
+
+    async def _look_once(self) -> Micros | None:
+        """How long until the next look; None when only somebody else can bring something to do."""
+        node = self._node
+        time: Micros | None = await node.ask(node.store.next_time(self._runtime.target.routes()))
+        if time is None:
+            return None
+        if (pause := time - node.timing.lookahead - node.now) > 0:
+            return pause
+        planned = await self.driver.plan_once()
+        claimed = await self.driver.claim_once()
+        if claimed.claimed:
+            self._start.ring()
+        if planned.more or claimed.more:
+            return 0
+        if planned.planned or claimed.claimed:
+            return PACE
+        if time <= node.now:
+            await self._reap()
+        return max(FRUITLESS, time - node.now)
+
+    async def _starting(self) -> None:
+        """Commit starts shortly before they are due, several at a time."""
+        node = self._node
+        while not self._is_stopping:
+            decision = node.next_decision
+            pause = None if decision is None else decision + node.timing.early // 2 - node.now
+            if pause is None or pause > 0:
+                await self._start.wait(pause)
+                continue
+            report = await self._try(self.driver.admit_once, self._start)
+            if report is not None and (report.replanned or report.waiting or report.ended):
+                self._look.ring()
+
+    async def _settling(self) -> None:
+        """Write how deliveries ended; what ends while that is being written is written next, together."""
+        while not (self._is_drained and not self._node.finished):
+            if not self._node.finished:
+                await self._settle.wait(None)
+                continue
+            report = await self._try(self.driver.settle_once, self._settle)
+            if report is None:
+                return
+            if report.frees_others:
+                self._look.ring()
+
+    async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]]) -> None:
+        alarm = self._alarm()
+        while not self._is_drained:
+            await self._try(duty, alarm)
+            if not self._is_drained:
+                await alarm.wait(interval)
+
+    async def _reap(self) -> None:
+        report = await self.driver.reap_once()
+        if report.adopted or report.overdue or report.orphans:
+            self._look.ring()
+
+    async def _prune(self) -> None:
+        while (await self.driver.prune_once()).more and not self._is_stopping:
+            pass
+
+    async def _watch(self) -> None:
+        if await self._node.ask(self._node.store.changed_by_others()):
+            # A schedule may be new, and its function too; its first fire may not wait until the next reaping.
+            await self.driver.adopt_once()
+            self._look.ring()
+
+    async def _try(self, duty: Callable[[], Awaitable[T]], alarm: Alarm) -> T | None:
+        """Do a duty, again and again until it succeeds; None when the time to try is over."""
+        pause = FIRST_RETRY
+        while True:
+            try:
+                return await duty()
+            except NoonmarkError as error:
+                logger.warning("%s failed, again in %s s: %s", duty.__name__, micros_to_seconds(pause), error)
+                self._node.tell([StoreFailed(duty.__name__, str(error), pause)])
+            except Exception as error:
+                logger.exception("%s failed, again in %s s", duty.__name__, micros_to_seconds(pause))
+                self._node.tell([StoreFailed(duty.__name__, repr(error), pause)])
+            if self._is_over(duty, pause):
+                return None
+            await alarm.wait(pause)
+            pause = min(2 * pause, LAST_RETRY)
+
+    def _is_over(self, duty: Callable[[], Awaitable[object]], pause: Micros) -> bool:
+        """Whether a duty that failed is given up; what is held or has ended is told to the store if at all possible."""
+        if duty == self.driver.release:
+            return pause >= LAST_RETRY
+        if duty == self.driver.settle_once:
+            return self._is_drained and pause >= LAST_RETRY
+        return self._is_drained or (self._is_stopping and duty in (self._look_once, self.driver.admit_once))
+
+    def _report(self, assignment: Assignment, delivered: Delivered) -> None:
+        self.driver.report(assignment, delivered)
+        self._settle.ring()
+        if self._is_stopping:
+            self._drain.ring()
+
+    def _alarm(self) -> Alarm:
+        self._alarms.append(Alarm())
+        return self._alarms[-1]

@@ -1,0 +1,148 @@
+"""A node: what it holds of the store's work, between claiming it and writing down how it ended."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from noonmark.core.reasons import Reason
+from noonmark.driver.reckoning import Reckoning
+from noonmark.ports.sink import LeaseLost
+from noonmark.ports.store import Hold
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+    from noonmark.core.admission import Claim
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.settlement import Delivered
+    from noonmark.ports.runtime import Runtime
+    from noonmark.ports.sink import Happening
+    from noonmark.ports.target import Assignment
+
+    T = TypeVar("T")
+    Ask = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
+    OnEnd = Callable[[Occurrence, Delivered | None, BaseException | None], None]
+
+
+logger = logging.getLogger("noonmark.driver")
+
+
+class Node:
+    """Claims wait here for their due time, and deliveries for their end. Other threads touch `finished` only."""
+
+    def __init__(self, runtime: Runtime, ask: Ask[Any] | None = None) -> None:
+        """It holds nothing yet. `ask` is the way to the store; without one, the store is awaited."""
+        self.runtime = runtime
+        self.id = runtime.node
+        self.store = runtime.store
+        self.timing = runtime.timing
+        self.reckoning = Reckoning(runtime.clock)
+        self.ask: Ask[Any] = ask or _await
+        self.held: dict[str, Claim] = {}
+        self.deliveries: dict[str, Assignment] = {}
+        self.finished: deque[tuple[Assignment, Delivered]] = deque()
+        self.overrides: dict[str, OverlapPolicy] = {}
+        """Overlap policies that a caller set for one occurrence only."""
+        self.on_end: dict[str, OnEnd] = {}
+        """Whom to tell when an occurrence has ended."""
+        self.routes_seen: set[str] = set()
+        """Routes of schedules from trusted sources that this node has looked at, whether it serves them or not."""
+        self._upcoming: list[tuple[Micros, int, Claim]] = []
+        self._numbers = count()
+
+    @property
+    def now(self) -> Micros:
+        """The store's time, as this node knows it."""
+        return self.reckoning.now()
+
+    async def time(self) -> Micros:
+        """The same, for a duty that may be the first: nothing is begun by the clock of this machine."""
+        if not self.reckoning.is_noted:
+            self.reckoning.note(await self.ask(self.store.clock()))
+        return self.now
+
+    @property
+    def load(self) -> int:
+        """How many occurrences it holds."""
+        return len(self.held) + len(self.deliveries)
+
+    @property
+    def next_decision(self) -> Micros | None:
+        """When the first of its claims has to be decided."""
+        return self._upcoming[0][0] if self._upcoming else None
+
+    def hold(self, claim: Claim) -> None:
+        """Keep a claim until its start can be committed. If this node had it already, it had lost it."""
+        self.lose(claim.occurrence.id)
+        self.held[claim.occurrence.id] = claim
+        self.decide_at(claim, claim.occurrence.due - self.timing.early)
+
+    def decide_at(self, claim: Claim, when: Micros) -> None:
+        """Come back to a claim at that time."""
+        heappush(self._upcoming, (when, next(self._numbers), claim))
+
+    def take_due(self, limit: int) -> list[Claim]:
+        """The claims that have to be decided by now, earliest first; those that were lost meanwhile are dropped."""
+        now, upcoming = self.now, self._upcoming
+        due: list[Claim] = []
+        while upcoming and upcoming[0][0] <= now and len(due) < limit:
+            claim = heappop(upcoming)[2]
+            if self._is_held(claim):
+                due.append(claim)
+        return due
+
+    def drop(self, claim: Claim) -> None:
+        """Forget a claim; its occurrence is somebody else's now, or nobody's."""
+        if self._is_held(claim):
+            del self.held[claim.occurrence.id]
+
+    def lose(self, occurrence_id: str) -> bool:
+        """Give up what another node has taken; a run is asked to stop, and its end will not count."""
+        lost = self.held.pop(occurrence_id, None) is not None
+        assignment = self.deliveries.pop(occurrence_id, None)
+        if assignment is not None:
+            assignment.stop(Reason.LEASE_LOST)
+        if lost or assignment is not None:
+            self.tell([LeaseLost(occurrence_id)])
+        return lost or assignment is not None
+
+    def holds(self) -> list[Hold]:
+        """Every lease it has."""
+        return [*_holds(claim.occurrence for claim in self.held.values()), *self.delivering()]
+
+    def delivering(self) -> list[Hold]:
+        """The leases of what is being delivered."""
+        return _holds(assignment.occurrence for assignment in self.deliveries.values())
+
+    def tell(self, happenings: list[Happening]) -> None:
+        """Let the sink know. One that raises breaks its promise, and nothing else."""
+        if self.runtime.sink is not None and happenings:
+            try:
+                self.runtime.sink.tell(happenings)
+            except Exception:
+                logger.exception("the sink failed")
+
+    def ended(
+        self, occurrence: Occurrence, delivered: Delivered | None = None, error: BaseException | None = None
+    ) -> None:
+        """Tell whoever waits for an occurrence that it has ended."""
+        if self.on_end and (tell := self.on_end.pop(occurrence.id, None)) is not None:
+            tell(occurrence, delivered, error)
+
+    def _is_held(self, claim: Claim) -> bool:
+        held = self.held.get(claim.occurrence.id)
+        return held is not None and held.occurrence.fence == claim.occurrence.fence
+
+
+async def _await(call: Coroutine[Any, Any, T]) -> T:
+    return await call
+
+
+def _holds(occurrences: Iterable[Occurrence]) -> list[Hold]:
+    return [Hold(occurrence_id=one.id, fence=one.fence) for one in occurrences]

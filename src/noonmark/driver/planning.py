@@ -1,0 +1,42 @@
+"""Planning: schedules whose time has come get their next occurrences."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from noonmark.core.planner import plan
+from noonmark.driver.reports import PlanReport
+from noonmark.ports.sink import Planned
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.driver.node import Node
+
+
+logger = logging.getLogger("noonmark.driver")
+
+
+async def plan_once(node: Node) -> PlanReport:
+    """Plan one batch of schedules. Several nodes may plan the same one; the first to commit wins."""
+    limit = node.timing.batch
+    snapshots = await node.ask(node.store.plannable(await node.time(), limit))
+    if not snapshots:
+        return PlanReport()
+    now = node.now
+    made = [_plan(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in snapshots]
+    plans = [one for one in made if one is not None]
+    written = await node.ask(node.store.commit_plans(plans))
+    node.tell([Planned(one) for one, done in zip(plans, written, strict=True) if done])
+    planned = sum(written)
+    return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)
+
+
+def _plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None:
+    """Plan one schedule; a record that makes no sense keeps nobody from the others."""
+    try:
+        return plan(snapshot, now=now, lookahead=lookahead)
+    except Exception:
+        logger.exception("schedule %s cannot be planned", snapshot.schedule.schedule_id)
+        return None

@@ -1,0 +1,73 @@
+"""What each duty of the driver did, so that a loop knows whether to go on and a test knows what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReport:
+    """Schedules planned, and those whose plan came too late because somebody else was faster."""
+
+    planned: int = 0
+    outrun: int = 0
+    more: bool = False
+    """As many were due as fit in one transaction; there may be more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimReport:
+    """Occurrences that this node holds from now on."""
+
+    claimed: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmitReport:
+    """What became of the occurrences that were due."""
+
+    started: int = 0
+    ended: int = 0
+    waiting: int = 0
+    replanned: int = 0
+    lost: int = 0
+    postponed: int = 0
+    """A place was taken, but the due time has not come yet: they are decided then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleReport:
+    """Deliveries whose end was written, and those that no longer counted."""
+
+    settled: int = 0
+    lost: int = 0
+    frees_others: bool = False
+    """Another occurrence may have got its turn, or a retry its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewReport:
+    """Leases that were extended, those that were lost, and runs that were asked to stop."""
+
+    renewed: int = 0
+    lost: int = 0
+    stopped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapReport:
+    """Deliveries that had overstayed their deadline, and occurrences that nobody could serve."""
+
+    overdue: int = 0
+    orphans: int = 0
+    adopted: bool = False
+    """This node serves more than before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """Occurrences that were forgotten."""
+
+    forgotten: int = 0
+    more: bool = False

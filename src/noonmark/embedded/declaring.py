@@ -1,0 +1,65 @@
+"""Declaring: the schedule document that a call in Python stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidSchedule, InvalidTrigger
+from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.schedule import declare_again, parse_schedule
+from noonmark.core.triggers import Trigger
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Declaration, Schedule
+
+
+def document_of(
+    function: str,
+    trigger: Trigger | None,
+    *,
+    jitter: float | None,
+    retries: object,
+    **fields: Any,  # noqa: ANN401 - whatever the caller gave; the parser judges it
+) -> dict[str, Any]:
+    """The document; the core has the only parser, which judges it."""
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise InvalidSchedule(f"must be a whole number from 0 on, not {retries!r}", field="retries")
+    args, kwargs = fields.pop("args"), fields.pop("kwargs")
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        raise InvalidSchedule(f"must be a list or a tuple, not {type(args).__name__}", field="args")
+    if not isinstance(kwargs, Mapping | None):
+        raise InvalidSchedule(f"must be a mapping of names to values, not {type(kwargs).__name__}", field="kwargs")
+    target = {"target_kind": "function", "function": function, "args": list(args), "kwargs": dict(kwargs or {})}
+    return present(
+        target=target,
+        trigger=_trigger_document(trigger, jitter),
+        retry_policy={"max_attempts": retries + 1},
+        **fields,
+    )
+
+
+def id_of_name(user: str, name: str) -> str:
+    """The id of the schedule that is declared under a name: two processes that do so at once mean the same one."""
+    parts = "\0".join((user, name)).encode(errors="surrogatepass")
+    return f"job_{blake2b(parts, digest_size=13, person=b'noonmark-name').hexdigest()}"
+
+
+def redeclared(document: dict[str, Any], stored: Schedule, trigger: Trigger | None, *, now: Micros) -> Declaration:
+    """A declaration of a name that is there already. What runs once, at once, runs again when it has completed."""
+    if trigger is None and stored.phase is SchedulePhase.COMPLETED:
+        return parse_schedule(document, now=from_micros(now), key=stored.schedule_id)
+    return declare_again(document, stored, now=from_micros(now))
+
+
+def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:
+    if trigger is None:
+        return present(type="once", delay_seconds=0, jitter_seconds=jitter)
+    if not isinstance(trigger, Trigger):
+        message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {type(trigger).__name__}"
+        raise InvalidTrigger(message, field="trigger")
+    return trigger.to_document() | present(jitter_seconds=jitter)

@@ -1,0 +1,97 @@
+"""The engine: a driver's loop in a thread of its own, which a program without an event loop can start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from noonmark.core.errors import Conflict
+from noonmark.driver.loop import Loop
+from noonmark.targets.runner import current_assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from noonmark.core.instants import Micros
+    from noonmark.ports.runtime import Runtime
+
+    T = TypeVar("T")
+
+LAST_WORD = 1.0
+"""Seconds that async functions have to end when they are cancelled at the end; one that goes on is left behind."""
+LOOK_EVERY = 0.25
+"""Seconds between two looks whether the thread is still there."""
+
+
+class Engine:
+    """Runs until it is stopped. With `looks=False` it does nothing but what it is asked to fetch."""
+
+    def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
+        """The thread is made, and the loop is running when this returns."""
+        self._runtime, self._looks = runtime, looks
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name="noonmark", daemon=True)
+        self.thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def wake(self, at: Micros | None = None) -> None:
+        """There is something new to be done, at that time or at once."""
+        self.loop.wake(at)
+
+    def stop(self, grace: Micros | None) -> None:
+        """Begin nothing more, and hand back what has not ended after the grace period. Returns at once."""
+        self.loop.stop(grace)
+
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is the thread of its loop, which must not wait for it."""
+        return threading.current_thread() is self.thread
+
+    @property
+    def is_caller(self) -> bool:
+        """Whether it is one of its own runs that asks; it would wait for itself."""
+        mine = current_assignment()
+        return self.is_own_thread or (mine is not None and mine in self.loop.driver.node.deliveries.values())
+
+    def call(self, make: Callable[[Loop], Coroutine[Any, Any, T]]) -> T:
+        """Do something on the engine's own loop, and wait for it; a Conflict when it has stopped meanwhile."""
+        call = make(self.loop)
+        try:
+            answer = asyncio.run_coroutine_threadsafe(call, self._events)
+        except RuntimeError:  # the loop is closed
+            call.close()
+            raise Conflict("the scheduler was stopped") from None
+        while not wait([answer], LOOK_EVERY).done and self.thread.is_alive():
+            pass
+        if not answer.done() or answer.cancelled():
+            raise Conflict("the scheduler was stopped")
+        return answer.result()
+
+    def _run(self) -> None:
+        self._events = asyncio.new_event_loop()
+        try:
+            self._events.run_until_complete(self._main())
+        except BaseException as error:
+            self._failure = error
+            self._ready.set()
+            raise
+        finally:
+            self._let_go()
+
+    async def _main(self) -> None:
+        self.loop = Loop(self._runtime, looks=self._looks)
+        await self.loop.run(self._ready.set)
+
+    def _let_go(self) -> None:
+        """Cancel what is left. Unlike `asyncio.run`, this does not wait for an async function that will not end."""
+        if left := asyncio.all_tasks(self._events):
+            for task in left:
+                task.cancel()
+            self._events.run_until_complete(asyncio.wait(left, timeout=LAST_WORD))
+        self._events.run_until_complete(self._events.shutdown_asyncgens())
+        self._events.close()

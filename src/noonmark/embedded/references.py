@@ -1,0 +1,60 @@
+"""References: the text under which a schedule names a Python function, so that another process finds it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import InvalidSchedule
+from noonmark.core.jsonvalues import text_value
+from noonmark.targets.functions import import_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.targets.functions import Functions
+
+MAX_FUNCTION = 500
+
+
+def refer(functions: Functions, func: Callable[..., Any], name: str | None, *, is_durable: bool) -> str:
+    """The name of a function, which is offered under it from now on."""
+    check_callable(func)
+    if name is not None:
+        check_name("function_name", name)
+    known = name or functions.name_of(func) or module_reference(func)
+    if known is None and is_durable:
+        shown = getattr(func, "__qualname__", repr(func))
+        message = (
+            f"{shown} cannot be found again by another process: pass a function of a module, or give it a name with "
+            "function_name=... or register_function(name, func)"
+        )
+        raise InvalidSchedule(message, field="func")
+    reference = known or f"{getattr(func, '__qualname__', type(func).__qualname__)}#{id(func):x}"
+    functions.register(reference, func)
+    return reference
+
+
+def check_callable(func: object) -> None:
+    """Refuse what is not a function."""
+    if not callable(func):
+        raise InvalidSchedule(f"must be callable, not {type(func).__name__}", field="func")
+
+
+def check_name(field: str, name: object) -> None:
+    """Refuse what cannot name a function."""
+    try:
+        text_value(name, 1, MAX_FUNCTION, multiline=False)
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field=field) from None
+
+
+def module_reference(func: Callable[..., Any]) -> str | None:
+    """`module:qualname`, if importing that gives this very function."""
+    module, qualname = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
+    if not module or not qualname or "<" in qualname:
+        return None
+    reference = f"{module}:{qualname}"
+    try:
+        return reference if import_function(reference) == func else None
+    except (ImportError, AttributeError, TypeError):
+        return None

@@ -1,0 +1,157 @@
+"""Running now: one occurrence by hand, and its result."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from noonmark.core.documents import Reader
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, refusal
+from noonmark.core.lifecycle import FINAL, Phase
+from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.driver.access import drive
+from noonmark.embedded.engine import LOOK_EVERY
+from noonmark.operations import schedules
+from noonmark.wiring import fresh_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.settlement import Delivered
+    from noonmark.embedded.engine import Engine
+    from noonmark.ports.runtime import Runtime
+
+
+class _Ending:
+    """How an occurrence ended, for the thread that waits for it."""
+
+    def __init__(self) -> None:
+        self.has_come = threading.Event()
+        self.delivered: Delivered | None = None
+        self.error: BaseException | None = None
+
+    def __call__(self, _: Occurrence, delivered: Delivered | None, error: BaseException | None) -> None:
+        self.delivered, self.error = delivered, error
+        self.has_come.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller asked for, once it was found to be sound."""
+
+    schedule: Schedule
+    payload: Any
+    overlap: OverlapPolicy | None
+
+
+def read_request(schedule: Schedule, payload: Any, overlap: str | Mapping[str, Any] | None) -> Request:  # noqa: ANN401 - JSON
+    """Judge the payload and the overlap policy of a call."""
+    return Request(schedule, checked_payload(payload), read_override(overlap))
+
+
+def run_now(
+    runtime: Runtime, engine: Engine | None, new_engine: Callable[[], Engine], asked: Request, *, wait: bool
+) -> Any:  # noqa: ANN401 - whatever the function returns
+    """Add an occurrence and see it through; without an engine that runs, one is made for it alone."""
+    if wait and engine is not None and engine.is_own_thread:
+        raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
+    now = drive(runtime.store.clock())
+    one = schedules.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now)
+    if wait:
+        return _see_through(runtime, engine, new_engine, asked, one)
+    if asked.overlap is not None:
+        if engine is None:
+            raise Conflict("an overlap policy for one call takes effect where it runs: start the scheduler, or wait")
+        engine.loop.driver.node.overrides[one.id] = asked.overlap
+    _add(runtime, one)
+    if engine is not None:
+        engine.wake()
+    return one.id
+
+
+def _see_through(
+    runtime: Runtime, engine: Engine | None, new_engine: Callable[[], Engine], asked: Request, one: Occurrence
+) -> Any:  # noqa: ANN401 - whatever the function returns
+    its_own = new_engine() if engine is None else None
+    used = engine or its_own
+    assert used is not None  # noqa: S101 - one of the two is there
+    node, ending = used.loop.driver.node, _Ending()
+    if asked.overlap is not None:
+        node.overrides[one.id] = asked.overlap
+    node.on_end[one.id] = ending
+    try:
+        _add(runtime, one)
+        return _wait(runtime, used, one, ending)
+    finally:
+        node.on_end.pop(one.id, None)
+        node.overrides.pop(one.id, None)
+        if its_own is not None:
+            # Whatever still runs there is of no use to the caller, who was interrupted.
+            its_own.stop(0)
+            its_own.thread.join()
+
+
+def read_override(overlap: str | Mapping[str, Any] | None) -> OverlapPolicy | None:
+    """The overlap policy for one call, as a name or a document."""
+    if overlap is None:
+        return None
+    problems: list[Problem] = []
+    reader = Reader({"overlap": overlap}, path="", code=InvalidSchedule.code, problems=problems)
+    policy = read_overlap(reader, "overlap", trigger_type="")
+    if problems:
+        raise refusal(problems)
+    return policy
+
+
+def checked_payload(payload: Any) -> Any:  # noqa: ANN401 - JSON
+    """A payload that can be kept: JSON, within its limits."""
+    problems: list[Problem] = []
+    kept = Reader({"payload": payload}, path="", code=InvalidSchedule.code, problems=problems).json("payload")
+    if problems:
+        raise refusal(problems)
+    return kept
+
+
+def _add(runtime: Runtime, one: Occurrence) -> None:
+    if not drive(runtime.store.add([one]))[0]:
+        raise NotFound("the schedule was deleted", field="job_id")
+
+
+def _wait(runtime: Runtime, engine: Engine, one: Occurrence, ending: _Ending) -> Any:  # noqa: ANN401 - the result
+    """Wait for its end, which may come about in another process."""
+    stored: Occurrence | None = one
+    while stored is not None and stored.phase not in FINAL:
+        if not engine.loop.is_stopping:
+            engine.call(lambda loop: loop.fetch(one.id))
+        was_alive = engine.thread.is_alive()
+        ending.has_come.wait(LOOK_EVERY)
+        stored = drive(runtime.store.occurrence(one.id))
+        if not was_alive and stored is not None and stored.phase not in FINAL:
+            raise Conflict("the scheduler was stopped before the run had ended; it runs again after the next start")
+    if stored is None:
+        raise NotFound("the occurrence was removed with its schedule", field="job_id")
+    if stored.phase is not Phase.COMPLETED:
+        _raise(stored, ending.error)
+    return ending.delivered.result if ending.delivered is not None else _stored_result(runtime, stored)
+
+
+def _stored_result(runtime: Runtime, stored: Occurrence) -> Any:  # noqa: ANN401 - JSON
+    runs = drive(runtime.store.runs(stored.uid))
+    return next(
+        (run.result for run in runs if run.occurrence_id == stored.id and run.outcome is Outcome.COMPLETED), None
+    )
+
+
+def _raise(stored: Occurrence, error: BaseException | None) -> NoReturn:
+    if error is not None and stored.phase is Phase.FAILED:
+        raise error
+    if stored.reason is Reason.OVERLAP:
+        raise OverlapConflict("another occurrence of the schedule is in flight, and its overlap policy is skip")
+    why = "" if stored.reason is None else f": {stored.reason.sentence}"
+    raise Conflict(f"the run ended as {stored.phase}{why}")

@@ -1,0 +1,136 @@
+"""Operations on schedules: create, declare, pause, resume, delete, run now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core import edits
+from noonmark.core.errors import Conflict, NotFound
+from noonmark.core.ids import manual, occurrence_id
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.occurrence import Occurrence
+from noonmark.core.planner import first_plan
+from noonmark.core.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.schedule import Declaration, Owner
+    from noonmark.ports.store import Kept, Store
+
+MAX_TRIES = 100
+"""A change that was outrun so often gives up; each time somebody else's was written, so there is no deadlock."""
+
+
+async def find(store: Store, tenant: str, schedule_id: str) -> Kept:
+    """The schedule of that id; NotFound when there is none."""
+    kept = await store.find(tenant, schedule_id)
+    if kept is None:
+        raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
+    return kept
+
+
+async def create(store: Store, schedule: Schedule, *, lookahead: Micros) -> bool:
+    """Keep a new schedule with its first plan; False when its id is taken."""
+    [created] = await store.create([first_plan(schedule, lookahead=lookahead)])
+    return created
+
+
+def new_schedule(
+    declaration: Declaration, *, uid: str, schedule_id: str, owner: Owner, source: str, now: Micros
+) -> Schedule:
+    """The first revision of what somebody declared."""
+    return Schedule(
+        uid=uid,
+        schedule_id=schedule_id,
+        owner=owner,
+        declaration=declaration,
+        revision=1,
+        phase=SchedulePhase.ACTIVE if declaration.enabled else SchedulePhase.PAUSED,
+        source=source,
+        created=now,
+        updated=now,
+    )
+
+
+async def change(store: Store, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> Schedule:
+    """Decide on what is stored, until nobody was faster; None leaves it as it is. Gives the schedule as it is then."""
+    for _ in range(MAX_TRIES):
+        snapshot = await store.snapshot(uid)
+        if snapshot is None or snapshot.schedule.phase is SchedulePhase.DELETED:
+            raise NotFound("the schedule was deleted", field="schedule_id")
+        plan = decide(snapshot, await store.clock())
+        if plan is None:
+            return snapshot.schedule
+        [written] = await store.commit_plans([plan])
+        if written:
+            return plan.schedule or snapshot.schedule
+    raise Conflict("the schedule was changed by others all the while; try again")
+
+
+async def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
+    """Put another declaration in force; the same one again changes nothing."""
+    return await declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
+
+
+async def declare(
+    store: Store, uid: str, read: Callable[[Schedule, Micros], Declaration], *, lookahead: Micros
+) -> Schedule:
+    """Put in force what `read` makes of the schedule as it stands; the same as before changes nothing.
+
+    `read` is given the very time of the edit: what is declared relative to now counts from the moment that is stored as
+    its anchor, so that it is recognised when it is declared again.
+    """
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        declaration = read(snapshot.schedule, now)
+        if snapshot.schedule.declaration == declaration:
+            return None
+        return edits.edit(snapshot, declaration, now=now, lookahead=lookahead)
+
+    return await change(store, uid, decide)
+
+
+async def pause(store: Store, uid: str) -> Schedule:
+    """Nothing of its trigger starts until it is resumed; one that is paused stays so."""
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
+
+    return await change(store, uid, decide)
+
+
+async def resume(store: Store, uid: str, *, lookahead: Micros) -> Schedule:
+    """Plan from now on; one that is active stays so."""
+
+    def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        if snapshot.schedule.phase is SchedulePhase.ACTIVE:
+            return None
+        return edits.resume(snapshot, now=now, lookahead=lookahead)
+
+    return await change(store, uid, decide)
+
+
+async def delete(store: Store, uid: str) -> Schedule:
+    """Nothing of it starts from now on; its history stays."""
+    return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+
+
+def run_now(schedule: Schedule, *, key: str, payload: Any, now: Micros) -> Occurrence:  # noqa: ANN401 - JSON
+    """An occurrence that was asked for by hand, due now; it does not move the next fire."""
+    origin = manual(key)
+    return Occurrence(
+        id=occurrence_id(schedule.uid, origin, now),
+        uid=schedule.uid,
+        schedule_id=schedule.schedule_id,
+        revision=schedule.revision,
+        origin=origin,
+        phase=Phase.PENDING,
+        route=schedule.declaration.target.route,
+        nominal=now,
+        due=now,
+        first_due=now,
+        payload=payload,
+    )

@@ -1,0 +1,1 @@
+"""What carries out the work, one module for each kind of target."""

@@ -1,0 +1,42 @@
+"""A clock that moves only when a test moves it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import from_micros, seconds_to_micros, to_micros
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from noonmark.core.instants import Micros
+
+
+class FakeClock:
+    """Stands still at `start`, an aware datetime, until it is moved on."""
+
+    def __init__(self, start: datetime) -> None:
+        """Begin there."""
+        self._micros = to_micros(start)
+
+    def now(self) -> datetime:
+        """What it shows, in UTC."""
+        return from_micros(self._micros)
+
+    def micros(self) -> Micros:
+        """What it shows, in microseconds."""
+        return self._micros
+
+    def monotonic(self) -> Micros:
+        """The same: it never jumps."""
+        return self._micros
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass; nothing happens by itself meanwhile."""
+        if seconds < 0:
+            raise ValueError("time does not run backwards: seconds must not be negative")
+        self._micros += seconds_to_micros(seconds)
+
+    def move_to(self, instant: datetime) -> None:
+        """Let time pass until an instant; one that is past already changes nothing."""
+        self._micros = max(self._micros, to_micros(instant))

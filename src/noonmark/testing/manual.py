@@ -1,0 +1,83 @@
+"""Driving a scheduler by hand: what is due runs when the test says so, in its own thread, at the time of its clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import from_micros, to_micros
+from noonmark.driver import Driver
+from noonmark.driver.access import drive
+from noonmark.ports.sink import Settled
+from noonmark.targets.inline import InlineRunner
+from noonmark.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from noonmark.core.run import Run
+    from noonmark.embedded import Scheduler
+    from noonmark.ports.sink import Happening, Sink
+
+
+class ManualDriver:
+    """Runs what is due of a scheduler that was made with a `FakeClock` and is not started."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        """Nothing runs until it is told to."""
+        runtime = scheduler.runtime
+        if not isinstance(runtime.clock, FakeClock):
+            raise TypeError(
+                "ManualDriver needs a scheduler with a clock that stands still: Scheduler(clock=FakeClock(..))"
+            )
+        self._clock = runtime.clock
+        self._record = _Record(runtime.sink)
+        # Nothing is claimed or committed ahead of its time: time moves only between two calls.
+        timing = replace(runtime.timing, lookahead=0, early=0)
+        target = InlineRunner(scheduler.functions)
+        self._driver = Driver(replace(runtime, target=target, sink=self._record, timing=timing))
+        target.open(self._driver.report, self._driver.node.reckoning.now)
+
+    def run_due(self) -> list[Run]:
+        """Run everything that is due by now, and what falls due because of it; gives the runs, in order."""
+        before = len(self._record.runs)
+        while drive(self._step()):
+            pass
+        return self._record.runs[before:]
+
+    def run_until(self, instant: datetime) -> list[Run]:
+        """Let time pass until an instant, and run everything at the time it is due; gives the runs, in order."""
+        before, end = len(self._record.runs), to_micros(instant)
+        self.run_due()
+        while (time := drive(self._driver.next_time())) is not None and time <= end:
+            if time <= self._clock.micros():
+                raise RuntimeError("something is due, but this process cannot run it")
+            self._clock.move_to(from_micros(time))
+            self.run_due()
+        self._clock.move_to(instant)
+        return self._record.runs[before:]
+
+    async def _step(self) -> bool:
+        """Each duty once; whether there may be more to do."""
+        driver = self._driver
+        reaped = await driver.reap_once()
+        planned = await driver.plan_once()
+        claimed = await driver.claim_once()
+        await driver.admit_once()
+        settled = await driver.settle_once()
+        return bool(planned.planned or claimed.claimed or settled.settled or reaped.overdue or reaped.orphans)
+
+
+class _Record:
+    """Keeps the runs, and passes everything on."""
+
+    def __init__(self, then: Sink | None) -> None:
+        self.runs: list[Run] = []
+        self._then = then
+
+    def tell(self, happenings: Sequence[Happening]) -> None:
+        """Take note."""
+        self.runs += [one.run for one in happenings if isinstance(one, Settled)]
+        if self._then is not None:
+            self._then.tell(happenings)

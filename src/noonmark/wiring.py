@@ -1,0 +1,41 @@
+"""Wiring: the only place that picks adapters."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import InvalidSchedule
+
+if TYPE_CHECKING:
+    from noonmark.ports.clock import Clock
+    from noonmark.ports.store import Store
+
+MEMORY = "memory://"
+SQLITE = "sqlite:///"
+
+
+def make_store(url: str, clock: Clock) -> Store:
+    """The store that a URL names; it is not open yet."""
+    if url == MEMORY:
+        from noonmark.stores.memory import MemoryStore
+
+        return MemoryStore(clock.micros)
+    if url.startswith(SQLITE) and len(url) > len(SQLITE):
+        from noonmark.stores.sqlite import SqliteStore
+
+        return SqliteStore(url.removeprefix(SQLITE), clock.micros)
+    known = "memory://, sqlite:///relative.db or sqlite:////absolute.db"
+    raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def fresh_id(clock: Clock) -> str:
+    """Never the same twice. It begins with the time, so that what is made together is stored together."""
+    return f"{clock.micros():014x}{secrets.token_hex(6)}"
+
+
+def node_name() -> str:
+    """This process, for those who look for it; never the same twice."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
