@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Admission, Busy, End, Replan, Start, Wait
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.values import altered
 from noonmark.ports.store import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
 from noonmark.stores.memory import endings, places, planning
@@ -54,14 +54,15 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
         return False
     sheet = ledger.sheet_of(row)
     row.runs = [run for run in row.runs if run.id != settlement.run.id] + [settlement.run]
-    row.occurrence = replace(row.occurrence, attempt=settlement.attempt)
     if settlement.deadline is not None:
         _await(ledger, row, settlement, settlement.deadline)
         return True
     if settlement.retry_at is None:
-        endings.end(ledger, row, settlement.phase, settlement.reason, to_detail(settlement.facts))
+        endings.end(
+            ledger, row, settlement.phase, settlement.reason, to_detail(settlement.facts), attempt=settlement.attempt
+        )
     elif sheet.schedule.phase is SchedulePhase.DELETED:
-        endings.end(ledger, row, Phase.CANCELLED, Reason.DELETED)
+        endings.end(ledger, row, Phase.CANCELLED, Reason.DELETED, attempt=settlement.attempt)
     else:
         _retry(ledger, row, settlement, settlement.retry_at)
     endings.complete_if_done(ledger, sheet)
@@ -71,19 +72,20 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
 
 def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros) -> None:
     sheet = ledger.sheet_of(row)
-    row.occurrence = replace(
+    row.occurrence = altered(
         row.occurrence,
         phase=Phase.DISPATCHING,
         attempt=row.occurrence.attempt + 1,
         revision=sheet.schedule.revision,
         waiting_for=None,
         started=now,
+        holds_slot=row.occurrence.holds_slot or start.takes_slot,
     )
     row.lease_end = now + lease
     ledger.file(row)
-    sheet.tally = replace(sheet.tally, last_started=now)
+    sheet.counts.last_started = now
     endings.note_admitted(sheet, row.occurrence)
-    if start.max_runs is not None and sheet.tally.admitted >= start.max_runs:
+    if start.max_runs is not None and sheet.counts.admitted >= start.max_runs:
         _plan_at_once(ledger, sheet, now=now)
 
 
@@ -116,7 +118,7 @@ def _gives_way(row: Row) -> bool:
 
 def _stop(ledger: Ledger, holder: Row, *, by: Micros) -> None:
     if holder.occurrence.phase in DELIVERING:
-        holder.occurrence = replace(
+        holder.occurrence = altered(
             holder.occurrence, stop=Reason.REPLACED, deadline=_earlier(holder.occurrence.deadline, by)
         )
         ledger.file(holder)
@@ -126,7 +128,7 @@ def _stop(ledger: Ledger, holder: Row, *, by: Micros) -> None:
 
 def _await(ledger: Ledger, row: Row, settlement: Settlement, deadline: Micros) -> None:
     """The target says later how it ended; until then nobody has to renew anything."""
-    row.occurrence = replace(
+    row.occurrence = altered(
         row.occurrence,
         phase=settlement.phase,
         reason=settlement.reason,
@@ -144,7 +146,7 @@ def _earlier(one: Micros | None, other: Micros) -> Micros:
 def _replan(ledger: Ledger, row: Row, *, now: Micros) -> None:
     """It has no time until its schedule has been planned: a claim could do nothing with it."""
     sheet = ledger.sheet_of(row)
-    row.occurrence = replace(row.occurrence, phase=Phase.PENDING, node=None)
+    row.occurrence = altered(row.occurrence, phase=Phase.PENDING, node=None)
     row.ready = row.lease_end = None
     ledger.file(row)
     _plan_at_once(ledger, sheet, now=now)
@@ -156,11 +158,12 @@ def _plan_at_once(ledger: Ledger, sheet: Sheet, *, now: Micros) -> None:
 
 
 def _retry(ledger: Ledger, row: Row, settlement: Settlement, retry_at: Micros) -> None:
-    row.occurrence = replace(
+    row.occurrence = altered(
         row.occurrence,
         phase=settlement.phase,
         reason=settlement.reason,
         detail=to_detail(settlement.facts),
+        attempt=settlement.attempt,
         due=retry_at,
     )
     give_back(row)

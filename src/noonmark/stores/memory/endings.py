@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
+from noonmark.core.values import altered
 from noonmark.stores.memory import places
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
-    from noonmark.ports.store import Tally
     from noonmark.stores.memory.ledger import Ledger
-    from noonmark.stores.memory.rows import Row, Sheet
+    from noonmark.stores.memory.rows import Counts, Row, Sheet
 
 FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 
 
-def end(ledger: Ledger, row: Row, phase: Phase, reason: Reason, detail: str = "") -> None:
+def end(
+    ledger: Ledger, row: Row, phase: Phase, reason: Reason, detail: str = "", *, attempt: int | None = None
+) -> None:
     """A live row ends; what it held is handed to the first in line."""
     places.leave(ledger, row)
-    row.occurrence = replace(row.occurrence, phase=phase, reason=reason, detail=detail, waiting_for=None)
+    one = row.occurrence
+    row.occurrence = altered(
+        one,
+        phase=phase,
+        reason=reason,
+        detail=detail,
+        attempt=one.attempt if attempt is None else attempt,
+        waiting_for=None,
+        node=None,
+        started=None,
+        stop=None,
+        deadline=None,
+        holds_slot=False,
+    )
     archive(ledger, row)
 
 
@@ -33,7 +47,7 @@ def archive(ledger: Ledger, row: Row) -> None:
     places.give_up(ledger, row)
     one = row.occurrence
     if one.phase is not Phase.SUPERSEDED:
-        sheet.tally = _counted(sheet.tally, one)
+        _count(sheet.counts, one)
         note_admitted(sheet, one)
 
 
@@ -46,7 +60,7 @@ def note_admitted(sheet: Sheet, one: Occurrence) -> None:
 
 def cancel(ledger: Ledger, row: Row, reason: Reason) -> None:
     """End a row that nobody delivers; whoever has claimed it loses it."""
-    row.occurrence = replace(row.occurrence, fence=row.occurrence.fence + 1)
+    row.occurrence = altered(row.occurrence, fence=row.occurrence.fence + 1)
     end(ledger, row, Phase.CANCELLED, reason)
 
 
@@ -54,23 +68,21 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
     """An active schedule with nothing live and nothing to come is completed."""
     if sheet.schedule.phase is SchedulePhase.ACTIVE and sheet.exhausted and not sheet.live:
         phase = step_schedule(sheet.schedule.phase, SchedulePhase.COMPLETED)
-        ledger.keep_schedule(sheet, replace(sheet.schedule, phase=phase, updated=ledger.now()))
+        sheet.schedule = altered(sheet.schedule, phase=phase, updated=ledger.now())
+        ledger.file_plan(sheet)
 
 
-def _counted(tally: Tally, one: Occurrence) -> Tally:
+def _count(counts: Counts, one: Occurrence) -> None:
     fires = max(1, one.missed_count)
-    in_row = tally.failures_in_row
-    if one.phase in FAILURES:
-        in_row += 1
-    elif one.phase is Phase.COMPLETED:
-        in_row = 0
-    return replace(
-        tally,
-        total=tally.total + fires,
-        successful=tally.successful + fires * (one.phase is Phase.COMPLETED),
-        failed=tally.failed + fires * (one.phase in FAILURES),
-        missed=tally.missed + fires * (one.phase is Phase.MISFIRED),
-        skipped=tally.skipped + fires * (one.phase is Phase.SKIPPED),
-        failures_in_row=in_row,
-        last_phase=one.phase,
-    )
+    counts.total += fires
+    counts.last_phase = one.phase
+    if one.phase is Phase.COMPLETED:
+        counts.successful += fires
+        counts.failures_in_row = 0
+    elif one.phase in FAILURES:
+        counts.failed += fires
+        counts.failures_in_row += 1
+    elif one.phase is Phase.MISFIRED:
+        counts.missed += fires
+    elif one.phase is Phase.SKIPPED:
+        counts.skipped += fires

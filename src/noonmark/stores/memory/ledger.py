@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE, patience
+from noonmark.core.values import altered
 from noonmark.stores.memory.agenda import Agenda
 
 if TYPE_CHECKING:
@@ -128,8 +128,7 @@ class Ledger:
     def archive(self, row: Row, ended: Micros) -> None:
         """Move a row that has ended from the live ones to the others."""
         one, sheet = row.occurrence, self.sheet_of(row)
-        give_back(row)
-        row.ready = None
+        row.ready = row.lease_end = None
         row.ended = ended
         del sheet.live[one.id]
         sheet.ended[one.id] = row
@@ -164,7 +163,7 @@ class Ledger:
 
 def give_back(row: Row) -> None:
     """Nobody holds a row any more, or is asked to stop it."""
-    row.occurrence = replace(row.occurrence, node=None, started=None, stop=None, deadline=None)
+    row.occurrence = altered(row.occurrence, node=None, started=None, stop=None, deadline=None)
     row.lease_end = None
 
 

@@ -7,12 +7,12 @@ is never free while somebody who may run waits for it, nobody overtakes the line
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Busy, Place
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
+from noonmark.core.values import altered
 
 if TYPE_CHECKING:
     from noonmark.core.admission import Start
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
     """Take every place that a start needs, or none of them and say which is taken."""
     sheet = ledger.sheet_of(row)
-    if start.max_runs is not None and sheet.tally.admitted >= start.max_runs:
+    if start.max_runs is not None and sheet.counts.admitted >= start.max_runs:
         return Busy(place=Place.MAX_RUNS)
     if start.takes_slot and sheet.holder is not None and sheet.holder is not row:
         return Busy(place=Place.SLOT, waiting=len(sheet.queue), holder_caught_up=sheet.holder.occurrence.caught_up)
@@ -38,9 +38,9 @@ def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
         if key is not None:
             _give_key(ledger, row, key)
     if start.takes_slot:
-        _give_slot(sheet, row)
+        sheet.holder = row  # the start itself writes it on the row
     if row.is_own and not row.occurrence.has_begun:
-        sheet.tally = replace(sheet.tally, admitted=sheet.tally.admitted + 1)
+        sheet.counts.admitted += 1
     return None
 
 
@@ -48,7 +48,7 @@ def wait(ledger: Ledger, row: Row, reason: Reason, concurrency: Concurrency | No
     """Put a row in line. If what it waits for is free by now and nobody stands before it, it has its turn at once."""
     sheet = ledger.sheet_of(row)
     row.ready = row.lease_end = None
-    row.occurrence = replace(row.occurrence, phase=Phase.PENDING, waiting_for=reason, node=None, started=None)
+    row.occurrence = altered(row.occurrence, phase=Phase.PENDING, waiting_for=reason, node=None, started=None)
     ledger.file(row)
     # It must not keep the others from what it cannot use itself.
     free_key(ledger, row)
@@ -85,7 +85,8 @@ def free_slot(ledger: Ledger, row: Row) -> None:
     sheet = ledger.sheet_of(row)
     if sheet.holder is row:
         sheet.holder = None
-        row.occurrence = replace(row.occurrence, holds_slot=False)
+        if row.occurrence.holds_slot:
+            row.occurrence = altered(row.occurrence, holds_slot=False)
         wake_for_slot(ledger, sheet)
 
 
@@ -100,7 +101,7 @@ def free_key(ledger: Ledger, row: Row) -> None:
 
 def wake_for_slot(ledger: Ledger, sheet: Sheet) -> None:
     """Hand a free slot to the first in line."""
-    row = _first(ledger, sheet.queue)
+    row = _first(ledger, sheet.queue) if sheet.queue else None
     if sheet.holder is None and row is not None:
         wake(ledger, row)
         _give_slot(sheet, row)
@@ -135,7 +136,7 @@ def _is_full(ledger: Ledger, key: Key, limit: int) -> bool:
 
 def _give_slot(sheet: Sheet, row: Row) -> None:
     sheet.holder = row
-    row.occurrence = replace(row.occurrence, holds_slot=True)
+    row.occurrence = altered(row.occurrence, holds_slot=True)
 
 
 def _give_key(ledger: Ledger, row: Row, key: Key) -> None:

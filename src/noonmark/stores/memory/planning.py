@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.values import altered
 from noonmark.stores.memory import endings, places
 from noonmark.stores.memory.rows import Row, Sheet
 
@@ -36,7 +36,7 @@ def commit(ledger: Ledger, plan: Plan) -> bool:
     if sheet is None or _version(sheet.schedule, sheet.watermark) != _version(before.schedule, before.watermark):
         return False
     is_limited = (plan.schedule or before.schedule).declaration.max_runs is not None
-    if is_limited and sheet.tally.admitted != before.runs:
+    if is_limited and sheet.counts.admitted != before.runs:
         return False
     if any(one.id in plan.gone and _has_moved_on(ledger, one) for one in before.projections):
         return False
@@ -56,7 +56,7 @@ def add(ledger: Ledger, one: Occurrence) -> bool:
 def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:
     """Pause an active schedule when so many of its occurrences have failed in a row."""
     active = sheet.schedule.phase is SchedulePhase.ACTIVE
-    if active and limit is not None and sheet.tally.failures_in_row >= limit:
+    if active and limit is not None and sheet.counts.failures_in_row >= limit:
         _write(ledger, sheet, edits.pause(ledger.snapshot(sheet), now=ledger.now()))
 
 
@@ -115,13 +115,13 @@ def _put(ledger: Ledger, sheet: Sheet, one: Occurrence) -> None:
     elif known.is_projection or known.occurrence.phase is Phase.SUPERSEDED:
         ledger.forget(known)
         places.give_up(ledger, known)
-        _insert(ledger, sheet, replace(one, fence=known.occurrence.fence + 1))
+        _insert(ledger, sheet, altered(one, fence=known.occurrence.fence + 1))
 
 
 def _rebind(ledger: Ledger, row: Row, one: Occurrence) -> None:
     """Change a row that waits, or has just got its turn; it keeps its place in the line, or its turn."""
     was = row.occurrence
-    row.occurrence = replace(
+    row.occurrence = altered(
         one, fence=was.fence + 1, due=was.due, waiting_for=was.waiting_for, holds_slot=was.holds_slot
     )
     row.lease_end = None
@@ -129,14 +129,14 @@ def _rebind(ledger: Ledger, row: Row, one: Occurrence) -> None:
 
 
 def _insert(ledger: Ledger, sheet: Sheet, one: Occurrence) -> None:
-    row = Row(occurrence=replace(one, fence=max(one.fence, sheet.fences)), ready=one.due)
+    row = Row(occurrence=altered(one, fence=max(one.fence, sheet.fences)), ready=one.due)
     ledger.add(row)
     if one.phase in FINAL:
         endings.archive(ledger, row)
 
 
 def _raise_fence(row: Row) -> None:
-    row.occurrence = replace(row.occurrence, fence=row.occurrence.fence + 1)
+    row.occurrence = altered(row.occurrence, fence=row.occurrence.fence + 1)
 
 
 def _follow(ledger: Ledger, sheet: Sheet, before: Schedule) -> None:
@@ -149,7 +149,7 @@ def _follow(ledger: Ledger, sheet: Sheet, before: Schedule) -> None:
         _change_phase(ledger, sheet, before.phase)
     if old.target.route != new.target.route:
         for row in sheet.live.values():
-            row.occurrence = replace(row.occurrence, route=new.target.route)
+            row.occurrence = altered(row.occurrence, route=new.target.route)
             ledger.file(row)
     if (old.overlap_policy, old.concurrency) != (new.overlap_policy, new.concurrency):
         for row in sorted(sheet.live.values(), key=lambda row: row.turn):
@@ -165,7 +165,7 @@ def _change_phase(ledger: Ledger, sheet: Sheet, before: SchedulePhase) -> None:
             _hold(ledger, sheet)
         case _:
             if before is SchedulePhase.PAUSED:
-                sheet.tally = replace(sheet.tally, failures_in_row=0)
+                sheet.counts.failures_in_row = 0
             _let_go(ledger, sheet)
 
 
@@ -183,7 +183,7 @@ def _hold(ledger: Ledger, sheet: Sheet) -> None:
     for row in sheet.live.values():
         if sheet.holds_back(row) and row.occurrence.phase is Phase.CLAIMED:
             _raise_fence(row)
-            row.occurrence = replace(row.occurrence, phase=Phase.PENDING, node=None)
+            row.occurrence = altered(row.occurrence, phase=Phase.PENDING, node=None)
             row.lease_end = None
         ledger.file(row)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
@@ -58,6 +58,21 @@ class Row:
         return (self.occurrence.due, self.occurrence.nominal, self.occurrence.id)
 
 
+@dataclass(slots=True)
+class Counts:
+    """The tally of a schedule while it is being counted."""
+
+    total: int = 0
+    successful: int = 0
+    failed: int = 0
+    missed: int = 0
+    skipped: int = 0
+    admitted: int = 0
+    failures_in_row: int = 0
+    last_started: Micros | None = None
+    last_phase: Phase | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Sheet:
     """A schedule with its occurrences."""
@@ -67,7 +82,7 @@ class Sheet:
     plan_at: Micros | None = None
     exhausted: bool = False
     admitted: Micros | None = None
-    tally: Tally = field(default_factory=Tally)
+    counts: Counts = field(default_factory=Counts)
     fences: int = 0
     """The fence of a new row: higher than that of any row that was removed, since it may be the same one again."""
     holder: Row | None = None
@@ -88,7 +103,7 @@ class Sheet:
             for row in self.live.values()
             if row.occurrence.phase is Phase.PENDING and row.ready is not None and not self.holds_back(row)
         ]
-        return Kept(schedule=self.schedule, tally=self.tally, next_due=min(times, default=None))
+        return Kept(schedule=self.schedule, tally=Tally(**asdict(self.counts)), next_due=min(times, default=None))
 
     def snapshot(self, *, unserved: bool) -> Snapshot:
         """The schedule as planning reads it."""
@@ -98,7 +113,7 @@ class Sheet:
             watermark=self.watermark,
             projections=tuple(sorted(found, key=lambda one: one.nominal)),
             admitted=self.admitted,
-            runs=self.tally.admitted,
+            runs=self.counts.admitted,
             beyond=self._beyond(),
             exhausted=self.exhausted,
             unserved=unserved,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from heapq import merge, nlargest, nsmallest
 from threading import RLock
@@ -12,6 +11,7 @@ from noonmark.core.admission import Claim
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
+from noonmark.core.values import altered
 from noonmark.ports.store import Renewal, StoreTraits
 from noonmark.stores.memory import admitting, agenda, endings, planning
 from noonmark.stores.memory.ledger import Ledger
@@ -168,7 +168,7 @@ class MemoryStore:
         for hold in holds:
             row = self._held(hold)
             if row is not None and row.occurrence.phase is Phase.CLAIMED:
-                row.occurrence = replace(row.occurrence, phase=Phase.PENDING, node=None)
+                row.occurrence = altered(row.occurrence, phase=Phase.PENDING, node=None)
                 row.lease_end = None
                 self._ledger.file(row)
 
@@ -183,7 +183,7 @@ class MemoryStore:
         row = self._ledger.rows.get(occurrence_id)
         if row is None or row.occurrence.phase is not Phase.DISPATCHING:
             return False
-        row.occurrence = replace(row.occurrence, stop=Reason.CANCELLED)
+        row.occurrence = altered(row.occurrence, stop=Reason.CANCELLED)
         return True
 
     @_atomic
@@ -291,7 +291,7 @@ class MemoryStore:
         lost = one.phase is Phase.DISPATCHING
         if lost:
             row.runs.append(lost_run(one, now=now))
-        row.occurrence = replace(
+        row.occurrence = altered(
             one,
             phase=Phase.CLAIMED,
             fence=one.fence + 1,

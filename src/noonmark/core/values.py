@@ -1,0 +1,37 @@
+"""Frozen values that differ in a few fields from others: the same as `dataclasses.replace`, in less than half the time.
+
+An occurrence has some thirty fields and changes several times in its life, so this is where a burst spends its time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Setter = Callable[[Any, Any], None]
+
+T = TypeVar("T")
+
+
+def altered(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the value
+    """A copy of a frozen dataclass with slots; its `__post_init__`, if it has one, is not called again."""
+    kind = type(value)
+    read, setters, by_name = _parts(kind)
+    copy = object.__new__(kind)
+    for put, old in zip(setters, read(value), strict=True):
+        put(copy, old)
+    for name, new in changes.items():
+        by_name[name](copy, new)
+    return copy
+
+
+@cache
+def _parts(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[Setter, ...], dict[str, Setter]]:
+    """How to read all fields of a kind at once, and how to set each of them, frozen or not."""
+    by_name = {field.name: getattr(kind, field.name).__set__ for field in fields(kind)}
+    return attrgetter(*by_name), tuple(by_name.values()), by_name
