@@ -1,0 +1,1 @@
+"""The migrations of the schema, oldest first in `versions`."""

@@ -1,0 +1,1 @@
+"""One module per version of the schema; what is released is never changed."""

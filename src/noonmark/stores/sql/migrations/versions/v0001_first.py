@@ -1,0 +1,242 @@
+"""The first schema."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Create every table."""
+    _create_concurrency_keys()
+    _create_nodes()
+    _create_schedules()
+    _create_served_routes()
+    _create_occurrences()
+    _index_occurrences()
+    _create_schedule_states()
+    _create_runs()
+
+
+def _create_concurrency_keys() -> None:
+    op.create_table(
+        "concurrency_keys",
+        sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("taken", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("waiting", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.CheckConstraint("taken >= 0 AND waiting >= 0", name="places_are_counts"),
+        sa.PrimaryKeyConstraint("key"),
+    )
+    _index("concurrency_keys_by_name", "concurrency_keys", ["tenant", "name"], unique=True)
+
+
+def _create_nodes() -> None:
+    op.create_table(
+        "nodes",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("seen", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    _index("nodes_seen", "nodes", ["seen"])
+
+
+def _create_schedules() -> None:
+    op.create_table(
+        "schedules",
+        sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("username", sa.Text(), nullable=False),
+        sa.Column("schedule_id", sa.Text(), nullable=False),
+        sa.Column("declared_id", sa.Text(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=True),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("labels", sa.Text(), nullable=True),
+        sa.Column("trigger_document", sa.Text(), nullable=True),
+        sa.Column("terms_document", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("anchored", sa.BigInteger(), nullable=True),
+        sa.Column("deleted", sa.BigInteger(), nullable=True),
+        sa.Column("is_listed", sa.SmallInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key"),
+    )
+    _index("schedules_by_id", "schedules", ["tenant", "schedule_id"], "is_listed = 1", unique=True)
+    _index(
+        "schedules_by_name",
+        "schedules",
+        ["tenant", "username", "name", "created"],
+        "is_listed = 1 AND name IS NOT NULL",
+    )
+    _index("schedules_by_source", "schedules", ["source", "route"], "is_listed = 1")
+
+
+def _create_served_routes() -> None:
+    op.create_table(
+        "served_routes",
+        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("seen", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("route"),
+    )
+
+
+def _create_occurrences() -> None:
+    op.create_table(
+        "occurrences",
+        sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("schedule", sa.BigInteger(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("origin", sa.Text(), nullable=False),
+        sa.Column("phase", sa.Text(), nullable=False),
+        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("nominal", sa.BigInteger(), nullable=False),
+        sa.Column("due", sa.BigInteger(), nullable=False),
+        sa.Column("first_due", sa.BigInteger(), nullable=False),
+        sa.Column("attempt", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("fence", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("detail", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("missed_count", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("missed_first", sa.BigInteger(), nullable=True),
+        sa.Column("missed_last", sa.BigInteger(), nullable=True),
+        sa.Column("caught_up", sa.BigInteger(), nullable=True),
+        sa.Column("losses", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("waiting_for", sa.Text(), nullable=True),
+        sa.Column("holds_slot", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("payload", sa.Text(), nullable=True),
+        sa.Column("ready", sa.BigInteger(), nullable=True),
+        sa.Column("held", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("node", sa.Text(), nullable=True),
+        sa.Column("lease_end", sa.BigInteger(), nullable=True),
+        sa.Column("started", sa.BigInteger(), nullable=True),
+        sa.Column("stop", sa.Text(), nullable=True),
+        sa.Column("deadline", sa.BigInteger(), nullable=True),
+        sa.Column("place", sa.BigInteger(), nullable=True),
+        sa.Column("wanted", sa.BigInteger(), nullable=True),
+        sa.Column("wanted_limit", sa.Integer(), nullable=True),
+        sa.Column("ended", sa.BigInteger(), nullable=True),
+        sa.CheckConstraint(
+            "(ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))",
+            name="ended_when_final",
+        ),
+        sa.CheckConstraint("(lease_end IS NOT NULL) = (phase IN ('claimed', 'dispatching'))", name="leased_by_a_node"),
+        sa.CheckConstraint(
+            "phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', "
+            "'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')",
+            name="phase_is_known",
+        ),
+        sa.CheckConstraint(
+            "attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0", name="counts_are_counts"
+        ),
+        sa.CheckConstraint("ended IS NULL OR reason IS NOT NULL", name="final_has_a_reason"),
+        sa.ForeignKeyConstraint(["place"], ["concurrency_keys.key"]),
+        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
+        sa.ForeignKeyConstraint(["wanted"], ["concurrency_keys.key"]),
+        sa.PrimaryKeyConstraint("key"),
+        sa.UniqueConstraint("id"),
+    )
+
+
+def _index_occurrences() -> None:
+    _index("occurrences_ended", "occurrences", ["ended"], "ended IS NOT NULL")
+    _index("occurrences_in_slot", "occurrences", ["schedule"], "holds_slot = 1", unique=True)
+    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal", "id"], "lease_end IS NOT NULL")
+    _index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
+    _index("occurrences_of_schedule", "occurrences", ["schedule", "nominal"])
+    _index(
+        "occurrences_queued",
+        "occurrences",
+        ["schedule", "held", "due", "nominal", "id"],
+        "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL",
+    )
+    _index(
+        "occurrences_ready",
+        "occurrences",
+        ["route", "ready", "nominal", "id"],
+        "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
+    )
+    _index("occurrences_wanting", "occurrences", ["wanted", "held", "due", "nominal", "id"], "wanted IS NOT NULL")
+    _index(
+        "occurrences_with_deadline",
+        "occurrences",
+        ["deadline", "id"],
+        "deadline IS NOT NULL AND phase IN ('dispatching', 'awaiting_completion')",
+    )
+
+
+def _create_schedule_states() -> None:
+    op.create_table(
+        "schedule_states",
+        sa.Column(
+            "schedule", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False
+        ),
+        sa.Column("uid", sa.Text(), nullable=False),
+        sa.Column("phase", sa.Text(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("updated", sa.BigInteger(), nullable=False),
+        sa.Column("watermark", sa.BigInteger(), nullable=False),
+        sa.Column("plan_at", sa.BigInteger(), nullable=True),
+        sa.Column("exhausted", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("sent_back", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("fault", sa.Text(), nullable=True),
+        sa.Column("patience", sa.BigInteger(), nullable=False),
+        sa.Column("newest", sa.BigInteger(), nullable=True),
+        sa.Column("fences", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("holder", sa.BigInteger(), nullable=True),
+        sa.Column("live", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("history", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("queued", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("total", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("successful", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("failed", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("missed", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("skipped", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("admitted", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("failures_in_row", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("last_started", sa.BigInteger(), nullable=True),
+        sa.Column("last_phase", sa.Text(), nullable=True),
+        sa.CheckConstraint("phase IN ('active', 'paused', 'completed', 'deleted')", name="schedule_phase_is_known"),
+        sa.CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
+        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
+        sa.PrimaryKeyConstraint("schedule"),
+        sa.UniqueConstraint("uid"),
+    )
+    _index(
+        "schedules_to_plan",
+        "schedule_states",
+        ["plan_at", "uid"],
+        "phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL",
+    )
+    _index("schedules_with_history", "schedule_states", ["history"], "history >= 32")
+
+
+def _create_runs() -> None:
+    op.create_table(
+        "runs",
+        sa.Column("occurrence", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("fence", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("node", sa.Text(), nullable=False),
+        sa.Column("started", sa.BigInteger(), nullable=False),
+        sa.Column("ended", sa.BigInteger(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("result", sa.Text(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("tokens", sa.BigInteger(), nullable=True),
+        sa.Column("cost_usd", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(["occurrence"], ["occurrences.key"]),
+        sa.PrimaryKeyConstraint("occurrence", "fence"),
+        sqlite_with_rowid=False,
+    )
+
+
+def _index(name: str, table: str, columns: list[str], where: str | None = None, *, unique: bool = False) -> None:
+    condition = None if where is None else sa.text(where)
+    op.create_index(name, table, columns, unique=unique, sqlite_where=condition, postgresql_where=condition)

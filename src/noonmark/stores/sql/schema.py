@@ -1,0 +1,240 @@
+"""The tables of the SQL stores.
+
+Integer keys inside, identities as text outside. What a burst rewrites (`schedule_states`, `occurrences`) is kept apart
+from what is seldom written (`schedules`). Whoever looks for work finds it in a partial index, which holds that work and
+nothing else: the cost follows what is due. Booleans are 0 and 1, instants are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+metadata = MetaData()
+
+CROWDED = 32
+"""Schedules with fewer ended occurrences are not in the index that pruning by number reads."""
+
+KEY = BigInteger().with_variant(Integer, "sqlite")
+"""An integer primary key that SQLite takes for its row number."""
+DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
+LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _index(name: str, table: Table, columns: str, where: str | None = None, *, unique: bool = False) -> None:
+    condition = None if where is None else text(where)
+    picked = [table.c[column] for column in columns.split(", ")]
+    Index(name, *picked, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+def _instant(name: str, *, required: bool = False) -> Column[int]:
+    return Column(name, BigInteger, nullable=not required)
+
+
+def _count(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False, server_default=text("0"))
+
+
+def _flag(name: str) -> Column[int]:
+    return Column(name, SmallInteger, nullable=False, server_default=text("0"))
+
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("username", Text, nullable=False),
+    Column("schedule_id", Text, nullable=False),
+    Column("declared_id", Text),
+    Column("name", Text),
+    Column("description", Text, nullable=False),
+    Column("labels", Text),
+    Column("trigger_document", Text),
+    Column("terms_document", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    _instant("created", required=True),
+    _instant("anchored"),
+    _instant("deleted"),
+    Column("is_listed", SmallInteger, nullable=False),
+)
+_index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
+_index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
+_index("schedules_by_source", schedules, "source, route", "is_listed = 1")
+
+schedule_states = Table(
+    "schedule_states",
+    metadata,
+    Column("schedule", KEY, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    Column("uid", Text, nullable=False, unique=True),
+    Column("phase", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    _instant("updated", required=True),
+    _instant("watermark", required=True),
+    _instant("plan_at"),
+    _flag("exhausted"),
+    _flag("sent_back"),
+    Column("fault", Text),
+    _instant("patience", required=True),
+    _instant("newest"),
+    _count("fences"),
+    Column("holder", BigInteger),
+    _count("live"),
+    _count("history"),
+    _count("queued"),
+    _count("total"),
+    _count("successful"),
+    _count("failed"),
+    _count("missed"),
+    _count("skipped"),
+    _count("admitted"),
+    _count("failures_in_row"),
+    _instant("last_started"),
+    Column("last_phase", Text),
+    CheckConstraint(f"phase IN ({_listed(SchedulePhase)})", name="schedule_phase_is_known"),
+    CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
+)
+_index(
+    "schedules_to_plan", schedule_states, "plan_at, uid", "phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL"
+)
+_index("schedules_with_history", schedule_states, "history", f"history >= {CROWDED}")
+
+occurrences = Table(
+    "occurrences",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    _instant("nominal", required=True),
+    _instant("due", required=True),
+    _instant("first_due", required=True),
+    _count("attempt"),
+    _count("fence"),
+    Column("reason", Text),
+    Column("detail", Text, nullable=False, server_default=text("''")),
+    _count("missed_count"),
+    _instant("missed_first"),
+    _instant("missed_last"),
+    _instant("caught_up"),
+    _count("losses"),
+    Column("waiting_for", Text),
+    _flag("holds_slot"),
+    Column("payload", Text),
+    _instant("ready"),
+    _flag("held"),
+    Column("node", Text),
+    _instant("lease_end"),
+    _instant("started"),
+    Column("stop", Text),
+    _instant("deadline"),
+    Column("place", BigInteger, ForeignKey("concurrency_keys.key")),
+    Column("wanted", BigInteger, ForeignKey("concurrency_keys.key")),
+    Column("wanted_limit", Integer),
+    _instant("ended"),
+    CheckConstraint(f"phase IN ({_listed(Phase)})", name="phase_is_known"),
+    CheckConstraint(
+        f"(ended IS NULL) = (phase IN ({_listed(phase for phase in Phase if phase in LIVE)}))",
+        name="ended_when_final",
+    ),
+    CheckConstraint("ended IS NULL OR reason IS NOT NULL", name="final_has_a_reason"),
+    CheckConstraint(f"(lease_end IS NOT NULL) = (phase IN ({_listed(LEASED)}))", name="leased_by_a_node"),
+    CheckConstraint("attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0", name="counts_are_counts"),
+)
+_index(
+    "occurrences_ready",
+    occurrences,
+    "route, ready, nominal, id",
+    "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
+)
+_index("occurrences_leased", occurrences, "route, lease_end, nominal, id", "lease_end IS NOT NULL")
+_index("occurrences_live", occurrences, "schedule", "ended IS NULL")
+_index("occurrences_of_schedule", occurrences, "schedule, nominal")
+_index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
+_index("occurrences_in_slot", occurrences, "schedule", "holds_slot = 1", unique=True)
+_index(
+    "occurrences_queued",
+    occurrences,
+    "schedule, held, due, nominal, id",
+    "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL",
+)
+_index("occurrences_wanting", occurrences, "wanted, held, due, nominal, id", "wanted IS NOT NULL")
+_index(
+    "occurrences_with_deadline",
+    occurrences,
+    "deadline, id",
+    f"deadline IS NOT NULL AND phase IN ({_listed(DELIVERING)})",
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("occurrence", BigInteger, ForeignKey("occurrences.key"), primary_key=True, autoincrement=False),
+    Column("fence", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, nullable=False),
+    Column("node", Text, nullable=False),
+    _instant("started", required=True),
+    _instant("ended"),
+    Column("outcome", Text),
+    Column("result", Text),
+    Column("error", Text),
+    Column("tokens", BigInteger),
+    Column("cost_usd", Double),
+    sqlite_with_rowid=False,
+)
+
+concurrency_keys = Table(
+    "concurrency_keys",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    _count("taken"),
+    _count("waiting"),
+    CheckConstraint("taken >= 0 AND waiting >= 0", name="places_are_counts"),
+)
+_index("concurrency_keys_by_name", concurrency_keys, "tenant, name", unique=True)
+
+nodes = Table("nodes", metadata, Column("name", Text, primary_key=True), _instant("seen", required=True))
+_index("nodes_seen", nodes, "seen")
+
+served_routes = Table(
+    "served_routes", metadata, Column("route", Text, primary_key=True), _instant("seen", required=True)
+)
+
+alembic_version = Table(
+    "alembic_version",
+    metadata,
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)

@@ -1,0 +1,174 @@
+"""Claims: leasing what is due, keeping leases and giving them back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from noonmark.core.admission import Claim
+from noonmark.core.ids import kind_of
+from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import Occurrence
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+from noonmark.ports.store import Renewal
+from noonmark.stores.facts import to_detail
+from noonmark.stores.sqlite import endings, places
+from noonmark.stores.sqlite.records import PHASES, REASONS, Unreadable, from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.ports.store import Hold
+    from noonmark.stores.sqlite.finding import Found
+    from noonmark.stores.sqlite.ledger import Ledger
+    from noonmark.stores.sqlite.records import Row
+
+LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
+
+_LEASE = """
+    UPDATE occurrences SET phase = 'claimed', fence = fence + 1, node = ?, started = NULL, lease_end = ?
+    WHERE key IN (SELECT value FROM json_each(?))
+"""
+
+
+def take(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, lease: Micros) -> list[Claim]:
+    """Lease rows; one whose record cannot be read ends instead."""
+    schedules = ledger.library.read(ledger.connection, {columns[4]: columns[5] for columns in found})
+    claims, plain = [], []
+    for columns in found:
+        key, schedule = columns[3], schedules[columns[4]]
+        try:
+            claim = _claim(columns, _readable(schedule), node, now)
+        except Unreadable as error:
+            _fault(ledger, key, schedule, str(error))
+            continue
+        claims.append(claim)
+        if claim.found_in is Phase.DISPATCHING:
+            _take_over(ledger, key, node, now=now, until=now + lease)
+        else:
+            plain.append(key)
+    if plain:
+        ledger.connection.execute(_LEASE, (node, now + lease, json.dumps(plain)))
+    return claims
+
+
+def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
+    """What a claim makes of a row."""
+    (_, nominal, one_id, _, _, _, phase, revision, origin, route, due, first_due) = columns[:12]
+    (attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up) = columns[12:20]
+    (losses, waiting_for, holds_slot, stop, deadline, payload) = columns[20:]
+    try:
+        found_in = PHASES[phase]
+        kind_of(origin)
+        lost = found_in is Phase.DISPATCHING
+        occurrence = Occurrence(
+            id=one_id,
+            uid=schedule.uid,
+            schedule_id=schedule.schedule_id,
+            revision=revision,
+            origin=origin,
+            phase=Phase.CLAIMED,
+            route=route,
+            nominal=nominal,
+            due=due,
+            first_due=first_due,
+            attempt=attempt - lost,
+            fence=fence + 1,
+            reason=REASONS[reason],
+            detail=detail,
+            missed_count=missed_count,
+            missed_first=missed_first,
+            missed_last=missed_last,
+            caught_up=caught_up,
+            losses=losses + lost,
+            waiting_for=REASONS[waiting_for],
+            holds_slot=holds_slot == 1,
+            node=node,
+            stop=REASONS[stop],
+            deadline=deadline,
+            payload=None if payload is None else from_json(payload, "payload"),
+        )
+    except KeyError as error:
+        raise Unreadable(f"{error} is no phase, reason or origin") from None
+    return Claim(occurrence=occurrence, schedule=schedule, claimed=now, found_in=found_in)
+
+
+def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
+    """Extend the leases that are still held."""
+    held = _held(ledger, holds)
+    for row in held.values():
+        row.lease_end = now + lease
+        ledger.changed(row)
+    stop = {one: reason for one, row in held.items() if (reason := REASONS.get(row.stop)) is not None}
+    return Renewal(lost=frozenset(hold.occurrence_id for hold in holds) - held.keys(), stop=stop)
+
+
+def release(ledger: Ledger, holds: Sequence[Hold]) -> None:
+    """Give claimed rows back untouched."""
+    for row in _held(ledger, holds).values():
+        if row.phase == Phase.CLAIMED:
+            row.phase = Phase.PENDING
+            row.lease_end = row.node = None
+            ledger.changed(row)
+            places.free_key_if_held(ledger, row)
+
+
+def request_stop(ledger: Ledger, occurrence_id: str) -> bool:
+    """Ask whoever delivers a row to stop; False when nobody does."""
+    row = ledger.row(occurrence_id)
+    if row is None or row.phase != Phase.DISPATCHING:
+        return False
+    row.stop = Reason.CANCELLED
+    ledger.changed(row)
+    return True
+
+
+def _held(ledger: Ledger, holds: Iterable[Hold]) -> dict[str, Row]:
+    """The rows whose leases are still held with these fences; of several holds of a row, the last counts."""
+    fences = {hold.occurrence_id: hold.fence for hold in holds}
+    ledger.read_rows(fences)
+    rows = ((one, ledger.known(one), fence) for one, fence in fences.items())
+    return {one: row for one, row, fence in rows if row is not None and row.fence == fence and row.phase in LEASED}
+
+
+def _readable(found: Schedule | Unreadable) -> Schedule:
+    if isinstance(found, Unreadable):
+        raise found
+    return found
+
+
+def _take_over(ledger: Ledger, key: int, node: str, *, now: Micros, until: Micros) -> None:
+    """Lease a row whose delivery was lost with its node."""
+    [row] = ledger.rows_of([key])
+    ledger.add_run(row, _lost_run(row, now), None)
+    row.losses += 1
+    row.attempt -= 1
+    row.fence += 1
+    row.phase, row.node, row.started, row.lease_end = Phase.CLAIMED, node, None, until
+    ledger.changed(row)
+
+
+def _lost_run(row: Row, now: Micros) -> Run:
+    return Run(
+        id=f"{row.id}-{row.fence}",
+        occurrence_id=row.id,
+        attempt=row.attempt,
+        node=row.node or "",
+        started=now if row.started is None else row.started,
+        ended=now,
+        outcome=Outcome.LEASE_LOST,
+    )
+
+
+def _fault(ledger: Ledger, key: int, schedule: Schedule | Unreadable, problem: str) -> None:
+    """End a row that cannot be read, so that it keeps nobody from the others."""
+    [row] = ledger.rows_of([key])
+    sheet = ledger.sheet_of(row)
+    if isinstance(schedule, Unreadable):
+        sheet.fault = problem
+    row.fence += 1
+    endings.end(ledger, row, Phase.DELIVERY_FAILED, Reason.UNREADABLE, to_detail({"problem": problem}))
+    endings.complete_if_done(ledger, sheet)

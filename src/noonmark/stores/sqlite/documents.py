@@ -1,0 +1,177 @@
+"""Schedules as text, in parts that many schedules share, so that reading one costs little.
+
+The trigger is one part, the target with all policies another; what people read has columns of its own. Each part that
+was read before is known, and so is each schedule that was read lately and has not changed since.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from functools import lru_cache
+from operator import attrgetter
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import EPOCH
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedule
+from noonmark.core.targets import FunctionTarget
+from noonmark.core.triggers import parse_trigger
+from noonmark.stores.sqlite.records import Unreadable, from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from noonmark.core.triggers import Trigger
+    from noonmark.stores.sqlite.driver import sqlite3
+
+COLUMNS = (
+    "key",
+    "tenant",
+    "username",
+    "schedule_id",
+    "declared_id",
+    "name",
+    "description",
+    "labels",
+    "trigger_document",
+    "terms_document",
+    "source",
+    "route",
+    "created",
+    "anchored",
+    "deleted",
+    "is_listed",
+)
+_SELECTED = ", ".join(
+    [*(f"schedules.{name}" for name in COLUMNS), "uid", "schedule_states.phase", "revision", "version", "updated"]
+)
+_READ = f"""
+    SELECT {_SELECTED} FROM json_each(?) AS j CROSS JOIN schedules ON schedules.key = j.value
+    CROSS JOIN schedule_states ON schedule = j.value
+"""  # noqa: S608 - our own names
+_PHASES = {str(phase): phase for phase in SchedulePhase}
+_POLICIES = tuple(
+    one.name
+    for one in fields(Declaration)
+    if one.name not in {"target", "trigger", "schedule_id", "name", "description", "labels"}
+)
+_policies_of: Callable[[Declaration], tuple[Any, ...]] = attrgetter(*_POLICIES)
+_encode = json.JSONEncoder().encode
+_KNOWN = 8_192
+"""So many schedules, and so many different parts, are remembered."""
+_ANY_TRIGGER = {"type": "event", "event_type": "any"}
+"""The terms are read with this trigger in place of their own: every policy is written out, none depends on it."""
+
+
+def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
+    """The row of a schedule."""
+    declared = schedule.declaration
+    trigger, terms = _written(declared)
+    return (
+        key, schedule.owner.tenant, schedule.owner.user, schedule.schedule_id, declared.schedule_id,
+        declared.name, declared.description,
+        json.dumps(declared.labels) if declared.labels else None, trigger, terms, schedule.source,
+        declared.target.route, schedule.created, schedule.anchored, schedule.deleted,
+        int(schedule.phase is not SchedulePhase.DELETED),
+    )  # fmt: skip
+
+
+class Library:
+    """The schedules that were read lately."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self._known: dict[int, tuple[int, Schedule]] = {}
+        self._lock = Lock()  # one thread may read while another one writes
+
+    def forget(self) -> None:
+        """Begin anew, after a transaction that was undone: its versions will be used again."""
+        with self._lock:
+            self._known.clear()
+
+    def keep(self, key: int, version: int, schedule: Schedule) -> None:
+        """Remember a schedule as it is at a version."""
+        with self._lock:
+            self._known.pop(key, None)
+            self._known[key] = (version, schedule)
+            if len(self._known) > _KNOWN:
+                del self._known[next(iter(self._known))]
+
+    def read(self, connection: sqlite3.Connection, versions: Mapping[int, int]) -> dict[int, Schedule | Unreadable]:
+        """The schedules with some keys, at these versions; for one that cannot be read, what is wrong with it."""
+        found: dict[int, Schedule | Unreadable] = {}
+        missing: list[int] = []
+        for key, version in versions.items():
+            known = self._known.get(key)
+            if known is None or known[0] != version:
+                missing.append(key)
+            else:
+                found[key] = known[1]
+        if missing:
+            for columns in connection.execute(_READ, (json.dumps(missing),)).fetchall():
+                try:
+                    found[columns[0]] = schedule = _restored(columns)
+                except Unreadable as error:
+                    found[columns[0]] = error
+                else:
+                    self.keep(columns[0], columns[-2], schedule)
+        return found
+
+
+def _restored(columns: tuple[Any, ...]) -> Schedule:
+    (_, tenant, user, schedule_id, declared_id, name, description, labels, trigger, terms, source) = columns[:11]
+    (_, created, anchored, deleted, _, uid, phase, revision, _, updated) = columns[11:]
+    try:
+        declared = _declared(trigger, terms)
+        if name is not None or declared_id is not None or description or labels is not None:
+            read: Any = from_json(labels, "labels") or {}
+            declared = replace(declared, schedule_id=declared_id, name=name, description=description, labels=dict(read))
+        return Schedule(
+            uid=uid,
+            schedule_id=schedule_id,
+            owner=Owner(tenant=tenant, user=user),
+            declaration=declared,
+            revision=revision,
+            phase=_PHASES[phase],
+            source=source,
+            created=created,
+            updated=updated,
+            deleted=deleted,
+            anchored=anchored,
+        )
+    except (TypeError, ValueError) as error:
+        raise Unreadable(f"its document cannot be read ({error})") from None
+
+
+@lru_cache(maxsize=_KNOWN)
+def _declared(trigger: str | None, terms: str) -> Declaration:
+    return replace(_terms(terms), trigger=None if trigger is None else _trigger(trigger))
+
+
+@lru_cache(maxsize=_KNOWN)
+def _trigger(text: str) -> Trigger:
+    return parse_trigger(json.loads(text), now=EPOCH)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _terms(text: str) -> Declaration:
+    return restore_schedule({**json.loads(text), "trigger": _ANY_TRIGGER})
+
+
+def _written(declared: Declaration) -> tuple[str | None, str]:
+    """The two parts of a document. Policies are much the same everywhere, targets are not: they are joined as text."""
+    trigger = None if declared.trigger is None else _encode(declared.trigger.to_document())
+    target = _encode(declared.target.to_document())
+    return trigger, f'{{"target": {target}, {_policies(_policies_of(declared))[1:]}'
+
+
+@lru_cache(maxsize=256)
+def _policies(values: tuple[Any, ...]) -> str:
+    declared = Declaration(
+        target=FunctionTarget(function="any"), trigger=None, **dict(zip(_POLICIES, values, strict=True))
+    )
+    document = declared.to_document()
+    del document["target"]
+    return _encode(document)

@@ -1,0 +1,103 @@
+"""Finding what can be claimed. Each query reads a partial index in its order, and nothing that it does not return."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.policies.delivery import MIN_PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from noonmark.core.instants import Micros
+    from noonmark.stores.sqlite.driver import sqlite3
+
+_IS_READY = "phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = {route}"
+_IS_LEASED = "lease_end IS NOT NULL AND occurrences.route = {route}"
+FIRST_READY = f"(SELECT ready FROM occurrences WHERE {_IS_READY.format(route='j.value')} ORDER BY ready LIMIT 1)"  # noqa: S608 - our own text
+FIRST_LEASED = (
+    f"(SELECT lease_end FROM occurrences WHERE {_IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"  # noqa: S608 - likewise
+)
+DUE_ROUTES = f"""
+    SELECT value FROM json_each(?) AS j WHERE {FIRST_READY} <= ? UNION ALL
+    SELECT value FROM json_each(?) AS j WHERE {FIRST_LEASED} <= ?
+"""  # noqa: S608 - likewise
+_COLUMNS = """
+    nominal, id, key, schedule, version, occurrences.phase, occurrences.revision, origin, route, due, first_due,
+    attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot,
+    stop, deadline, payload
+"""
+READY = f"""
+    SELECT ready, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    WHERE occurrences.{_IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, id LIMIT ?
+"""  # noqa: S608 - likewise
+EXPIRED = f"""
+    SELECT lease_end, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    WHERE {_IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, id LIMIT ?
+"""  # noqa: S608 - likewise
+ONE = f"""
+    SELECT 0, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    WHERE id = ? AND route IN (SELECT value FROM json_each(?))
+    AND ((occurrences.phase = 'pending' AND held = 0 AND ready <= ?) OR lease_end <= ?)
+"""  # noqa: S608 - likewise
+# Each step finds the next route after the one before, so that the cost follows the routes and not the rows.
+_ROUTES = """
+    WITH RECURSIVE found(route) AS (
+        SELECT min(route) FROM occurrences WHERE {condition}
+        UNION ALL
+        SELECT (SELECT min(route) FROM occurrences WHERE {condition} AND route > found.route)
+        FROM found WHERE found.route IS NOT NULL
+    )
+    SELECT found.route, served_routes.seen FROM found LEFT JOIN served_routes ON served_routes.route = found.route
+    WHERE found.route IS NOT NULL AND coalesce(served_routes.seen <= ?, 1)
+"""
+READY_ROUTES = _ROUTES.format(condition="phase = 'pending' AND held = 0 AND ready IS NOT NULL")
+LEASED_ROUTES = _ROUTES.format(condition="lease_end IS NOT NULL")
+_LACKING = """
+    SELECT {time}, {columns} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    WHERE {condition} AND {time} < ? AND {time} < ? - patience AND coalesce(? <= ? - patience, 1)
+    ORDER BY {time}, nominal, id LIMIT ?
+"""
+LACKING_READY = _LACKING.format(
+    time="ready",
+    columns=_COLUMNS,
+    condition="occurrences.phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = ?",
+)
+LACKING_LEASED = _LACKING.format(time="lease_end", columns=_COLUMNS, condition=_IS_LEASED.format(route="?"))
+
+Found = tuple[Any, ...]
+"""When a row can be claimed, its nominal time, its id, its key, then the other columns."""
+
+
+def due(
+    connection: sqlite3.Connection, routes: Collection[str], *, now: Micros, until: Micros, limit: int
+) -> list[Found]:
+    """The rows that a claim may take, in its order."""
+    named = json.dumps(list(routes))
+    found: list[Found] = []
+    for (route,) in set(connection.execute(DUE_ROUTES, (named, until, named, now)).fetchall()):
+        found += connection.execute(READY, (route, until, limit)).fetchall()
+        found += connection.execute(EXPIRED, (route, now, limit)).fetchall()
+    return sorted(found, key=_turn)[:limit]
+
+
+def only_due(
+    connection: sqlite3.Connection, one: str, routes: Collection[str], *, now: Micros, until: Micros
+) -> list[Found]:
+    """One row, if a claim may take it."""
+    return connection.execute(ONE, (one, json.dumps(list(routes)), until, now)).fetchall()
+
+
+def lacking(connection: sqlite3.Connection, *, now: Micros, limit: int) -> list[Found]:
+    """The rows that nobody could serve for as long as their schedules have patience, in the order of a claim."""
+    latest = now - MIN_PATIENCE
+    found: list[Found] = []
+    for routes, rows in ((READY_ROUTES, LACKING_READY), (LEASED_ROUTES, LACKING_LEASED)):
+        for route, seen in connection.execute(routes, (latest,)).fetchall():
+            found += connection.execute(rows, (route, latest, now, seen, now, limit)).fetchall()
+    return sorted(found, key=_turn)[:limit]
+
+
+def _turn(columns: Found) -> tuple[int, int, str]:
+    return columns[0], columns[1], columns[2]

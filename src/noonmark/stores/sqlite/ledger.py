@@ -1,0 +1,281 @@
+"""One transaction's view of the tables: records are read in bulk, changed in Python, and written back in bulk.
+
+Whatever looks along a line (the next for a slot, the live rows of a schedule) first writes what has been changed so
+far, so that it sees it. The plain case looks along no line: it is told by counters that nobody waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from noonmark.stores.sqlite import batches, documents
+from noonmark.stores.sqlite.records import (
+    PLACE_COLUMNS,
+    ROW_COLUMNS,
+    RUN_COLUMNS,
+    SHEET_COLUMNS,
+    Place,
+    Row,
+    Sheet,
+    place_values,
+    row_values,
+    run_values,
+    sheet_values,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.sqlite.documents import Library
+    from noonmark.stores.sqlite.driver import sqlite3
+
+R = TypeVar("R", Row, Sheet, Place)
+
+ROW = ", ".join(f"occurrences.{name}" for name in ROW_COLUMNS)
+SHEET = ", ".join(f"schedule_states.{name}" for name in SHEET_COLUMNS)
+_PLACE = ", ".join(f"concurrency_keys.{name}" for name in PLACE_COLUMNS)
+_HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
+
+
+class Ledger:
+    """What a transaction has read and changed; `now` is the store's clock."""
+
+    def __init__(self, connection: sqlite3.Connection, library: Library, now: Callable[[], Micros]) -> None:
+        """Nothing was read yet."""
+        self.connection = connection
+        self.library = library
+        self.now = now
+        self._rows: dict[int, Row] = {}
+        self._by_id: dict[str, Row] = {}
+        self._sheets: dict[int, Sheet] = {}
+        self._places: dict[int, Place] = {}
+        self._changed_rows: dict[int, Row] = {}
+        self._changed_sheets: dict[int, Sheet] = {}
+        self._changed_places: dict[int, Place] = {}
+        self._removed: list[int] = []
+        self._runs: list[tuple[Any, ...]] = []
+        self._schedules: list[tuple[Any, ...]] = []
+        self._new_schedules: list[tuple[Any, ...]] = []
+        self._next_keys: dict[str, int] = {}
+        self._reserved: dict[str, int] = {}
+
+    # Rows
+
+    def read_rows(self, ids: Iterable[str]) -> None:
+        """Read the rows of some ids, and their sheets, at once."""
+        unknown = [one for one in dict.fromkeys(ids) if one not in self._by_id]
+        if unknown:
+            self._take_rows(batches.select(self.connection, ROW, "occurrences", "id", unknown))
+
+    def rows_of(self, keys: Sequence[int]) -> list[Row]:
+        """The rows of some keys, in their order."""
+        unknown = [key for key in keys if key not in self._rows]
+        if unknown:
+            self._take_rows(batches.select(self.connection, ROW, "occurrences", "key", unknown))
+        return [self._rows[key] for key in keys]
+
+    def row(self, occurrence_id: str) -> Row | None:
+        """The row of an id."""
+        if occurrence_id not in self._by_id:
+            self.read_rows([occurrence_id])
+        return self._by_id.get(occurrence_id)
+
+    def known(self, occurrence_id: str) -> Row | None:
+        """The row of an id, when all that there are have been read."""
+        return self._by_id.get(occurrence_id)
+
+    def find(self, condition: str, *parameters: object) -> list[Row]:
+        """The rows that a condition and an order pick, after everything was written."""
+        self.write()
+        keys = self.connection.execute(f"SELECT key FROM occurrences WHERE {condition}", parameters)  # noqa: S608 - our own text
+        return self.rows_of([key for (key,) in keys])
+
+    def live(self, sheet: Sheet) -> list[Row]:
+        """The rows of a schedule that have not ended, oldest first."""
+        return self.find("schedule = ? AND ended IS NULL ORDER BY key", sheet.schedule)
+
+    def add(self, row: Row) -> None:
+        """A new row."""
+        self._rows[row.key] = self._by_id[row.id] = self._changed_rows[row.key] = row
+
+    def remove(self, row: Row) -> None:
+        """Forget a row."""
+        del self._rows[row.key], self._by_id[row.id]
+        self._changed_rows.pop(row.key, None)
+        if row.stored is not None:
+            self._removed.append(row.key)
+
+    def changed(self, row: Row) -> None:
+        """Something about a row is different now; one that was removed stays so."""
+        if row.key in self._rows:
+            self._changed_rows[row.key] = row
+
+    # Schedules
+
+    def read_sheets(self, uids: Iterable[str]) -> dict[str, Sheet]:
+        """The sheets of some schedules, by uid."""
+        self._take_sheets(batches.select(self.connection, SHEET, "schedule_states", "uid", list(uids)))
+        return {sheet.uid: sheet for sheet in self._sheets.values()}
+
+    def sheets_of(self, keys: Iterable[int]) -> list[Sheet]:
+        """The sheets of some schedules, in their order."""
+        wanted = list(keys)
+        unknown = [key for key in dict.fromkeys(wanted) if key not in self._sheets]
+        if unknown:
+            self._take_sheets(batches.select(self.connection, SHEET, "schedule_states", "schedule", unknown))
+        return [self._sheets[key] for key in wanted]
+
+    def sheet_of(self, row: Row) -> Sheet:
+        """The schedule of a row."""
+        return self._sheets[row.schedule]
+
+    def changed_sheet(self, sheet: Sheet) -> None:
+        """Something about a schedule's state is different now."""
+        self._changed_sheets[sheet.schedule] = sheet
+
+    def schedule_of(self, sheet: Sheet) -> Schedule:
+        """The schedule of a sheet, as it is stored."""
+        found = self.library.read(self.connection, {sheet.schedule: sheet.version})[sheet.schedule]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def add_schedule(self, sheet: Sheet, schedule: Schedule) -> None:
+        """A new schedule."""
+        self._sheets[sheet.schedule] = self._changed_sheets[sheet.schedule] = sheet
+        self._new_schedules.append(documents.to_columns(sheet.schedule, schedule))
+
+    def keep_schedule(self, sheet: Sheet, schedule: Schedule) -> None:
+        """A schedule is different from now on."""
+        self._schedules.append(documents.to_columns(sheet.schedule, schedule))
+        self.library.keep(sheet.schedule, sheet.version, schedule)
+
+    # Concurrency keys
+
+    def place(self, tenant: str, name: str) -> Place:
+        """The concurrency key of a tenant."""
+        for place in self._places.values():
+            if (place.tenant, place.name) == (tenant, name):
+                return place
+        query = f"SELECT {_PLACE} FROM concurrency_keys WHERE tenant = ? AND name = ?"  # noqa: S608 - our own names
+        columns = self.connection.execute(query, (tenant, name)).fetchone()
+        if columns is None:
+            place = Place(self.next_key("concurrency_keys"), tenant, name, 0, 0)
+            self.changed_place(place)
+        else:
+            place = Place(*columns)
+            place.stored = columns
+        self._places[place.key] = place
+        return place
+
+    def place_of(self, key: int) -> Place:
+        """The concurrency key of that number."""
+        if key not in self._places:
+            for columns in batches.select(self.connection, _PLACE, "concurrency_keys", "key", [key]):
+                self._places[key] = place = Place(*columns)
+                place.stored = columns
+        return self._places[key]
+
+    def changed_place(self, place: Place) -> None:
+        """The numbers of a concurrency key are different now."""
+        self._changed_places[place.key] = place
+
+    # Writing
+
+    def add_run(self, row: Row, run: Run, result: str | None) -> None:
+        """Keep a run of a row."""
+        self._runs.append(run_values(row.key, run, result))
+
+    def reserve(self, ids: Iterable[str]) -> None:
+        """Number rows that are to be added in the order of their ids.
+
+        Rows that are due together are claimed in that order, so those of one batch then lie side by side, and writing
+        them touches a tenth of the pages.
+        """
+        for one in sorted(ids):
+            self._reserved[one] = self.next_key("occurrences")
+
+    def key_for(self, occurrence_id: str) -> int:
+        """The number of a row that is to be added."""
+        key = self._reserved.pop(occurrence_id, None)
+        return self.next_key("occurrences") if key is None else key
+
+    def next_key(self, table: str) -> int:
+        """A number that no row of a table has."""
+        if table not in self._next_keys:
+            [newest] = self.connection.execute(f"SELECT max(key) FROM {table}").fetchone()  # noqa: S608 - our own names
+            self._next_keys[table] = (newest or 0) + 1
+        key = self._next_keys[table]
+        self._next_keys[table] = key + 1
+        return key
+
+    def write(self) -> None:
+        """Write everything that has changed; what is removed first, since what is added may be the same again."""
+        if self._removed:
+            batches.delete(self.connection, "runs", "occurrence", self._removed)
+            batches.delete(self.connection, "occurrences", "key", self._removed)
+            self._removed.clear()
+        if self._new_schedules:
+            batches.insert(self.connection, "schedules", documents.COLUMNS, self._new_schedules)
+            self._new_schedules.clear()
+        for columns in self._schedules:
+            batches.update(self.connection, "schedules", documents.COLUMNS, [columns])
+        self._schedules.clear()
+        self._write(self._changed_places, "concurrency_keys", PLACE_COLUMNS, place_values)
+        self._write(self._changed_sheets, "schedule_states", SHEET_COLUMNS, sheet_values)
+        self._write(self._changed_rows, "occurrences", ROW_COLUMNS, row_values)
+        if self._runs:
+            batches.put(self.connection, "runs", RUN_COLUMNS, self._runs)
+            self._runs.clear()
+
+    def _write(
+        self,
+        changed: dict[int, R],
+        table: str,
+        names: tuple[str, ...],
+        values_of: Callable[[R], tuple[Any, ...]],
+    ) -> None:
+        """Write records: of those the database has, only the columns that differ, all alike ones in one statement."""
+        if not changed:
+            return
+        added: list[tuple[Any, ...]] = []
+        updated: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
+        for record in changed.values():
+            values, stored = values_of(record), record.stored
+            record.stored = values
+            if stored is None:
+                added.append(values)
+            elif values != stored:
+                updated.setdefault(_differing(stored, values), []).append(values)
+        changed.clear()
+        for places, rows in sorted(updated.items(), key=lambda group: _takes_slot(table, *group)):
+            picked = [tuple([values[place] for place in places]) for values in rows]
+            batches.update(self.connection, table, tuple([names[place] for place in places]), picked)
+        if added:
+            batches.insert(self.connection, table, names, added)
+
+    def _take_rows(self, found: list[tuple[Any, ...]]) -> None:
+        for columns in found:
+            row = Row(*columns)
+            row.stored = columns
+            self._rows[row.key] = self._by_id[row.id] = row
+        self.sheets_of([columns[2] for columns in found])
+
+    def _take_sheets(self, found: list[tuple[Any, ...]]) -> None:
+        for columns in found:
+            if columns[0] not in self._sheets:
+                self._sheets[columns[0]] = sheet = Sheet(*columns)
+                sheet.stored = columns
+
+
+def _differing(stored: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[int, ...]:
+    """Which columns to write: the key, and those that are different."""
+    return (0, *[place for place, was in enumerate(stored) if was != values[place]])
+
+
+def _takes_slot(table: str, places: tuple[int, ...], rows: list[tuple[Any, ...]]) -> bool:
+    """A slot has one holder at every moment, so whoever gives it up is written before whoever takes it."""
+    return table == "occurrences" and _HOLDS_SLOT in places and any(values[_HOLDS_SLOT] for values in rows)

@@ -1,0 +1,166 @@
+"""Reading schedules: by their ids, and as planning sees them. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.lifecycle import Phase
+from noonmark.core.planner import Snapshot
+from noonmark.ports.store import Kept, Tally
+from noonmark.stores.sqlite import batches
+from noonmark.stores.sqlite.records import PHASES, Unreadable, to_projection
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.sqlite.driver import sqlite3
+    from noonmark.stores.sqlite.ledger import Ledger
+    from noonmark.stores.sqlite.records import Sheet
+
+_LISTED = """
+    SELECT tenant, schedule_id FROM json_each(?) AS j CROSS JOIN schedules
+    ON tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
+"""
+BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
+BY_NAME = """
+    SELECT key FROM schedules CROSS JOIN schedule_states ON schedule = key
+    WHERE tenant = ? AND username = ? AND name = ? AND is_listed = 1 ORDER BY created, uid LIMIT 1
+"""
+PLANNABLE = """
+    SELECT schedule FROM schedule_states
+    WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL AND plan_at <= ? ORDER BY plan_at, uid LIMIT ?
+"""
+PROJECTIONS = """
+    SELECT occurrences.key FROM json_each(?) AS j CROSS JOIN occurrences
+    ON schedule = j.value AND ended IS NULL AND origin = 'trigger' ORDER BY nominal, occurrences.key
+"""
+_BEYOND = "schedule = ? AND origin = 'trigger' AND phase <> 'superseded' AND coalesce(missed_last, nominal) > ?"
+_ROUTES = """
+    WITH RECURSIVE found(route) AS (
+        SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ?1
+        UNION ALL
+        SELECT (SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ?1 AND route > found.route)
+        FROM found WHERE found.route IS NOT NULL
+    )
+    SELECT route FROM found WHERE route IS NOT NULL
+"""
+
+
+def listed(connection: sqlite3.Connection, identities: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of the tenants and schedule ids that are taken."""
+    return set(connection.execute(_LISTED, (json.dumps(list(identities)),)).fetchall())
+
+
+def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
+    """The schedule that a query finds, as callers read it."""
+    found = ledger.connection.execute(query, parameters).fetchone()
+    if found is None:
+        return None
+    [sheet] = ledger.sheets_of(found)
+    return Kept(schedule=readable(ledger, sheet), tally=_tally(sheet), next_due=_next_due(ledger, sheet))
+
+
+def by_uid(ledger: Ledger, uid: str) -> Snapshot | None:
+    """A schedule as an edit reads it."""
+    sheet = ledger.read_sheets([uid]).get(uid)
+    return None if sheet is None else snapshot(ledger, sheet, readable(ledger, sheet))
+
+
+def snapshot(ledger: Ledger, sheet: Sheet, schedule: Schedule) -> Snapshot:
+    """A schedule as planning reads it."""
+    return _snapshots(ledger, [(sheet, schedule)])[0]
+
+
+def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], dict[int, str]]:
+    """Schedules whose time to plan has come, and what is wrong with those that cannot be read."""
+    keys = [key for (key,) in ledger.connection.execute(PLANNABLE, (now, limit))]
+    sheets = ledger.sheets_of(keys)
+    found = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
+    faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
+    sound = [(sheet, one) for sheet in sheets if not isinstance(one := found[sheet.schedule], Unreadable)]
+    return _snapshots(ledger, sound), faults
+
+
+def readable(ledger: Ledger, sheet: Sheet) -> Schedule:
+    """The schedule of a sheet; whoever asks for one that cannot be read is told which it is."""
+    try:
+        return ledger.schedule_of(sheet)
+    except Unreadable as error:
+        raise StoreUnavailable(f"the stored record of schedule {sheet.uid} is damaged: {error}") from None
+
+
+def routes(connection: sqlite3.Connection, source: str) -> list[str]:
+    """The routes of the schedules from a source, each once."""
+    return [route for (route,) in connection.execute(_ROUTES, (source,))]
+
+
+def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[Snapshot]:
+    known = list(found)
+    ledger.write()
+    keys = ledger.connection.execute(PROJECTIONS, (json.dumps([sheet.schedule for sheet, _ in known]),)).fetchall()
+    projections: dict[int, list[int]] = {}
+    rows = {row.key: row for row in ledger.rows_of([key for (key,) in keys])}
+    for row in rows.values():
+        if row.is_projection:
+            projections.setdefault(row.schedule, []).append(row.key)
+    beats = _Beats(ledger, {schedule.declaration.target.route for _, schedule in known})
+    return [
+        Snapshot(
+            schedule=schedule,
+            watermark=sheet.watermark,
+            projections=tuple(to_projection(rows[key]) for key in projections.get(sheet.schedule, ())),
+            admitted=sheet.newest,
+            runs=sheet.admitted,
+            beyond=_beyond(ledger, sheet),
+            exhausted=sheet.exhausted == 1,
+            unserved=beats.lack(schedule.declaration.target.route, sheet.patience),
+        )
+        for sheet, schedule in known
+    ]
+
+
+def _beyond(ledger: Ledger, sheet: Sheet) -> tuple[tuple[Micros, Micros], ...]:
+    """What was admitted or has ended after the watermark; there is hardly ever anything."""
+    if sheet.newest is None or sheet.newest <= sheet.watermark:
+        return ()
+    rows = [row for row in ledger.find(_BEYOND, sheet.schedule, sheet.watermark) if not row.is_projection]
+    return tuple(sorted((row.nominal, row.missed_last or row.nominal) for row in rows))
+
+
+class _Beats:
+    """When nodes were last heard of, and which routes they served."""
+
+    def __init__(self, ledger: Ledger, routes: Collection[str]) -> None:
+        self._now = ledger.now()
+        [self._newest] = ledger.connection.execute("SELECT max(seen) FROM nodes").fetchone()
+        self._seen = dict(batches.select(ledger.connection, "route, seen", "served_routes", "route", list(routes)))
+
+    def lack(self, route: str, patience: Micros) -> bool:
+        """Whether nodes are alive, but none of them has served a route for so long."""
+        since = self._now - patience
+        seen = self._seen.get(route)
+        return self._newest is not None and self._newest > since and (seen is None or seen <= since)
+
+
+def _tally(sheet: Sheet) -> Tally:
+    return Tally(
+        total=sheet.total,
+        successful=sheet.successful,
+        failed=sheet.failed,
+        missed=sheet.missed,
+        skipped=sheet.skipped,
+        admitted=sheet.admitted,
+        failures_in_row=sheet.failures_in_row,
+        last_started=sheet.last_started,
+        last_phase=None if sheet.last_phase is None else PHASES[sheet.last_phase],
+    )
+
+
+def _next_due(ledger: Ledger, sheet: Sheet) -> Micros | None:
+    rows = ledger.live(sheet)
+    times = [row.due for row in rows if row.phase == Phase.PENDING and row.ready is not None and not row.held]
+    return min(times, default=None)

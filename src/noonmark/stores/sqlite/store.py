@@ -1,0 +1,220 @@
+"""The SQLite store: each verb of the port, in one transaction."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import SECOND
+from noonmark.ports.store import StoreTraits
+from noonmark.stores.sqlite import admitting, batches, claiming, finding, history, opening, planning, snapshots
+from noonmark.stores.sqlite.connections import Connections
+from noonmark.stores.sqlite.documents import Library
+from noonmark.stores.sqlite.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from pathlib import Path
+
+    from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.run import Run
+    from noonmark.core.settlement import Settlement
+    from noonmark.ports.store import Admitted, Hold, Kept, LeaseLost, Renewal
+
+WATCH_INTERVAL: Micros = SECOND // 4
+
+
+class SqliteStore:
+    """Everything in one file. Verbs may be called from any thread; none awaits anything, each does its work at once."""
+
+    def __init__(self, path: str | Path, clock: Callable[[], Micros], *, busy_seconds: float = 30) -> None:
+        """Leases are judged by this clock. Other processes are waited for up to `busy_seconds`."""
+        self._connections = Connections(str(path), busy_seconds=busy_seconds)
+        self._now = clock
+        self._library = Library()
+        self._seen: int | None = None
+
+    @property
+    def traits(self) -> StoreTraits:
+        """What this store can do."""
+        return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL)
+
+    async def open(self) -> None:
+        """Create the file and its schema, or check them."""
+        opening.make_ready(self._connections)
+        await self.changed_by_others()
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        self._connections.close()
+
+    async def clock(self) -> Micros:
+        """The time of the clock it was given."""
+        return self._now()
+
+    async def create(self, plans: Sequence[Plan]) -> list[bool]:
+        """Keep new schedules, each with its first plan."""
+        with self._writing() as ledger:
+            return planning.create_all(ledger, plans)
+
+    async def find(self, tenant: str, schedule_id: str) -> Kept | None:
+        """The schedule of that id, unless it is deleted."""
+        with self._reading() as ledger:
+            return snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
+
+    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
+        """The owner's oldest schedule of that name that is not deleted."""
+        with self._reading() as ledger:
+            return snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name)
+
+    async def snapshot(self, uid: str) -> Snapshot | None:
+        """What an edit needs to know of a schedule."""
+        with self._reading() as ledger:
+            return snapshots.by_uid(ledger, uid)
+
+    async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
+        """Active schedules whose time to plan has come, earliest first."""
+        while True:
+            with self._reading() as ledger:
+                found, faults = snapshots.plannable(ledger, now, limit)
+            if not faults:
+                return found
+            # They would be found again and again, and stand before the others.
+            with self._connections.writing() as connection:
+                batches.update(connection, "schedule_states", ("schedule", "fault"), list(faults.items()))
+
+    async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+        """Write each plan whose snapshot still holds."""
+        with self._writing() as ledger:
+            return planning.commit_all(ledger, plans)
+
+    async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+        """Keep occurrences that the trigger did not name."""
+        with self._writing() as ledger:
+            return planning.add_all(ledger, occurrences)
+
+    async def claim(  # noqa: PLR0913 - as the port has it
+        self,
+        node: str,
+        routes: Collection[str],
+        *,
+        now: Micros,
+        until: Micros,
+        limit: int,
+        lease: Micros,
+        only: str | None = None,
+    ) -> list[Claim]:
+        """Lease what is due, and what others let go."""
+        with self._writing() as ledger:
+            if only is None:
+                found = finding.due(ledger.connection, routes, now=now, until=until, limit=limit)
+            else:
+                found = finding.only_due(ledger.connection, only, routes, now=now, until=until)[:limit]
+            return claiming.take(ledger, found, node, now=now, lease=lease)
+
+    async def admit(
+        self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
+    ) -> list[Admitted | LeaseLost | Busy]:
+        """Carry out admissions whose claim still holds."""
+        with self._writing() as ledger:
+            return admitting.admit_all(ledger, admissions, now=now, lease=lease)
+
+    async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
+        """Extend the leases that are still held."""
+        with self._writing() as ledger:
+            return claiming.renew(ledger, holds, now=now, lease=lease)
+
+    async def release(self, holds: Sequence[Hold]) -> None:
+        """Give claimed rows back untouched."""
+        with self._writing() as ledger:
+            claiming.release(ledger, holds)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        """Write the end of deliveries whose fence still holds."""
+        with self._writing() as ledger:
+            return admitting.settle_all(ledger, settlements)
+
+    async def request_stop(self, occurrence_id: str) -> bool:
+        """Ask whoever delivers it to stop; False when nobody does."""
+        with self._writing() as ledger:
+            return claiming.request_stop(ledger, occurrence_id)
+
+    async def cancel(self, occurrence_id: str) -> bool:
+        """End what has not been started; False when there is no such row."""
+        with self._writing() as ledger:
+            return admitting.cancel(ledger, occurrence_id)
+
+    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        """One occurrence as it stands."""
+        with self._reading() as ledger:
+            return history.one(ledger, occurrence_id)
+
+    async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
+        """A schedule's occurrences, newest nominal time first."""
+        with self._reading() as ledger:
+            return history.of_schedule(ledger, uid, limit)
+
+    async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
+        """A schedule's runs, newest start first."""
+        with self._connections.reading() as connection:
+            return history.runs(connection, uid, limit)
+
+    async def routes(self, source: str) -> list[str]:
+        """The routes of the schedules from a source."""
+        with self._connections.reading() as connection:
+            return snapshots.routes(connection, source)
+
+    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
+        """Remember that a node is alive, and what it serves."""
+        with self._connections.writing() as connection:
+            batches.put(connection, "nodes", ("name", "seen"), [(node, now)])
+            if routes:
+                batches.put(connection, "served_routes", ("route", "seen"), [(route, now) for route in routes])
+
+    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+        """Lease what nobody could serve for too long."""
+        with self._writing() as ledger:
+            found = finding.lacking(ledger.connection, now=now, limit=limit)
+            return claiming.take(ledger, found, node, now=now, lease=lease)
+
+    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+        """Deliveries whose deadline has come, earliest first."""
+        with self._reading() as ledger:
+            return history.overdue(ledger, now=now, limit=limit)
+
+    async def changed_by_others(self) -> bool:
+        """Whether another process has written since this was last asked."""
+        with self._connections.bare() as connection:
+            before = self._seen
+            # It changes with what other connections write, and the one of this process that writes is this.
+            [self._seen] = connection.execute("PRAGMA data_version").fetchone()
+            return before != self._seen
+
+    async def next_time(self, routes: Collection[str]) -> Micros | None:
+        """When anything can next be planned, is overdue, or can be claimed."""
+        with self._connections.reading() as connection:
+            return history.next_time(connection, routes)
+
+    async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget what is old, and what is too much."""
+        with self._connections.writing() as connection:
+            return history.prune(connection, before=before, keep=keep, limit=limit)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Ledger]:
+        try:
+            with self._connections.writing() as connection:
+                ledger = Ledger(connection, self._library, self._now)
+                yield ledger
+                ledger.write()
+        except BaseException:
+            self._library.forget()
+            raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[Ledger]:
+        with self._connections.reading() as connection:
+            yield Ledger(connection, self._library, self._now)

@@ -1,0 +1,78 @@
+"""What a SQLite store does costs as much as what is due, whatever is stored: no statement walks a table."""
+
+import pytest
+
+from noonmark.core.instants import SECOND
+from noonmark.core.planner import first_plan, plan
+from noonmark.stores.sqlite import SqliteStore
+from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.testing import factories
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, hold, start
+from noonmark.testing.factories import MINUTE
+from tests.conformance.test_memory_model import done
+
+TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys")
+
+
+@pytest.fixture
+def traced(tmp_path):
+    """A store, and the statements that it runs."""
+    clock, statements = HandClock(), []
+    store = SqliteStore(tmp_path / "noonmark.db", clock)
+    done(store.open())
+    with store._connections.reading() as reader:
+        reader.set_trace_callback(statements.append)
+    with store._connections.bare() as writer:
+        writer.set_trace_callback(statements.append)
+    yield Bench(store, clock), statements
+    done(store.close())
+
+
+def a_day_of_work(bench):
+    store = bench.store
+    made = [factories.schedule(f"uid-{n}", name=f"name-{n}") for n in range(20)]
+    assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
+    bench.advance(MINUTE)
+    claims = done(bench.claim())
+    done(store.release([hold(claim) for claim in claims[:2]]))
+    done(store.beat("node-a", [ROUTE], now=bench.now))
+    done(store.orphans("node-a", now=bench.now, limit=9, lease=LEASE))
+    answers = done(store.admit([start(claim) for claim in claims[2:]], now=bench.now, lease=LEASE))
+    running = [answer.occurrence for answer in answers]
+    done(store.renew([hold(one) for one in running], now=bench.now, lease=LEASE))
+    done(store.request_stop(running[0].id))
+    done(store.overdue(now=bench.now, limit=9))
+    done(store.settle([bench.settlement(one) for one in running]))
+    done(
+        store.commit_plans(
+            [plan(one, now=bench.now, lookahead=LOOKAHEAD) for one in done(store.plannable(bench.now, 9))]
+        )
+    )
+    done(store.find("acme", "schedule-of-uid-1"))
+    done(store.find_named("acme", "ada", "name-1"))
+    done(store.occurrences("uid-1", 5))
+    done(store.runs("uid-1", 5))
+    done(store.routes("test"))
+    done(store.next_time([ROUTE, "http"]))
+    done(store.prune(before=bench.now - SECOND, keep=100, limit=10))
+
+
+def test_no_statement_walks_a_table(traced):
+    bench, statements = traced
+    a_day_of_work(bench)
+    with bench.store._connections.bare() as writer:
+        writer.set_trace_callback(None)
+        walks = [(step, one) for one in dict.fromkeys(statements) for step in _steps(writer, one) if _walks(step)]
+    assert not walks, walks
+
+
+def _steps(connection, statement):
+    try:
+        return [step for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    except sqlite3.OperationalError:
+        return []  # it is no statement of its own
+
+
+def _walks(step):
+    return step.startswith("SCAN") and any(step.split()[1] == table for table in TABLES)

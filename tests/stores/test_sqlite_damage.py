@@ -1,0 +1,87 @@
+"""A record that cannot be read faults itself, and nothing beside it."""
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.lifecycle import Phase
+from noonmark.core.planner import plan
+from noonmark.core.reasons import Reason
+from noonmark.stores.sqlite import SqliteStore
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, Bench
+from noonmark.testing.factories import MINUTE
+from tests.conformance.test_memory_model import done
+
+
+@pytest.fixture
+def bench(tmp_path):
+    clock = HandClock()
+    store = SqliteStore(tmp_path / "noonmark.db", clock)
+    done(store.open())
+    yield Bench(store, clock)
+    done(store.close())
+
+
+def damage(bench, sql):
+    with bench.store._connections.writing() as connection:
+        connection.execute(sql)
+    bench.store._library.forget()
+
+
+def test_an_occurrence_with_an_unreadable_payload_ends(bench):
+    made = done(bench.create_quiet())
+    broken = done(bench.add(made, "broken", payload={"a": 1}))
+    sound = done(bench.add(made, "sound", payload={"b": 2}))
+    damage(bench, f"UPDATE occurrences SET payload = '{{\"a' WHERE id = '{broken.id}'")  # noqa: S608 - a test's own text
+    [claim] = done(bench.claim())
+    assert claim.occurrence.id == sound.id
+    row = done(bench.row(broken))
+    assert (row.phase, row.reason, row.payload) == (Phase.DELIVERY_FAILED, Reason.UNREADABLE, None)
+    assert "payload is not JSON" in row.detail
+    assert done(bench.settle(done(bench.start(claim))))
+    tally = done(bench.kept(made)).tally
+    assert (tally.total, tally.failed, tally.successful) == (2, 1, 1)
+    assert len(done(bench.store.occurrences(made.uid))) == 2
+
+
+@pytest.mark.parametrize("column", ["trigger_document", "terms_document", "labels"])
+def test_a_schedule_that_cannot_be_read_is_planned_no_more(bench, column):
+    broken = done(bench.create("broken", labels={"a": "b"}))
+    sound = done(bench.create("sound"))
+    damage(bench, f"UPDATE schedules SET {column} = '[1' WHERE schedule_id = 'schedule-of-broken'")  # noqa: S608 - likewise
+    bench.advance(MINUTE)
+    [snapshot] = done(bench.store.plannable(bench.now, 1))
+    assert snapshot.schedule.uid == sound.uid
+    assert done(bench.store.commit_plans([plan(snapshot, now=bench.now, lookahead=LOOKAHEAD)])) == [True]
+    assert done(bench.store.plannable(bench.now, 9)) == []
+    [claim] = done(bench.claim())
+    assert claim.schedule.uid == sound.uid
+    [ended] = done(bench.store.occurrences(broken.uid))
+    assert (ended.phase, ended.reason) == (Phase.DELIVERY_FAILED, Reason.UNREADABLE)
+    assert done(bench.store.next_time([ROUTE])) > bench.now
+    for read in (bench.store.find("acme", "schedule-of-broken"), bench.store.snapshot("broken")):
+        with pytest.raises(StoreUnavailable, match="the stored record of schedule broken is damaged"):
+            read.send(None)
+
+
+def test_a_reason_that_is_none_ends_the_occurrence(bench):
+    broken = done(bench.add(done(bench.create_quiet()), "broken"))
+    damage(bench, "UPDATE occurrences SET reason = 'because'")
+    assert done(bench.claim()) == []
+    assert done(bench.row(broken)).reason is Reason.UNREADABLE
+
+
+def test_an_undone_transaction_leaves_no_trace(bench):
+    made = done(bench.create_quiet())
+    one = done(bench.add(made, "a"))
+
+    def half_done():
+        with bench.store._writing() as ledger:
+            ledger.row(one.id).due = 7
+            ledger.changed(ledger.row(one.id))
+            ledger.write()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half_done()
+    assert done(bench.row(one)).due == one.due

@@ -1,0 +1,217 @@
+"""The file of a SQLite store: who may read it, several processes and threads, and a disk that is full or locked."""
+
+import json
+import multiprocessing
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.planner import first_plan
+from noonmark.stores.sqlite import SqliteStore, driver
+from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.testing import factories
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
+from noonmark.testing.factories import MINUTE, NOW
+from tests.conformance.test_memory_model import done
+
+shared = pytest.mark.skipif(
+    sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself"
+)
+CREATE_MANY = """
+import json, sys
+from noonmark.core.planner import first_plan
+from noonmark.stores.sqlite import SqliteStore
+from noonmark.testing import factories
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LEASE, ROUTE
+from noonmark.testing.factories import MINUTE, NOW
+
+def done(verb):
+    try:
+        verb.send(None)
+    except StopIteration as answer:
+        return answer.value
+
+path, name = sys.argv[1:]
+clock = HandClock()
+store = SqliteStore(path, clock)
+done(store.open())
+for number in range(25):
+    made = factories.schedule(f"{name}-{number}")
+    assert done(store.create([first_plan(made, lookahead=0)])) == [True]
+clock.now += MINUTE
+claimed = []
+while claims := done(store.claim(name, [ROUTE], now=clock.now, until=clock.now, limit=3, lease=LEASE)):
+    claimed += [claim.occurrence.id for claim in claims]
+done(store.close())
+print(json.dumps(claimed))
+"""
+
+
+def plans(count, prefix="uid"):
+    return [first_plan(factories.schedule(f"{prefix}-{n}"), lookahead=LOOKAHEAD) for n in range(count)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "noonmark.db"
+
+
+@pytest.fixture
+def store(path):
+    store = SqliteStore(path, HandClock(), busy_seconds=0.1)
+    done(store.open())
+    yield store
+    done(store.close())
+
+
+@shared
+def test_only_its_owner_may_read_the_files(path):
+    before = os.umask(0)
+    try:
+        store = SqliteStore(path, HandClock())
+        done(store.open())
+        done(store.create(plans(1)))
+    finally:
+        os.umask(before)
+    modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()}
+    assert modes == dict.fromkeys(["noonmark.db", "noonmark.db-wal", "noonmark.db-shm"], 0o600)
+    done(store.close())
+    done(store.close())
+
+
+def test_what_was_created_is_there_after_the_process_was_killed(path):
+    script = CREATE_MANY.partition("clock.now")[0] + "import os; os.kill(os.getpid(), 9)"
+    killed = subprocess.run([sys.executable, "-c", script, path, "killed"], check=False)
+    assert killed.returncode == -9
+    store = SqliteStore(path, HandClock())
+    done(store.open())
+    assert all(done(store.find("acme", f"schedule-of-killed-{n}")) for n in range(25))
+    done(store.close())
+
+
+@shared
+def test_eight_processes_share_a_file(path):
+    command = [sys.executable, "-c", CREATE_MANY, path]
+    running = [subprocess.Popen([*command, f"node-{n}"], stdout=subprocess.PIPE, text=True) for n in range(8)]
+    claimed = [one for process in running for one in json.loads(process.communicate()[0])]
+    assert all(process.returncode == 0 for process in running)
+    assert len(claimed) == len(set(claimed))
+    store = SqliteStore(path, HandClock())
+    done(store.open())
+    late = NOW + MINUTE
+    claimed += [one.occurrence.id for one in done(store.claim("x", [ROUTE], now=late, until=late, limit=999, lease=1))]
+    assert len(set(claimed)) == 8 * 25
+    done(store.close())
+
+
+def test_threads_share_a_store(store):
+    def work(thread):
+        for number in range(20):
+            assert done(store.create(plans(1, f"{thread}-{number}"))) == [True]
+            assert done(store.find("acme", f"schedule-of-{thread}-{number}-0")) is not None
+            done(store.next_time([ROUTE]))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    late = NOW + MINUTE
+    assert len(done(store.claim("a", [ROUTE], now=late, until=late, limit=999, lease=LEASE))) == 160
+
+
+@shared
+def test_what_others_write_is_noticed_and_what_the_store_writes_is_not(store, path):
+    assert not done(store.changed_by_others())
+    done(store.create(plans(1)))
+    assert not done(store.changed_by_others())
+    other = SqliteStore(path, HandClock())
+    done(other.open())
+    done(other.create(plans(1, "other")))
+    assert done(store.changed_by_others())
+    assert not done(store.changed_by_others())
+    done(other.close())
+
+
+def _in_child(store, answers):
+    answers.put(done(store.create(plans(1, "child"))))
+    answers.put(done(store.find("acme", "schedule-of-uid-0")) is not None)
+    done(store.close())
+
+
+@shared
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_opens_the_file_anew(store):
+    done(store.create(plans(1)))
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=_in_child, args=(store, answers))
+    child.start()
+    assert [answers.get(timeout=60), answers.get(timeout=60)] == [[True], True]
+    child.join()
+    assert done(store.find("acme", "schedule-of-child-0")) is not None
+    assert done(store.create(plans(1, "parent"))) == [True]
+
+
+@shared
+def test_a_file_that_stays_locked_is_unavailable_and_works_again(store, path):
+    locking = sqlite3.connect(path, isolation_level=None)
+    locking.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+        done(store.create(plans(1)))
+    assert done(store.find("acme", "schedule-of-uid-0")) is None
+    locking.execute("ROLLBACK")
+    locking.close()
+    assert done(store.create(plans(1))) == [True]
+
+
+def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(store):
+    assert done(store.create(plans(10, "before"))) == [True] * 10
+    with store._connections.bare() as connection:
+        [pages] = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StoreUnavailable, match="no space left"):
+        done(store.create(plans(500)))
+    assert done(store.find("acme", "schedule-of-uid-0")) is None
+    assert done(store.find("acme", "schedule-of-before-9")) is not None
+    with store._connections.bare() as connection:
+        connection.execute("PRAGMA max_page_count = 1000000")
+    assert done(store.create(plans(500))) == [True] * 500
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    store = SqliteStore(tmp_path / "nowhere" / "noonmark.db", HandClock())
+    with pytest.raises(StoreUnavailable, match="cannot be opened: No such file or directory"):
+        done(store.open())
+
+
+def test_an_old_sqlite_has_the_file_to_itself(path, monkeypatch):
+    monkeypatch.setattr(driver, "SAFE_FOR_MANY", (99, 0, 0))
+    alone = SqliteStore(path, HandClock())
+    done(alone.open())
+    assert done(alone.create(plans(1))) == [True]
+    assert done(alone.find("acme", "schedule-of-uid-0")) is not None
+    assert not done(alone.changed_by_others())
+    script = (
+        "import sys; from noonmark.stores.sqlite import SqliteStore, driver; driver.SAFE_FOR_MANY = (0,)\n"
+        "SqliteStore(sys.argv[1], lambda: 0, busy_seconds=0.1).open().send(None)"
+    )
+    refused = subprocess.run([sys.executable, "-c", script, path], capture_output=True, check=False, text=True)
+    assert "StoreUnavailable" in refused.stderr
+    assert "another process keeps it locked" in refused.stderr
+    done(alone.close())
+
+
+@shared
+def test_an_old_sqlite_is_refused_beside_another_process(store, path, monkeypatch):
+    done(store.create(plans(1)))
+    monkeypatch.setattr(driver, "SAFE_FOR_MANY", (99, 0, 0))
+    second = SqliteStore(path, HandClock(), busy_seconds=0.1)
+    with pytest.raises(StoreUnavailable, match="is not safe for several; stop the other one, or install pysqlite3"):
+        done(second.open())
+    assert done(store.create(plans(1, "more"))) == [True]

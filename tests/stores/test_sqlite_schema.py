@@ -1,0 +1,146 @@
+"""One schema, told in three ways; old databases are opened, newer and foreign ones are refused."""
+
+import re
+import subprocess
+import sys
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
+from noonmark.stores.sql.ddl import sqlite_ddl
+from noonmark.stores.sql.upgrade import SCRIPTS, upgrade
+from noonmark.stores.sqlite import SqliteStore
+from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.stores.sqlite.history import CROWDED
+from noonmark.stores.sqlite.opening import VERSION
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LEASE, ROUTE, Bench
+from noonmark.testing.factories import MINUTE
+from tests.conformance.test_memory_model import done
+
+SCHEMA = files("noonmark.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
+FIRST = Path(__file__).parent / "data" / "first.sql"
+
+
+def made(path, script):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+def tables_of(path):
+    """Every table and index; how a statement is laid out does not matter, nor the order of constraints."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    return {name: sorted(parts(sql)) for name, sql in found}
+
+
+def parts(sql):
+    """What a statement says, one definition after another."""
+    depth, words = 0, [""]
+    for character in re.sub(r"\s+", " ", sql):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if (character == "," and depth == 1) or (character == ")" and depth == 0) or (character == "(" and depth == 1):
+            words.append("")
+        else:
+            words[-1] += character
+    return [word.strip() for word in words]
+
+
+def opened(path, clock=None):
+    store = SqliteStore(path, clock or HandClock(), busy_seconds=1)
+    done(store.open())
+    return store
+
+
+def test_metadata_text_and_migrations_are_one_schema(tmp_path):
+    assert sqlite_ddl() == SCHEMA
+    made(tmp_path / "text.db", SCHEMA)
+    upgrade(lambda: sqlite3.connect(tmp_path / "migrated.db", isolation_level=None), "head")
+    assert tables_of(tmp_path / "migrated.db") == tables_of(tmp_path / "text.db")
+
+
+def test_the_version_is_that_of_the_newest_migration():
+    config = Config()
+    config.set_main_option("script_location", SCRIPTS)
+    config.set_main_option("path_separator", "os")
+    assert ScriptDirectory.from_config(config).get_current_head() == VERSION
+
+
+def test_checks_follow_the_life_cycles():
+    def listed(check):
+        [names] = re.findall(rf"CONSTRAINT {check} CHECK .*?IN \(([^)]*)\)", SCHEMA)
+        return {name.strip("' ") for name in names.split(",")}
+
+    assert listed("phase_is_known") == set(Phase)
+    assert listed("schedule_phase_is_known") == set(SchedulePhase)
+    assert listed("ended_when_final") == LIVE
+    assert f"(history) WHERE history >= {CROWDED};" in SCHEMA
+    assert listed("leased_by_a_node") == {Phase.CLAIMED, Phase.DISPATCHING}
+
+
+def test_an_older_database_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "noonmark.db"
+    made(path, SCHEMA.partition(";")[0])
+    store = opened(path)
+    done(store.close())
+    made(tmp_path / "text.db", SCHEMA)
+    assert tables_of(path) == tables_of(tmp_path / "text.db")
+    done(opened(path).close())
+
+
+def test_a_newer_database_is_refused(tmp_path):
+    path = tmp_path / "noonmark.db"
+    done(opened(path).close())
+    made(path, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreUnavailable, match=rf"schema version 9999.*up to {VERSION}; upgrade Noonmark"):
+        opened(path)
+
+
+def test_a_database_of_another_program_is_refused(tmp_path):
+    path = tmp_path / "noonmark.db"
+    made(path, "CREATE TABLE notes (text)")
+    with pytest.raises(StoreUnavailable, match="belongs to another program"):
+        opened(path)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    path = tmp_path / "noonmark.db"
+    path.write_text("not a database at all, but long enough to be taken for the header of one" * 20)
+    with pytest.raises(StoreUnavailable, match="is not an SQLite database"):
+        opened(path)
+
+
+def test_the_first_database_is_opened_and_works(tmp_path):
+    path = tmp_path / "noonmark.db"
+    made(path, FIRST.read_text(encoding="utf-8"))
+    clock = HandClock()
+    store = opened(path, clock)
+    bench = Bench(store, clock)
+    kept = done(store.find("acme", "schedule-of-uid-1"))
+    assert (kept.tally.successful, kept.schedule.declaration.name) == (1, "nightly")
+    assert [run.result for run in done(store.runs("uid-1"))] == [{"rows": 3}]
+    clock.now += 2 * MINUTE
+    claims = done(store.claim("node-b", [ROUTE], now=clock.now, until=clock.now, limit=9, lease=LEASE))
+    assert {claim.occurrence.origin for claim in claims} == {"trigger", "manual:waits"}
+    [claim] = [claim for claim in claims if claim.occurrence.origin == "manual:waits"]
+    assert claim.occurrence.payload == {"day": 1}
+    assert done(bench.settle(done(bench.start(claim))))
+    done(store.close())
+
+
+def test_opening_a_current_database_imports_neither_sqlalchemy_nor_alembic(tmp_path):
+    script = (
+        "import sys; from noonmark.stores.sqlite import SqliteStore; store = SqliteStore(sys.argv[1], lambda: 0)\n"
+        "try: store.open().send(None)\n"
+        "except StopIteration: pass\n"
+        "print(sorted({'sqlalchemy', 'alembic'} & sys.modules.keys()))"
+    )
+    for _ in range(2):
+        command = [sys.executable, "-c", script, tmp_path / "noonmark.db"]
+        assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "[]\n"
