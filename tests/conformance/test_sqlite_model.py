@@ -29,11 +29,23 @@ class Both:
 
     def __getattr__(self, verb):
         async def asked(*args, **kwargs):
+            if verb in ("claim", "orphans"):
+                return await self._lease(verb, *args, **kwargs | {"limit": 1_000})
             expected = await getattr(self._one, verb)(*args, **kwargs)
             assert await getattr(self._other, verb)(*args, **kwargs) == expected, verb
             return expected
 
         return asked
+
+    async def _lease(self, verb, *args, **kwargs):
+        """All that there is: of rows with the same times, either store may take any first."""
+        expected, found = [await getattr(store, verb)(*args, **kwargs) for store in (self._one, self._other)]
+        assert sorted(found, key=identity) == sorted(expected, key=identity), verb
+        return expected
+
+
+def identity(claim):
+    return claim.occurrence.id
 
 
 class TwoNodesAndAFile(TwoNodes):

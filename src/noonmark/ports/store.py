@@ -13,6 +13,12 @@ under a *concurrency key* (a name within a tenant) is held while it is being del
 line, and what becomes free is handed to the first in line in the same transaction. So nothing is free while somebody
 who may run waits for it, nobody overtakes the line, and no wake-up can be lost. Facts that come with a decision are
 kept as the occurrence's detail, in JSON.
+
+A schedule that depends on others has *news* when anything about one of those, which are of its tenant, may have changed
+what is decided: an occurrence of it ended or was withdrawn, or it was created, edited, paused, resumed, completed or
+deleted. News are counted in the transaction that brings them, and whatever waits for them is given a time, now. What is
+kept as the moment of an end is later than that of the end before, and than the watermark of every schedule without a
+trigger that depends on it, even where the clock stands still.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
@@ -69,6 +76,15 @@ class Kept:
     tally: Tally
     next_due: Micros | None
     """The due time of its earliest pending occurrence that neither waits nor is held by a pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """What depends on what, as far as one comes from some schedules."""
+
+    version: int
+    upstreams: Mapping[str, tuple[str, ...]]
+    """The ids that each schedule depends on, by its own; whoever is missing here does not exist, or is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +139,8 @@ class Store(Protocol):
     async def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan, or not at all.
 
-        False where the tenant has a schedule of that id that is not deleted, also when it came earlier in this call.
+        False where the tenant has a schedule of that id that is not deleted, also when it came earlier in this call, or
+        where the plan's `graph` is no longer the version of the tenant's.
         """
 
     async def find(self, tenant: str, schedule_id: str) -> Kept | None:
@@ -132,13 +149,20 @@ class Store(Protocol):
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
 
+    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+        """What these schedules depend on, directly and through others, in one consistent read.
+
+        The version rises with every change of what the schedules of the tenant depend on.
+        """
+
     async def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule, deleted or not, in one consistent read.
 
         `beyond` has the trigger's rows that are neither projections nor superseded and whose last time, the nominal one
         or that of a gap's last fire, lies after the watermark. `exhausted` is what the last plan said. It is `unserved`
         when a beat came after now - patience, but none that named its route; patience is that of
-        `core.policies.delivery` with its misfire grace, and now the store's.
+        `core.policies.delivery` with its misfire grace, and now the store's. Without a trigger it has its upstreams, but
+        not their newest rows.
         """
 
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
@@ -147,7 +171,8 @@ class Store(Protocol):
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still has the stored revision, watermark and phase; False for the others.
 
-        Where the schedule has `max_runs`, as the plan leaves it, the snapshot must have the stored count of runs too.
+        Where the schedule has `max_runs`, as the plan leaves it, the snapshot must have the stored count of runs too;
+        where it has no trigger, there must be no news since; with a `graph`, that must be the version of the tenant's.
         False also when a projection of the snapshot that the plan closes or removes has started or begun to wait since:
         it would be counted twice.
 
@@ -163,7 +188,8 @@ class Store(Protocol):
         trigger and event origin cannot be claimed, and claimed ones go back, with their fence raised. When it is active
         again they can be, the first in line gets what is free, and failures in a row count from zero. When it is
         deleted, what is pending or claimed ends as cancelled/deleted. With another route, its live rows have that one.
-        With another overlap policy or concurrency key, whatever waits gets a time, now, to be decided again.
+        With another overlap policy or concurrency key, whatever waits gets a time, now, to be decided again; with
+        another revision, whatever waits for its upstreams.
         """
 
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
@@ -187,7 +213,7 @@ class Store(Protocol):
 
         With `only`, no other row than the one of that id.
 
-        Earliest time first, then by nominal time and id. Phase becomes claimed, the fence rises by one, the lease ends
+        Earliest time first, then by nominal time. Phase becomes claimed, the fence rises by one, the lease ends
         at now + lease, the node is its node. A row found in dispatching has lost one more lease, and its attempt is
         taken back; it keeps the places it holds, its stop and its deadline, and the delivery that was lost is kept as
         the run `core.settlement.lost_run` makes of the row as it was.
@@ -215,7 +241,18 @@ class Store(Protocol):
         holder, dispatching or awaiting completion, has replaced for its stop and now + cancel_grace for its deadline,
         unless it has an earlier one; a holder in another phase ends as cancelled/replaced, with its fence raised.
 
+        For its upstreams it waits in no line, and has a time: `until`, if that is given, or now, if there are more news
+        than it has `seen`. News give it a time, now: those of an upstream itself, and those of an occurrence of the
+        upstream's trigger that stands for a time after `after` and up to its own, or without `after` of any occurrence.
+
         Replan: pending, its schedule plannable at once; it has no time until that schedule has been planned.
+        """
+
+    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+        """The upstreams of each claim's schedule, in its order, in one consistent read. Changes nothing.
+
+        Each has its newest row of trigger origin, but for superseded ones, that stands for a time in question
+        (`core.admission.times_in_question`): the one with the latest such time, then the latest nominal time.
         """
 
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
@@ -239,7 +276,8 @@ class Store(Protocol):
         A retry is pending at its time and keeps its slot, but not its place under a concurrency key; when its schedule
         is deleted it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free
         is handed it in the same transaction, with a time, now; it keeps `waiting_for` until it starts, so that it
-        cannot misfire.
+        cannot misfire. Whatever waits for it as its upstream is given a time likewise. A schedule without a trigger
+        that depends on it is plannable at once; if it was completed, and has runs left, it is active again.
 
         Tallies count. An active schedule with nothing live and nothing to come is completed; otherwise `pause_after`
         failures in a row pause it, as `core.edits.pause` would.

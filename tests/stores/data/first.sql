@@ -154,11 +154,11 @@ CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WH
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
 CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
-CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal, id) WHERE lease_end IS NOT NULL;
+CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
 CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
-CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal, id) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
+CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
 CREATE INDEX occurrences_wanting ON occurrences (wanted, held, due, nominal, id) WHERE wanted IS NOT NULL;
 CREATE INDEX occurrences_with_deadline ON occurrences (deadline, id) WHERE deadline IS NOT NULL AND phase IN ('dispatching', 'awaiting_completion');
 CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL;

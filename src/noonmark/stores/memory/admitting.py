@@ -109,7 +109,7 @@ def _wait(ledger: Ledger, row: Row, decided: Wait, *, now: Micros) -> None:
             return
     if decided.cancel_grace is not None and sheet.holder is not None:
         _stop(ledger, sheet.holder, by=now + decided.cancel_grace)
-    places.wait(ledger, row, decided.waiting_for, decided.claim.schedule.declaration.concurrency)
+    places.wait(ledger, row, decided)
 
 
 def _gives_way(row: Row) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.values import altered
-from noonmark.stores.memory import places
+from noonmark.stores.memory import dependents, places
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
@@ -49,6 +49,7 @@ def archive(ledger: Ledger, row: Row) -> None:
     if one.phase is not Phase.SUPERSEDED:
         _count(sheet.counts, one)
         note_admitted(sheet, one)
+    dependents.note_end(ledger, sheet, one)
 
 
 def note_admitted(sheet: Sheet, one: Occurrence) -> None:
@@ -70,6 +71,7 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
         phase = step_schedule(sheet.schedule.phase, SchedulePhase.COMPLETED)
         sheet.schedule = altered(sheet.schedule, phase=phase, updated=ledger.now())
         ledger.file_plan(sheet)
+        dependents.tell(ledger, sheet)
 
 
 def _count(counts: Counts, one: Occurrence) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.planner import Snapshot
+    from noonmark.core.policies.dependencies import Standings
     from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.rows import Key, Row, Sheet, Turn
 
@@ -49,6 +50,10 @@ class Ledger:
         self.by_count = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
         self.waiting: defaultdict[Key, list[Turn]] = defaultdict(list)
+        self.followers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        """Who depends on the schedule of a tenant and an id."""
+        self.graphs: defaultdict[str, int] = defaultdict(int)
+        """How often what depends on what has changed in a tenant."""
 
     def sheet_of(self, row: Row) -> Sheet:
         """The schedule of a row."""
@@ -71,11 +76,11 @@ class Ledger:
         else:
             self.plans.put(sheet.schedule.uid, sheet.plan_at)
 
-    def snapshot(self, sheet: Sheet) -> Snapshot:
+    def snapshot(self, sheet: Sheet, upstreams: Standings | None) -> Snapshot:
         """The schedule as planning reads it."""
         route, since = sheet.schedule.declaration.target.route, self.now() - _patience(sheet.schedule)
         nodes_live = self.last_beat is not None and self.last_beat > since
-        return sheet.snapshot(unserved=nodes_live and not self.is_served(route, since))
+        return sheet.snapshot(unserved=nodes_live and not self.is_served(route, since), upstreams=upstreams)
 
     def is_served(self, route: str, since: Micros) -> bool:
         """Whether a node has said after an instant that it serves a route."""

@@ -15,8 +15,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
 
 if TYPE_CHECKING:
-    from noonmark.core.admission import Start
-    from noonmark.core.policies.limits import Concurrency
+    from noonmark.core.admission import Start, Wait
     from noonmark.stores.memory.ledger import Ledger
     from noonmark.stores.memory.rows import Key, Row, Sheet, Turn
 
@@ -44,10 +43,13 @@ def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
     return None
 
 
-def wait(ledger: Ledger, row: Row, reason: Reason, concurrency: Concurrency | None) -> None:
+def wait(ledger: Ledger, row: Row, decided: Wait) -> None:
     """Put a row in line. If what it waits for is free by now and nobody stands before it, it has its turn at once."""
-    sheet = ledger.sheet_of(row)
-    row.ready = row.lease_end = None
+    sheet, reason = ledger.sheet_of(row), decided.waiting_for
+    concurrency = decided.claim.schedule.declaration.concurrency
+    row.ready, row.lease_end, row.awaits_after = decided.until, None, decided.after
+    if decided.seen is not None and decided.seen != sheet.news:
+        row.ready = ledger.now()
     row.occurrence = altered(row.occurrence, phase=Phase.PENDING, waiting_for=reason, node=None, started=None)
     ledger.file(row)
     # It must not keep the others from what it cannot use itself.
@@ -97,6 +99,12 @@ def free_key(ledger: Ledger, row: Row) -> None:
         row.key = None
         ledger.holders[key].discard(row.occurrence.id)
         wake_for_key(ledger, key)
+
+
+def free_key_if_held(ledger: Ledger, row: Row) -> None:
+    """What a pause holds keeps no place from others: theirs may be another schedule, which nobody has paused."""
+    if row.occurrence.phase is Phase.PENDING and ledger.sheet_of(row).holds_back(row):
+        free_key(ledger, row)
 
 
 def wake_for_slot(ledger: Ledger, sheet: Sheet) -> None:

@@ -8,7 +8,7 @@ from noonmark.core import edits
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
-from noonmark.stores.memory import endings, places
+from noonmark.stores.memory import dependents, endings, places
 from noonmark.stores.memory.rows import Row, Sheet
 
 if TYPE_CHECKING:
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 def create(ledger: Ledger, plan: Plan) -> bool:
     """Keep a new schedule with its first plan; False when its id is taken."""
     schedule = plan.schedule or plan.snapshot.schedule
-    if (schedule.owner.tenant, schedule.schedule_id) in ledger.ids:
+    tenant = schedule.owner.tenant
+    if (tenant, schedule.schedule_id) in ledger.ids or not dependents.is_ordered(ledger, tenant, plan.graph):
         return False
     sheet = Sheet(schedule=schedule, watermark=plan.watermark)
     ledger.keep_schedule(sheet, schedule)
+    dependents.bind(ledger, sheet, None)
     _write(ledger, sheet, plan)
     return True
 
@@ -37,6 +39,10 @@ def commit(ledger: Ledger, plan: Plan) -> bool:
         return False
     is_limited = (plan.schedule or before.schedule).declaration.max_runs is not None
     if is_limited and sheet.counts.admitted != before.runs:
+        return False
+    if before.upstreams is not None and before.upstreams.news != sheet.news:
+        return False
+    if not dependents.is_ordered(ledger, before.schedule.owner.tenant, plan.graph):
         return False
     if any(one.id in plan.gone and _has_moved_on(ledger, one) for one in before.projections):
         return False
@@ -57,7 +63,8 @@ def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:
     """Pause an active schedule when so many of its occurrences have failed in a row."""
     active = sheet.schedule.phase is SchedulePhase.ACTIVE
     if active and limit is not None and sheet.counts.failures_in_row >= limit:
-        _write(ledger, sheet, edits.pause(ledger.snapshot(sheet), now=ledger.now()))
+        snapshot = ledger.snapshot(sheet, dependents.of_schedule(ledger, sheet))
+        _write(ledger, sheet, edits.pause(snapshot, now=ledger.now()))
 
 
 def _version(schedule: Schedule, watermark: int) -> tuple[int, SchedulePhase, int]:
@@ -81,6 +88,7 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             sheet.fences = max(sheet.fences, row.occurrence.fence + 1)
             ledger.forget(row)
             places.give_up(ledger, row)
+            dependents.tell(ledger, sheet, altered(row.occurrence, phase=Phase.SUPERSEDED))
     for one in plan.closed:
         _put(ledger, sheet, one)
     for ids, phase, reason in (
@@ -151,10 +159,13 @@ def _follow(ledger: Ledger, sheet: Sheet, before: Schedule) -> None:
         for row in sheet.live.values():
             row.occurrence = altered(row.occurrence, route=new.target.route)
             ledger.file(row)
-    if (old.overlap_policy, old.concurrency) != (new.overlap_policy, new.concurrency):
-        for row in sorted(sheet.live.values(), key=lambda row: row.turn):
-            if row.ready is None and row.occurrence.waiting_for is not None:
-                places.wake(ledger, row)
+    has_other_places = (old.overlap_policy, old.concurrency) != (new.overlap_policy, new.concurrency)
+    for row in sorted(sheet.live.values(), key=lambda row: row.turn):
+        waits_for_place = row.ready is None and row.occurrence.waiting_for is not None
+        is_outdated = after.revision != before.revision and dependents.waits(ledger, row)
+        if (has_other_places and waits_for_place) or is_outdated:
+            places.wake(ledger, row)
+    dependents.bind(ledger, sheet, before)
 
 
 def _change_phase(ledger: Ledger, sheet: Sheet, before: SchedulePhase) -> None:
@@ -180,12 +191,13 @@ def _cancel(ledger: Ledger, sheet: Sheet) -> None:
 
 def _hold(ledger: Ledger, sheet: Sheet) -> None:
     """Nothing that the schedule asked for by itself can be claimed, or started by whoever has claimed it."""
-    for row in sheet.live.values():
+    for row in tuple(sheet.live.values()):
         if sheet.holds_back(row) and row.occurrence.phase is Phase.CLAIMED:
             _raise_fence(row)
             row.occurrence = altered(row.occurrence, phase=Phase.PENDING, node=None)
             row.lease_end = None
         ledger.file(row)
+        places.free_key_if_held(ledger, row)
 
 
 def _let_go(ledger: Ledger, sheet: Sheet) -> None:

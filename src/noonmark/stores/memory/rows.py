@@ -13,6 +13,7 @@ from noonmark.ports.store import Kept, Tally
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.agenda import Agenda
@@ -38,6 +39,8 @@ class Row:
     """The concurrency key under which it holds a place."""
     wants: tuple[Key, int] | None = None
     """The concurrency key it waits for, and how many places that has."""
+    awaits_after: Micros | None = None
+    """While it waits for its upstreams: their times after this one may be what it waits for; None is for any."""
     ended: Micros | None = None
     runs: list[Run] = field(default_factory=list)
     filed: Agenda | None = None
@@ -89,6 +92,11 @@ class Sheet:
     """Who holds the slot."""
     queue: list[Turn] = field(default_factory=list)
     """Who waits for the slot, first in line first."""
+    news: int = 0
+    """How often anything about the schedules it depends on has changed."""
+    ended_at: Micros | None = None
+    """When an occurrence of it last ended, for those who depend on it."""
+    completed_at: Micros | None = None
     live: dict[str, Row] = field(default_factory=dict)
     ended: dict[str, Row] = field(default_factory=dict)
 
@@ -96,16 +104,24 @@ class Sheet:
         """Whether a pause keeps it from being claimed."""
         return self.schedule.phase is SchedulePhase.PAUSED and row.is_own
 
-    def kept(self) -> Kept:
+    @property
+    def follows(self) -> bool:
+        """Whether it fires when its upstreams have ended, without a trigger of its own."""
+        return self.schedule.declaration.trigger is None
+
+    def kept(self, now: Micros) -> Kept:
         """The schedule as callers read it."""
         times = [
             row.occurrence.due
             for row in self.live.values()
-            if row.occurrence.phase is Phase.PENDING and row.ready is not None and not self.holds_back(row)
+            if row.occurrence.phase is Phase.PENDING
+            and row.ready is not None
+            and (row.ready <= now or row.occurrence.waiting_for is None)
+            and not self.holds_back(row)
         ]
         return Kept(schedule=self.schedule, tally=Tally(**asdict(self.counts)), next_due=min(times, default=None))
 
-    def snapshot(self, *, unserved: bool) -> Snapshot:
+    def snapshot(self, *, unserved: bool, upstreams: Standings | None) -> Snapshot:
         """The schedule as planning reads it."""
         found = [one for row in self.live.values() if (one := projection(row.occurrence)) is not None]
         return Snapshot(
@@ -117,6 +133,7 @@ class Sheet:
             beyond=self._beyond(),
             exhausted=self.exhausted,
             unserved=unserved,
+            upstreams=upstreams,
         )
 
     def _beyond(self) -> tuple[tuple[Micros, Micros], ...]:

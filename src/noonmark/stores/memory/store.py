@@ -13,7 +13,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.values import altered
 from noonmark.ports.store import Renewal, StoreTraits
-from noonmark.stores.memory import admitting, agenda, endings, planning
+from noonmark.stores.memory import admitting, agenda, dependents, endings, places, planning
 from noonmark.stores.memory.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.store import Admitted, Hold, Kept, LeaseLost
-    from noonmark.stores.memory.rows import Row
+    from noonmark.ports.store import Admitted, Graph, Hold, Kept, LeaseLost
+    from noonmark.stores.memory.rows import Row, Sheet
 
 LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
 UNCOMMITTED = frozenset({Phase.PENDING, Phase.CLAIMED})
@@ -80,19 +81,24 @@ class MemoryStore:
     async def find(self, tenant: str, schedule_id: str) -> Kept | None:
         """The schedule of that id, unless it is deleted."""
         uid = self._ledger.ids.get((tenant, schedule_id))
-        return None if uid is None else self._ledger.sheets[uid].kept()
+        return None if uid is None else self._ledger.sheets[uid].kept(self._ledger.now())
 
     @_atomic
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
         same_name = self._ledger.names.get((tenant, user, name))
-        return self._ledger.sheets[same_name[0][1]].kept() if same_name else None
+        return self._ledger.sheets[same_name[0][1]].kept(self._ledger.now()) if same_name else None
+
+    @_atomic
+    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+        """What some schedules depend on, directly and through others."""
+        return dependents.graph(self._ledger, tenant, schedule_ids)
 
     @_atomic
     async def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         sheet = self._ledger.sheets.get(uid)
-        return None if sheet is None else self._ledger.snapshot(sheet)
+        return None if sheet is None else self._snapshot(sheet)
 
     @_atomic
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
@@ -101,7 +107,7 @@ class MemoryStore:
         uids = list(agenda.take([(ledger.plans, now)], limit))
         for uid in uids:
             ledger.file_plan(ledger.sheets[uid])  # to take is to remove, and reading must change nothing
-        return [ledger.snapshot(ledger.sheets[uid]) for uid in uids]
+        return [self._snapshot(ledger.sheets[uid]) for uid in uids]
 
     @_atomic
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
@@ -146,6 +152,11 @@ class MemoryStore:
         return [admitting.admit(self._ledger, one, now=now, lease=lease) for one in admissions]
 
     @_atomic
+    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+        """The upstreams of each claim's schedule."""
+        return [dependents.of_claim(self._ledger, claim) for claim in claims]
+
+    @_atomic
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
         held = {hold.occurrence_id: self._held(hold) for hold in holds}
@@ -171,6 +182,7 @@ class MemoryStore:
                 row.occurrence = altered(row.occurrence, phase=Phase.PENDING, node=None)
                 row.lease_end = None
                 self._ledger.file(row)
+                places.free_key_if_held(self._ledger, row)
 
     @_atomic
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
@@ -280,6 +292,9 @@ class MemoryStore:
     def _rows(self, uid: str) -> Iterable[Row]:
         sheet = self._ledger.sheets.get(uid)
         return () if sheet is None else (*sheet.live.values(), *sheet.ended.values())
+
+    def _snapshot(self, sheet: Sheet) -> Snapshot:
+        return self._ledger.snapshot(sheet, dependents.of_schedule(self._ledger, sheet))
 
     def _held(self, hold: Hold) -> Row | None:
         row = self._ledger.rows.get(hold.occurrence_id)

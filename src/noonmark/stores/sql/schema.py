@@ -174,10 +174,10 @@ occurrences = Table(
 _index(
     "occurrences_ready",
     occurrences,
-    "route, ready, nominal, id",
+    "route, ready, nominal",
     "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
 )
-_index("occurrences_leased", occurrences, "route, lease_end, nominal, id", "lease_end IS NOT NULL")
+_index("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
 _index("occurrences_live", occurrences, "schedule", "ended IS NULL")
 _index("occurrences_of_schedule", occurrences, "schedule, nominal")
 _index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")

@@ -146,7 +146,7 @@ def _create_occurrences() -> None:
 def _index_occurrences() -> None:
     _index("occurrences_ended", "occurrences", ["ended"], "ended IS NOT NULL")
     _index("occurrences_in_slot", "occurrences", ["schedule"], "holds_slot = 1", unique=True)
-    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal", "id"], "lease_end IS NOT NULL")
+    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal"], "lease_end IS NOT NULL")
     _index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
     _index("occurrences_of_schedule", "occurrences", ["schedule", "nominal"])
     _index(
@@ -158,7 +158,7 @@ def _index_occurrences() -> None:
     _index(
         "occurrences_ready",
         "occurrences",
-        ["route", "ready", "nominal", "id"],
+        ["route", "ready", "nominal"],
         "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
     )
     _index("occurrences_wanting", "occurrences", ["wanted", "held", "due", "nominal", "id"], "wanted IS NOT NULL")
