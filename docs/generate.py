@@ -55,8 +55,8 @@ def lifecycle_page() -> str:
         "`superseded` is the only final phase that planning may reopen: an edit moved it, and another may move it\n"
         "back. All others are for good, each with a [reason](reasons.md):\n\n"
         "| phase | reasons |\n| --- | --- |\n" + "\n".join(rows) + "\n\n"
-        "A **schedule** is completed when it has no further fire and nothing is live; an edit of its trigger reopens\n"
-        "it. A deleted one is kept with its history.\n\n"
+        "A **schedule** is completed when it has no further fire and nothing is live; an edit of its trigger, or more\n"
+        "`max_runs`, reopens it. A deleted one is kept with its history.\n\n"
         f"```mermaid\n{diagram(SCHEDULE_TRANSITIONS)}```\n"
     )
 

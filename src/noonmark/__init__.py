@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     )
     from noonmark.core.lifecycle import Phase
     from noonmark.core.matching import matches
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
     from noonmark.core.schedule import parse_schedule
     from noonmark.core.triggers import (
         CalendarTrigger,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         fires,
         parse_trigger,
     )
+    from noonmark.embedded import Scheduler
 
 _HOMES = {
     "noonmark.core.describe": ("Description", "describe"),
@@ -53,6 +56,8 @@ _HOMES = {
     ),
     "noonmark.core.lifecycle": ("Phase",),
     "noonmark.core.matching": ("matches",),
+    "noonmark.core.occurrence": ("Occurrence",),
+    "noonmark.core.run": ("Run",),
     "noonmark.core.schedule": ("parse_schedule",),
     "noonmark.core.triggers": (
         "CalendarTrigger",
@@ -64,6 +69,7 @@ _HOMES = {
         "fires",
         "parse_trigger",
     ),
+    "noonmark.embedded": ("Scheduler",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -78,11 +84,14 @@ __all__ = [
     "InvalidTrigger",
     "NoonmarkError",
     "NotFound",
+    "Occurrence",
     "OnceTrigger",
     "OverlapConflict",
     "Phase",
     "QuotaExceeded",
     "RevisionConflict",
+    "Run",
+    "Scheduler",
     "StoreUnavailable",
     "Trigger",
     "TriggerNeverFires",

@@ -17,13 +17,13 @@ MEMORY = "memory://"
 SQLITE = "sqlite:///"
 
 
-def make_store(url: str, clock: Clock) -> Store:
+def make_store(url: object, clock: Clock) -> Store:
     """The store that a URL names; it is not open yet."""
     if url == MEMORY:
         from noonmark.stores.memory import MemoryStore
 
         return MemoryStore(clock.micros)
-    if url.startswith(SQLITE) and len(url) > len(SQLITE):
+    if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE):
         from noonmark.stores.sqlite import SqliteStore
 
         return SqliteStore(url.removeprefix(SQLITE), clock.micros)

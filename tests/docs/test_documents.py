@@ -10,6 +10,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -39,8 +40,12 @@ def shown_after(page, text):
 
 
 @pytest.mark.parametrize(("page", "texts"), blocks("python"))
-def test_python_does_what_the_page_says(page, texts):
-    scope = {"__name__": "__main__"}
+def test_python_does_what_the_page_says(page, texts, tmp_path, monkeypatch):
+    # As if the page were one program, started in an empty folder.
+    monkeypatch.chdir(tmp_path)
+    program = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    scope = vars(program)
     for number, text in enumerate(texts):
         if ">>>" not in text:
             printed = io.StringIO()
@@ -49,11 +54,11 @@ def test_python_does_what_the_page_says(page, texts):
             assert printed.getvalue() == shown_after(page, text)
             continue
         example = doctest.DocTestParser().get_doctest(text, scope, page.name, str(page), 0)
+        example.globs = scope
         report = []
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
         runner.run(example, out=report.append, clear_globs=False)
         assert not report, "".join(report)
-        scope = example.globs
 
 
 @pytest.mark.parametrize(("page", "texts"), blocks("console"))

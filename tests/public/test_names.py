@@ -30,6 +30,9 @@ PROMISED = [
     "RevisionConflict",
     "QuotaExceeded",
     "StoreUnavailable",
+    "Scheduler",
+    "Occurrence",
+    "Run",
 ]
 
 CODES = {

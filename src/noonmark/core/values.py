@@ -6,7 +6,6 @@ An occurrence has some thirty fields and changes several times in its life, so t
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,14 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Setter = Callable[[Any, Any], None]
+    Parts = tuple[Callable[[Any], tuple[Any, ...]], tuple[Setter, ...], dict[str, Setter]]
 
 T = TypeVar("T")
+_PARTS: dict[type[Any], Parts] = {}
 
 
 def altered(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the value
     """A copy of a frozen dataclass with slots; its `__post_init__`, if it has one, is not called again."""
     kind = type(value)
-    read, setters, by_name = _parts(kind)
+    read, setters, by_name = _PARTS.get(kind) or _parts(kind)
     copy = object.__new__(kind)
     for put, old in zip(setters, read(value), strict=True):
         put(copy, old)
@@ -30,8 +31,8 @@ def altered(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the 
     return copy
 
 
-@cache
-def _parts(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[Setter, ...], dict[str, Setter]]:
+def _parts(kind: type[Any]) -> Parts:
     """How to read all fields of a kind at once, and how to set each of them, frozen or not."""
     by_name = {field.name: getattr(kind, field.name).__set__ for field in fields(kind)}
-    return attrgetter(*by_name), tuple(by_name.values()), by_name
+    parts = _PARTS[kind] = attrgetter(*by_name), tuple(by_name.values()), by_name
+    return parts

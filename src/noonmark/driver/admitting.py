@@ -11,7 +11,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.admission import Busy, Claim, End, Replan, Start, Wait, admit, refused
+from noonmark.core.admission import (
+    Busy,
+    Claim,
+    End,
+    Replan,
+    Start,
+    Wait,
+    admit,
+    after_upstreams,
+    depends_on_others,
+    refused,
+)
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.driver.reports import AdmitReport
@@ -40,6 +51,12 @@ async def admit_once(node: Node) -> AdmitReport:
     due = node.take_due(node.timing.batch)
     decisions = [_decide(_overridden(node, one), now=now, lease=lease) for one in due]
     counts = _Counts()
+    try:
+        decisions = _in_time(node, await _look_upstream(node, decisions), counts)
+    except Exception:
+        for claim in due:
+            node.decide_at(claim, node.now)
+        raise
     while decisions:
         try:
             answers = await node.ask(node.store.admit(decisions, now=node.now, lease=lease))
@@ -60,6 +77,32 @@ def _decide(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
         logger.exception("occurrence %s cannot be decided", claim.occurrence.id)
         facts = {"problem": repr(error)}
         return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, facts=facts)
+
+
+async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admission]:
+    """Let the upstreams of what could start have their say."""
+    asking = [one.claim for one in decisions if isinstance(one, Start) and depends_on_others(one.claim)]
+    if not asking:
+        return decisions
+    standings = await node.ask(node.store.upstreams(asking))
+    verdicts = {
+        claim.occurrence.id: after_upstreams(claim, one, now=max(node.now, claim.occurrence.due))
+        for claim, one in zip(asking, standings, strict=True)
+    }
+    return [verdicts.get(one.claim.occurrence.id) or one for one in decisions]
+
+
+def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Admission]:
+    """Keep what would wait no longer than a claim looks ahead, and come back to it: it would be claimed at once."""
+    ahead = node.now + node.timing.lookahead
+    others: list[Admission] = []
+    for one in decisions:
+        if isinstance(one, Wait) and one.until is not None and one.until <= ahead:
+            node.decide_at(one.claim, one.until)
+            counts.postponed += 1
+        else:
+            others.append(one)
+    return others
 
 
 class _Counts:

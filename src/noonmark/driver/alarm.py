@@ -20,6 +20,12 @@ class Alarm:
         self._loop = asyncio.get_running_loop()
         self._rung = asyncio.Event()
         self._is_rung = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ring_within(self, pause: Micros) -> None:
+        """Ring in a while, once for all who ask until then. On the loop that waits."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(pause / SECOND, self._ring_at_last)
 
     def ring(self) -> None:
         """End the wait that is on, or the next one. From any thread; when the loop has ended, nobody waits."""
@@ -27,6 +33,10 @@ class Alarm:
             self._is_rung = True
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._rung.set)
+
+    def _ring_at_last(self) -> None:
+        self._timer = None
+        self.ring()
 
     async def wait(self, pause: Micros | None) -> None:
         """Wait so long, or until it rings; None waits for a ring."""

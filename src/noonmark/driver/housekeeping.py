@@ -8,7 +8,7 @@ from noonmark.core.admission import unserved
 from noonmark.core.settlement import expire
 from noonmark.driver.reports import PruneReport, ReapReport
 from noonmark.ports.sink import Ended, Pruned, Settled
-from noonmark.ports.store import Admitted
+from noonmark.ports.store import Admitted, Hold
 
 if TYPE_CHECKING:
     from noonmark.driver.node import Node
@@ -68,4 +68,9 @@ async def _end_orphans(node: Node) -> int:
     answers = await node.ask(node.store.admit(decisions, now=node.now, lease=timing.lease))
     ended = [answer.occurrence for answer in answers if isinstance(answer, Admitted)]
     node.tell([Ended(one) for one in ended])
+    done = {one.id for one in ended}
+    left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]
+    if left:
+        # If only the revision has moved, they are still this node's, and would wait for the end of their lease.
+        await node.ask(node.store.release([Hold(occurrence_id=one.id, fence=one.fence) for one in left]))
     return len(ended)

@@ -184,6 +184,9 @@ class Loop:
                 return
             if report.frees_others:
                 self._look.ring()
+            elif report.settled:
+                # Others may depend on what has ended; only the store knows.
+                self._look.ring_within(PACE)
 
     async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]]) -> None:
         alarm = self._alarm()

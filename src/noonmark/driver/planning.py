@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.planner import plan
+from noonmark.core.policies.misfire import judge
 from noonmark.driver.reports import PlanReport
 from noonmark.ports.sink import Planned
 
@@ -26,7 +27,7 @@ async def plan_once(node: Node) -> PlanReport:
         return PlanReport()
     now = node.now
     made = [_plan(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in snapshots]
-    plans = [one for one in made if one is not None]
+    plans = [one for one in made if one is not None and not _splits_a_gap(one, now=now)]
     written = await node.ask(node.store.commit_plans(plans))
     node.tell([Planned(one) for one, done in zip(plans, written, strict=True) if done])
     planned = sum(written)
@@ -40,3 +41,15 @@ def _plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None:
     except Exception:
         logger.exception("schedule %s cannot be planned", snapshot.schedule.schedule_id)
         return None
+
+
+def _splits_a_gap(made: Plan, *, now: Micros) -> bool:
+    """Whether a plan closes late fires while an earlier one, late as well, is still claimed: together they are one gap.
+
+    Every node was down for a while. Whoever takes over the claim sends it back, and then the gap is decided as a whole.
+    """
+    policy = made.snapshot.schedule.declaration.misfire_policy
+    if made.catch_up is None or made.catch_up.late_by <= policy.grace:
+        return False
+    claimed = (one for one in made.snapshot.projections if one.is_claimed and one.caught_up is None)
+    return any(not judge(policy, due=one.due, now=now).runs for one in claimed)

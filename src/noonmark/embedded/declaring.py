@@ -24,6 +24,7 @@ def document_of(
     *,
     jitter: float | None,
     retries: object,
+    depends_on: object,
     **fields: Any,  # noqa: ANN401 - whatever the caller gave; the parser judges it
 ) -> dict[str, Any]:
     """The document; the core has the only parser, which judges it."""
@@ -35,9 +36,13 @@ def document_of(
     if not isinstance(kwargs, Mapping | None):
         raise InvalidSchedule(f"must be a mapping of names to values, not {type(kwargs).__name__}", field="kwargs")
     target = {"target_kind": "function", "function": function, "args": list(args), "kwargs": dict(kwargs or {})}
+    follows = trigger is None and bool(depends_on)
+    if follows and jitter is not None:
+        raise InvalidSchedule("needs a trigger; what follows others begins when they have ended", field="jitter")
     return present(
         target=target,
-        trigger=_trigger_document(trigger, jitter),
+        trigger=None if follows else _trigger_document(trigger, jitter),
+        depends_on=_upstreams(depends_on),
         retry_policy={"max_attempts": retries + 1},
         **fields,
     )
@@ -45,7 +50,7 @@ def document_of(
 
 def id_of_name(user: str, name: str) -> str:
     """The id of the schedule that is declared under a name: two processes that do so at once mean the same one."""
-    parts = "\0".join((user, name)).encode(errors="surrogatepass")
+    parts = f"{user}\0{name}".encode(errors="surrogatepass")
     return f"job_{blake2b(parts, digest_size=13, person=b'noonmark-name').hexdigest()}"
 
 
@@ -54,6 +59,15 @@ def redeclared(document: dict[str, Any], stored: Schedule, trigger: Trigger | No
     if trigger is None and stored.phase is SchedulePhase.COMPLETED:
         return parse_schedule(document, now=from_micros(now), key=stored.schedule_id)
     return declare_again(document, stored, now=from_micros(now))
+
+
+def _upstreams(depends_on: object) -> list[Any] | None:
+    """The schedules to wait for, each as an id or a document."""
+    if depends_on is None:
+        return None
+    if not isinstance(depends_on, Sequence) or isinstance(depends_on, str | bytes):
+        raise InvalidSchedule(f"must be a list or a tuple, not {type(depends_on).__name__}", field="depends_on")
+    return [{"schedule_id": one} if isinstance(one, str) else one for one in depends_on]
 
 
 def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:

@@ -56,7 +56,9 @@ class Engine:
     def is_caller(self) -> bool:
         """Whether it is one of its own runs that asks; it would wait for itself."""
         mine = current_assignment()
-        return self.is_own_thread or (mine is not None and mine in self.loop.driver.node.deliveries.values())
+        if mine is None:
+            return self.is_own_thread
+        return self.loop.driver.node.deliveries.get(mine.occurrence.id) is mine
 
     def call(self, make: Callable[[Loop], Coroutine[Any, Any, T]]) -> T:
         """Do something on the engine's own loop, and wait for it; a Conflict when it has stopped meanwhile."""

@@ -100,6 +100,7 @@ class Scheduler:
         timeout: float | None = None,
         jitter: float | None = None,
         labels: Mapping[str, str] | None = None,
+        depends_on: Sequence[str | Mapping[str, Any]] | None = None,
         delivery: str | None = None,
         function_name: str | None = None,
     ) -> str:
@@ -107,6 +108,9 @@ class Scheduler:
 
         Without a trigger it runs once, at once. With a name it is declared: the same declaration again changes nothing,
         another one is a new revision. Without a name it is always new.
+
+        `depends_on` names the jobs that must have run before it, each by its id, or with its `require_success` as a
+        mapping. Without a trigger, it then runs whenever all of them have.
         """
         if not isinstance(name, str | None):
             raise InvalidSchedule(f"must be text, not {type(name).__name__}", field="name")
@@ -124,6 +128,7 @@ class Scheduler:
             misfire_policy=misfire,
             timeout_seconds=timeout,
             labels=labels,
+            depends_on=depends_on,
             delivery=delivery,
         )
         while True:
@@ -167,6 +172,7 @@ class Scheduler:
     def pause(self, job_id: str) -> None:
         """Start nothing of it until it is resumed; what that swallows is recorded."""
         drive(schedules.pause(self._store, self._find(job_id).schedule.uid))
+        self._wake()  # others may have waited for it
 
     def resume(self, job_id: str) -> None:
         """Go on from now."""
@@ -176,6 +182,7 @@ class Scheduler:
     def delete(self, job_id: str) -> None:
         """Start nothing of it any more; the history stays in the store."""
         drive(schedules.delete(self._store, self._find(job_id).schedule.uid))
+        self._wake()
 
     def run_now(
         self,

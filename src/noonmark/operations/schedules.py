@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
@@ -10,6 +11,7 @@ from noonmark.core.ids import manual, occurrence_id
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.planner import first_plan
+from noonmark.core.policies.dependencies import check_order
 from noonmark.core.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -34,8 +36,12 @@ async def find(store: Store, tenant: str, schedule_id: str) -> Kept:
 
 async def create(store: Store, schedule: Schedule, *, lookahead: Micros) -> bool:
     """Keep a new schedule with its first plan; False when its id is taken."""
-    [created] = await store.create([first_plan(schedule, lookahead=lookahead)])
-    return created
+    plan = first_plan(schedule, lookahead=lookahead)
+    for _ in range(MAX_TRIES):
+        [created] = await store.create([await _ordered(store, plan, schedule)])
+        if created or await store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
+            return created
+    raise Conflict("other schedules were changed all the while; try again")
 
 
 def new_schedule(
@@ -64,6 +70,11 @@ async def change(store: Store, uid: str, decide: Callable[[Snapshot, Micros], Pl
         plan = decide(snapshot, await store.clock())
         if plan is None:
             return snapshot.schedule
+        if (
+            plan.schedule is not None
+            and plan.schedule.declaration.depends_on != snapshot.schedule.declaration.depends_on
+        ):
+            plan = await _ordered(store, plan, plan.schedule)
         [written] = await store.commit_plans([plan])
         if written:
             return plan.schedule or snapshot.schedule
@@ -116,6 +127,16 @@ async def resume(store: Store, uid: str, *, lookahead: Micros) -> Schedule:
 async def delete(store: Store, uid: str) -> Schedule:
     """Nothing of it starts from now on; its history stays."""
     return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+
+
+async def _ordered(store: Store, plan: Plan, schedule: Schedule) -> Plan:
+    """The plan, on condition that what depends on what stays as it is: only so is it known that there is no cycle."""
+    upstreams = schedule.declaration.depends_on
+    if not upstreams:
+        return plan
+    graph = await store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
+    check_order(schedule.schedule_id, upstreams, graph.upstreams)
+    return replace(plan, graph=graph.version)
 
 
 def run_now(schedule: Schedule, *, key: str, payload: Any, now: Micros) -> Occurrence:  # noqa: ANN401 - JSON

@@ -9,7 +9,7 @@ import traceback
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import from_micros
@@ -85,14 +85,16 @@ class Functions:
         """None yet."""
         self._by_name: dict[str, Function] = {}
         self._routes: tuple[str, ...] = ()
+        self._lock = Lock()
 
     def register(self, name: str, call: Callable[..., Any]) -> None:
         """Offer a function under a name, in place of the one it stood for before."""
         known = self._by_name.get(name)
         if known is not None and known.call is call:
             return
-        self._by_name = {**self._by_name, name: _function(call)}
-        self._routes = tuple(ROUTE + one for one in self._by_name)
+        with self._lock:  # two that add at one moment must not lose each other's
+            self._by_name = {**self._by_name, name: _function(call)}
+            self._routes = tuple(ROUTE + one for one in self._by_name)
 
     def name_of(self, call: Callable[..., Any]) -> str | None:
         """The name under which a function was registered."""
@@ -180,6 +182,11 @@ def cut_off(assignment: Assignment, *, now: Micros) -> Delivered:
 def undeliverable(error: LookupError, *, now: Micros) -> Delivered:
     """This process has no such function any more."""
     return Delivered(outcome=Outcome.DELIVERY_FAILED, started=now, ended=now, error=str(error.args[0]))
+
+
+def not_begun(assignment: Assignment, reason: Reason, *, now: Micros) -> Delivered:
+    """It was asked to stop while it waited for its time, or for a thread."""
+    return _stopped(assignment, reason, None, now=now)
 
 
 def _stopped(assignment: Assignment, reason: Reason, text: str | None, *, now: Micros) -> Delivered:

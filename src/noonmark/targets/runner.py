@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.instants import SECOND
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import FunctionTarget
-from noonmark.targets.functions import cut_off, prepare, raised, succeeded, undeliverable
+from noonmark.targets.functions import cut_off, not_begun, prepare, raised, succeeded, undeliverable
 from noonmark.targets.workers import MAX_THREADS, Workers
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class FunctionRunner:
 
     def _work(self, assignment: Assignment) -> Delivered:
         """Call a function in this thread; whatever it raises is an answer, `SystemExit` too."""
+        if assignment.stop_reason is not None:
+            return not_begun(assignment, assignment.stop_reason, now=self._now())
         try:
             function, args, kwargs = prepare(self.functions, assignment)
         except LookupError as error:
@@ -114,6 +116,9 @@ class FunctionRunner:
         """Await a function on the loop; unlike a thread, it is cancelled when its time is up or it should stop."""
         await self._until(assignment.begins)
         assignment.started = self._now()
+        if assignment.stop_reason is not None:
+            self._end(assignment, not_begun(assignment, assignment.stop_reason, now=self._now()))
+            return
         try:
             function, args, kwargs = prepare(self.functions, assignment)
         except LookupError as error:
@@ -122,8 +127,6 @@ class FunctionRunner:
         deadline = assignment.ends_by(assignment.started)
         task = asyncio.ensure_future(_caught(function, args, kwargs))
         assignment.signal = _Cancel(self._loop, task, assignment.signal)
-        if assignment.stop_reason is not None:
-            assignment.signal.set()
         timeout = None if deadline is None else max(0, deadline - assignment.started) / SECOND
         _, running = await asyncio.wait([task], timeout=timeout)
         if running:

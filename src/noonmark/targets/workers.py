@@ -9,6 +9,7 @@ perhaps hang. A thread cannot be stopped. One that outlives its deadline is aban
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_THREADS = 256
 PATIENCE: Micros = SECOND // 1_000
 """So long something may be due without being taken, before there is another thread."""
+NO_HURRY: Micros = SECOND // 100
+"""Between two looks when there are as many threads as there may be, and all of them are busy."""
 SLACK = 64
 IDLE_SECONDS = 30.0
 """A worker with nothing to do goes after this time."""
@@ -92,9 +95,9 @@ class Workers:
                     # Workers that took one each are busy with it; ones that took more will see to the rest.
                     if self._taken - taken <= called:
                         called = self._call(wanted)
-                        wanted *= 2
+                        wanted = min(2 * wanted, self._limit)
                     taken = self._taken
-                    pause = PATIENCE
+                    pause = PATIENCE if self._idle or self._threads < self._limit else NO_HURRY
                 else:
                     taken, called, wanted = self._taken, 0, 1
                 self._timer.wait(None if pause is None else pause / SECOND)
@@ -109,9 +112,10 @@ class Workers:
         wanted = min(wanted, len(self._waiting))
         self._available.notify(min(wanted, self._idle))
         hired = max(0, min(wanted - self._idle, self._limit - self._threads))
-        for _ in range(hired):
-            self._threads += 1
-            self._thread(self._serve, "noonmark-worker")
+        with suppress(RuntimeError):  # the system has no more threads: the ones there are have to do
+            for _ in range(hired):
+                self._thread(self._serve, "noonmark-worker")
+                self._threads += 1
         return wanted
 
     def _thread(self, run: Callable[[], None], name: str) -> threading.Thread:
@@ -133,6 +137,8 @@ class Workers:
                 now = self._now()
                 if self._waiting and self._waiting[0][0] <= now:
                     assignment = heappop(self._waiting)[2]
+                    if assignment.is_closed:  # it was handed back before it had begun
+                        continue
                     self._taken += 1
                     self._begin(assignment, now)
                     return assignment

@@ -1,0 +1,185 @@
+"""The store fails at the worst moments: nothing is lost, nothing runs twice under one lease, and all is tried again."""
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.policies import overlap
+from noonmark.core.triggers import EventTrigger
+from noonmark.driver.reports import AdmitReport, ClaimReport, SettleReport
+from tests.driver.rig import Rig
+
+QUIET = {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow()}
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def claimed(rig, **changes):
+    one = rig.add(rig.create(**QUIET | changes), "one")
+    rig.claim_once()
+    return one
+
+
+def test_a_claim_that_was_not_written_is_made_again(rig):
+    rig.add(rig.create(**QUIET), "one")
+    rig.store.fail("claim")
+    with pytest.raises(StoreUnavailable):
+        rig.claim_once()
+    assert rig.node.load == 0
+    assert rig.claim_once() == ClaimReport(claimed=1)
+
+
+def test_a_claim_whose_answer_is_lost_comes_back_with_the_end_of_its_lease(rig):
+    one = rig.add(rig.create(**QUIET), "one")
+    rig.store.fail("claim", after=True)
+    with pytest.raises(StoreUnavailable):
+        rig.claim_once()
+    assert rig.claim_once() == ClaimReport()
+    rig.advance(rig.timing.lease)
+    assert rig.claim_once() == ClaimReport(claimed=1)
+    assert rig.admit_once() == AdmitReport(started=1)
+    assert rig.row(one).losses == 0  # it had not been delivered
+
+
+def test_a_start_that_was_not_written_is_decided_again(rig):
+    one = claimed(rig)
+    rig.store.fail("admit")
+    with pytest.raises(StoreUnavailable):
+        rig.admit_once()
+    assert rig.target.given == []
+    assert rig.node.load == 1
+    assert rig.admit_once() == AdmitReport(started=1)
+    assert rig.row(one).phase is Phase.DISPATCHING
+
+
+def test_a_start_whose_answer_is_lost_begins_only_under_a_new_lease(rig):
+    one = claimed(rig)
+    rig.store.fail("admit", after=True)
+    with pytest.raises(StoreUnavailable):
+        rig.admit_once()
+    assert rig.admit_once() == AdmitReport(lost=1)
+    assert rig.target.given == []
+    assert rig.row(one).phase is Phase.DISPATCHING
+    rig.advance(rig.timing.lease)
+    assert rig.claim_once() == ClaimReport(claimed=1)
+    assert rig.admit_once() == AdmitReport(started=1)
+    [assignment] = rig.target.given
+    assert assignment.occurrence.attempt == 1
+    assert rig.row(one).losses == 1
+
+
+def test_a_refusal_that_was_not_written_is_decided_again(rig):
+    made = rig.create(**QUIET | {"overlap_policy": overlap.Skip()})
+    rig.started(made, "first")
+    second = rig.add(made, "second")
+    rig.claim_once()
+
+    async def fail_the_next():
+        rig.store.fail("admit")
+
+    rig.store.meanwhile("admit", fail_the_next)
+    with pytest.raises(StoreUnavailable):
+        rig.admit_once()  # the store said busy, and failed when that was to be written
+    assert rig.admit_once() == AdmitReport(ended=1)
+    assert rig.row(second).phase is Phase.SKIPPED
+
+
+def test_a_claim_that_was_lost_and_cannot_be_given_back_keeps_nobody_else_waiting(rig):
+    made = rig.create(**QUIET | {"overlap_policy": overlap.Skip()})
+    rig.started(made, "first")
+    second = rig.add(made, "second")
+    third = rig.add(made, "third")
+    rig.claim_once()
+
+    async def take_second_away():
+        assert await rig.store.store.cancel(second.id)
+
+    rig.store.meanwhile("admit", take_second_away)
+    rig.store.fail("release")
+    report = rig.admit_once()
+    assert report.lost == 1
+    assert rig.row(third).phase is Phase.SKIPPED  # it was decided all the same
+    assert rig.node.held == {}
+
+
+def test_an_end_that_was_not_written_is_written_later(rig):
+    made = rig.create(**QUIET)
+    assignment = rig.started(made)
+    rig.target.end(assignment, result="done")
+    rig.store.fail("settle", times=2)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            rig.settle_once()
+        assert rig.node.load == 1
+    assert rig.settle_once() == SettleReport(settled=1)
+    assert [run.result for run in rig.runs(made)] == ["done"]
+
+
+def test_an_end_whose_answer_is_lost_is_written_once(rig):
+    made = rig.create(**QUIET)
+    assignment = rig.started(made)
+    rig.target.end(assignment)
+    rig.store.fail("settle", after=True)
+    with pytest.raises(StoreUnavailable):
+        rig.settle_once()
+    assert rig.settle_once() == SettleReport(lost=1)
+    assert rig.row(assignment.occurrence).phase is Phase.COMPLETED
+    assert len(rig.runs(made)) == 1
+    assert rig.node.load == 0
+
+
+def test_ends_keep_their_order_over_a_failure(rig):
+    made = rig.create(**QUIET)
+    for number in range(3):
+        rig.add(made, str(number))
+    rig.claim_once()
+    rig.admit_once()
+    for assignment in rig.target.given:
+        rig.target.end(assignment)
+    rig.store.fail("settle")
+    with pytest.raises(StoreUnavailable):
+        rig.settle_once()
+    assert [one.occurrence.id for one, _ in rig.node.finished] == [one.occurrence.id for one in rig.target.given]
+
+
+def test_a_renewal_that_fails_loses_nothing(rig):
+    assignment = rig.started(rig.create(**QUIET))
+    rig.store.fail("renew")
+    with pytest.raises(StoreUnavailable):
+        rig.renew_once()
+    assert assignment.stop_reason is None
+    assert rig.renew_once().renewed == 1
+
+
+def test_claims_that_could_not_be_given_back_are_given_back_later(rig):
+    one = rig.add(rig.create(**QUIET), "one", SECOND)
+    rig.claim_once()
+    rig.store.fail("release")
+    with pytest.raises(StoreUnavailable):
+        rig.release()
+    assert rig.release() == 1
+    assert rig.row(one).phase is Phase.PENDING
+
+
+def test_a_plan_that_was_not_written_is_made_again(rig):
+    rig.create()
+    rig.advance(60 * SECOND)
+    rig.store.fail("commit_plans")
+    with pytest.raises(StoreUnavailable):
+        rig.plan_once()
+    assert rig.plan_once().planned == 1
+
+
+def test_a_plan_whose_answer_is_lost_is_not_made_twice(rig):
+    made = rig.create()
+    rig.advance(60 * SECOND)
+    rig.store.fail("commit_plans", after=True)
+    with pytest.raises(StoreUnavailable):
+        rig.plan_once()
+    before = rig.rows(made)
+    assert rig.plan_once().planned == 0
+    assert rig.rows(made) == before

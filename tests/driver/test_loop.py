@@ -1,0 +1,425 @@
+"""The loop on a real clock: it wakes, waits, recovers and stops. Tests wait for what happens, never for a while."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from noonmark.clocks import SystemClock
+from noonmark.core.ids import manual
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.planner import first_plan
+from noonmark.core.policies import overlap
+from noonmark.core.run import Outcome
+from noonmark.core.triggers import EventTrigger
+from noonmark.driver import loop as loop_module
+from noonmark.driver.access import drive
+from noonmark.driver.loop import Loop
+from noonmark.ports import sink
+from noonmark.ports.runtime import Runtime, Timing
+from noonmark.stores.memory import MemoryStore
+from noonmark.testing import factories
+from tests.driver.rig import ROUTE, HandTarget, Record, Wrapped
+
+SOON = 30  # seconds that anything may take on a busy machine
+HOUR = 3_600 * SECOND
+
+
+async def turns(is_there):
+    """Let the others on the loop have their turns until it is so."""
+    async with asyncio.timeout(SOON):
+        while not is_there():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0)  # noqa: TID251 - no waiting
+
+
+class SkewedClock(SystemClock):
+    """The clock of a machine whose time of day is wrong."""
+
+    def __init__(self, ahead):
+        self._ahead = ahead
+
+    def micros(self):
+        return super().micros() + self._ahead
+
+
+class Heard(Record):
+    """Lets a test wait for what it is told."""
+
+    def __init__(self):
+        super().__init__()
+        self._news = asyncio.Event()
+
+    def tell(self, happenings):
+        super().tell(happenings)
+        self._news.set()
+
+    async def until(self, is_there):
+        async with asyncio.timeout(SOON):
+            while not is_there(self.told):
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_kind(self, kind, count=1):
+        await self.until(lambda told: sum(isinstance(one, kind) for one in told) >= count)
+
+
+class Place:
+    """A loop with everything within reach."""
+
+    def __init__(self, *, clock=None, store=None, **timing):
+        self.system = SystemClock()
+        self.store = store or Wrapped(MemoryStore(self.system.micros))
+        self.target, self.sink = HandTarget(), Heard()
+        self.runtime = Runtime(
+            node="node-a",
+            store=self.store,
+            clock=clock or self.system,
+            target=self.target,
+            sink=self.sink,
+            timing=Timing(**timing),
+        )
+
+    def create(self, uid="uid-1", **changes):
+        quiet = {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow(), "created": self.system.micros()}
+        made = factories.schedule(uid, **quiet | changes)
+        assert drive(self.store.store.create([first_plan(made, lookahead=0)])) == [True]
+        return made
+
+    def add(self, of, key, after=0):
+        one = factories.occurrence(of, manual(key), nominal=self.system.micros() + after)
+        assert drive(self.store.store.add([one])) == [True]
+        return one
+
+    def row(self, one):
+        return drive(self.store.store.occurrence(one.id))
+
+    @asynccontextmanager
+    async def running(self, **options):
+        self.loop = Loop(self.runtime, **options)
+        ready = asyncio.Event()
+        self.task = asyncio.create_task(self.loop.run(ready.set))
+        try:
+            await ready.wait()
+            yield self.loop
+        finally:
+            self.loop.stop(0)
+            await self.ended()
+
+    async def ended(self):
+        async with asyncio.timeout(SOON):
+            return await self.task
+
+    async def started(self, one):
+        await self.sink.until(lambda told: one.id in [x.occurrence.id for x in told if isinstance(x, sink.Started)])
+        return next(given for given in self.target.given if given.occurrence.id == one.id)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(loop_module, "FIRST_RETRY", SECOND // 1_000)
+    monkeypatch.setattr(loop_module, "LAST_RETRY", SECOND // 100)
+
+
+def test_it_runs_what_is_due_and_writes_its_end():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        async with place.running():
+            place.target.end(await place.started(one))
+            await place.sink.until_kind(sink.Settled)
+        assert place.row(one).phase is Phase.COMPLETED
+        kinds = place.sink.kinds()
+        assert kinds[0] == "NodeStarted"
+        assert kinds[-1] == "NodeStopped"
+        assert [kind for kind in kinds if kind in {"Claimed", "Started", "Settled"}] == [
+            "Claimed",
+            "Started",
+            "Settled",
+        ]
+
+    asyncio.run(story())
+
+
+def test_it_wakes_for_something_new_that_is_due_earlier():
+    async def story():
+        place = Place()
+        made = place.create()
+        place.add(made, "far", HOUR)
+        async with place.running() as loop:
+            early = place.add(made, "early")
+            loop.wake(early.due)
+            await place.started(early)
+
+    asyncio.run(story())
+
+
+def test_what_comes_later_than_what_it_waits_for_does_not_wake_it():
+    async def story():
+        place = Place()
+        now = place.system.micros()
+        place.add(place.create(), "far", HOUR)
+        async with place.running() as loop:
+            await turns(lambda: loop._look_at is not None)
+            loop.wake(now + 2 * HOUR)
+            assert not loop._look._is_rung
+            loop.wake(now + HOUR // 2)
+            assert loop._look._is_rung
+
+    asyncio.run(story())
+
+
+def test_what_comes_while_it_looks_is_not_overlooked():
+    async def story():
+        place = Place()
+        made = place.create()
+        rung = []
+        async with place.running() as loop:
+
+            async def add():
+                # The answer of the store is on its way, and does not know of this one.
+                loop.wake(place.add(made, "new", HOUR).due)
+                rung.append(loop._look._is_rung)
+
+            place.store.afterwards("next_time", add)
+            loop.wake()
+            await turns(lambda: rung)
+        assert rung == [True]
+
+    asyncio.run(story())
+
+
+def test_without_looking_it_begins_only_what_it_is_asked_to_fetch():
+    async def story():
+        place = Place()
+        made = place.create()
+        other, wanted = place.add(made, "other"), place.add(made, "wanted")
+        async with place.running(looks=False) as loop:
+            await loop.fetch(wanted.id)
+            place.target.end(await place.started(wanted))
+            await place.sink.until_kind(sink.Settled)
+        assert place.row(wanted).phase is Phase.COMPLETED
+        assert place.row(other).phase is Phase.PENDING
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_is_an_hour_ahead_starts_nothing_early():
+    async def story():
+        place = Place(clock=SkewedClock(HOUR))
+        one = place.add(place.create(), "one", 3 * SECOND)
+        delivered_at = []
+        real = place.target.deliver
+
+        def deliver(assignments):
+            delivered_at.append(place.system.micros())
+            real(assignments)
+
+        place.target.deliver = deliver
+        async with place.running():
+            await place.started(one)
+        assert delivered_at[0] >= one.due - place.runtime.timing.early
+
+    asyncio.run(story())
+
+
+def test_stopping_waits_for_what_runs():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        async with place.running() as loop:
+            assignment = await place.started(one)
+            loop.stop(None)
+            late = place.add(place.create("uid-2"), "late")
+            loop.wake()
+            place.target.end(assignment)
+            assert await place.ended() == 0
+        assert place.row(one).phase is Phase.COMPLETED
+        assert place.row(late).phase is Phase.PENDING
+        assert place.sink.told[-1] == sink.NodeStopped("node-a", 0)
+
+    asyncio.run(story())
+
+
+def test_what_has_not_ended_in_the_grace_period_is_handed_back():
+    async def story():
+        place = Place()
+        made = place.create()
+        one, soon = place.add(made, "one"), place.add(made, "soon", 2 * SECOND)
+        async with place.running() as loop:
+            assignment = await place.started(one)
+            await place.sink.until_kind(sink.Claimed, 2)
+            loop.stop(SECOND // 20)
+            assert await place.ended() == 1
+        assert assignment.stop_reason is not None
+        assert place.row(one).phase is Phase.PENDING
+        assert place.row(soon).phase is Phase.PENDING
+        assert place.sink.told[-1] == sink.NodeStopped("node-a", 1)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("grace", [0, None])
+@pytest.mark.usefixtures("impatient")
+def test_stopping_ends_even_when_the_store_is_gone(grace):
+    async def story():
+        place = Place()
+        made = place.create()
+        one = place.add(made, "one")
+        place.add(made, "soon", 2 * SECOND)
+        async with place.running() as loop:
+            assignment = await place.started(one)
+            await place.sink.until_kind(sink.Claimed, 2)
+            place.store.is_down = True
+            loop.stop(grace)
+            place.target.end(assignment)
+            await place.ended()
+        assert place.row(one).phase is Phase.DISPATCHING  # its lease will run out
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_end_is_written_when_the_store_comes_back_before_the_last_run_has_ended():
+    async def story():
+        place = Place()
+        made = place.create()
+        first, second = place.add(made, "first"), place.add(made, "second")
+        async with place.running() as loop:
+            short, long = await place.started(first), await place.started(second)
+            place.store.is_down = True
+            loop.stop(None)
+            place.target.end(short)
+            failed = sum(isinstance(one, sink.StoreFailed) for one in place.sink.told)
+            await place.sink.until_kind(sink.StoreFailed, failed + 30)
+            place.store.is_down = False
+            place.target.end(long)
+            assert await place.ended() == 0
+        assert place.row(first).phase is place.row(second).phase is Phase.COMPLETED
+
+    asyncio.run(story())
+
+
+def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        place.store.is_down = True
+
+        def looks(told):
+            return [x for x in told if isinstance(x, sink.StoreFailed) and x.duty == "_look_once"]
+
+        async with place.running():
+            await place.sink.until(lambda told: len(looks(told)) >= 4)
+            pauses = [x.retry_in for x in looks(place.sink.told)[:4]]
+            place.store.is_down = False
+            await place.started(one)
+        assert pauses == [SECOND // 10, SECOND // 5, SECOND * 2 // 5, SECOND * 4 // 5]
+
+    asyncio.run(story())
+
+
+def test_an_end_that_could_not_be_written_is_written_by_itself_later():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        async with place.running():
+            assignment = await place.started(one)
+            place.store.fail("settle", times=2)
+            place.target.end(assignment)
+            await place.sink.until_kind(sink.Settled)
+        assert place.row(one).phase is Phase.COMPLETED
+
+    asyncio.run(story())
+
+
+def test_it_asks_almost_nothing_while_there_is_nothing_to_do():
+    async def story():
+        place = Place()
+        place.add(place.create(), "far", HOUR)
+        events = asyncio.get_running_loop()
+        async with place.running() as loop:
+            await turns(lambda: loop._look_at is not None and place.store.calls["orphans"])
+            began, before = events.time(), place.store.calls.total()
+            looks = place.store.calls["next_time"]
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(4):
+                    await asyncio.Event().wait()  # the idle stretch itself
+            a_round = 5
+            assert place.store.calls.total() - before <= events.time() - began + a_round
+            assert place.store.calls["next_time"] == looks
+
+    asyncio.run(story())
+
+
+def test_history_is_cut_down_to_size_however_much_there_is():
+    async def story():
+        place = Place(batch=2, keep_count=1)
+        made = place.create()
+        ended = [
+            factories.occurrence(made, manual(str(n)), nominal=n, phase=Phase.SKIPPED, reason="overlap")
+            for n in range(1, 8)
+        ]
+        drive(place.store.store.add(ended))
+        async with place.running():
+            pruned = lambda told: sum(one.count for one in told if isinstance(one, sink.Pruned))  # noqa: E731
+            await place.sink.until(lambda told: pruned(told) == 6)
+        assert len(drive(place.store.store.occurrences(made.uid))) == 1
+
+    asyncio.run(story())
+
+
+class Shared(Wrapped):
+    """A store that others write to."""
+
+    has_changed = False
+
+    @property
+    def traits(self):
+        return replace(self.store.traits, watch_interval=SECOND // 100)
+
+    async def changed_by_others(self):
+        has_changed, self.has_changed = self.has_changed, False
+        return has_changed
+
+
+def test_what_another_process_has_written_is_noticed():
+    async def story():
+        place = Place(store=Shared(MemoryStore(SystemClock().micros)))
+        made = place.create()
+        async with place.running():
+            one = place.add(made, "one")
+            place.store.has_changed = True
+            await place.started(one)
+
+    asyncio.run(story())
+
+
+def test_a_function_that_another_process_has_named_is_adopted_at_once():
+    async def story():
+        place = Place(store=Shared(MemoryStore(SystemClock().micros)))
+        place.target.offered, place.target.can_import = ["function:other"], {ROUTE}
+        async with place.running():
+            trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
+            drive(place.store.store.create([first_plan(trusted, lookahead=0)]))
+            one = place.add(trusted, "one")
+            place.store.has_changed = True
+            await place.started(one)
+
+    asyncio.run(story())
+
+
+def test_what_was_taken_over_may_end_after_the_loop_has():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        async with place.running() as loop:
+            assignment = await place.started(one)
+            loop.driver.node.lose(one.id)
+            loop.stop(None)
+            assert await place.ended() == 0
+        return place, assignment
+
+    place, assignment = asyncio.run(story())
+    place.target.end(assignment, Outcome.COMPLETED)  # as a thread would, with nobody left to hear it

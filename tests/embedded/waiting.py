@@ -1,0 +1,54 @@
+"""Waiting for what a scheduler does in its own threads."""
+
+import threading
+
+from noonmark import CronTrigger
+
+SOON = 30.0
+"""Seconds that anything may take on a busy machine."""
+NEVER = CronTrigger("0 0 1 1 *")
+"""Not while a test runs."""
+FINAL = {"completed", "failed", "timed_out", "cancelled", "skipped", "misfired", "delivery_failed"}
+
+
+def eventually(is_so):
+    """Look again and again until it is so; gives what it was."""
+    for _ in range(int(SOON / 0.005)):
+        if found := is_so():
+            return found
+        threading.Event().wait(0.005)
+    raise AssertionError("it did not happen")
+
+
+def phases(scheduler, job_id):
+    """The phases of what a schedule has had so far, oldest first."""
+    return [str(one.phase) for one in reversed(scheduler.occurrences(job_id))]
+
+
+def ended(scheduler, job_id, count=1):
+    """Wait until so many occurrences have ended; gives their phases, oldest first."""
+    return eventually(
+        lambda: len(done := [phase for phase in phases(scheduler, job_id) if phase in FINAL]) >= count and done
+    )
+
+
+def together(count, act):
+    """Do something in many threads at once; gives what each got, and raises what any of them raised."""
+    barrier, answers, errors = threading.Barrier(count), [], []
+
+    def run(number):
+        barrier.wait(SOON)
+        try:
+            answers.append(act(number))
+        except BaseException as error:  # noqa: BLE001 - told to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SOON)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+    return answers

@@ -1,0 +1,161 @@
+"""The names under which a process offers its functions, and what it takes over from others."""
+
+import sys
+import threading
+
+import pytest
+
+from noonmark.core.run import Outcome
+from noonmark.targets.functions import Functions, import_function
+from noonmark.targets.inline import InlineRunner
+from tests.targets.assigned import assigned, now
+
+
+@pytest.fixture
+def functions():
+    return Functions()
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Write a module that can be imported until the end of the test."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    written = []
+
+    def write(name, text):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        written.append(name)
+
+    yield write
+    for name in written:
+        sys.modules.pop(name, None)
+
+
+def one():
+    return 1
+
+
+def two():
+    return 2
+
+
+class TestNames:
+    def test_each_name_is_a_route(self, functions):
+        assert functions.routes() == ()
+        functions.register("a", one)
+        functions.register("b", two)
+        assert functions.routes() == ("function:a", "function:b")
+        assert functions.find("a").call is one
+        assert functions.find("c") is None
+
+    def test_a_name_can_stand_for_another_function(self, functions):
+        functions.register("a", one)
+        functions.register("a", two)
+        assert functions.find("a").call is two
+        assert functions.routes() == ("function:a",)
+
+    def test_a_function_is_known_by_its_name(self, functions):
+        functions.register("a", one)
+        assert functions.name_of(one) == "a"
+        assert functions.name_of(two) is None
+
+    def test_a_method_is_known_again(self, functions):
+        functions.register("append", [].append)
+        held = []
+        functions.register("mine", held.append)
+        assert functions.name_of(held.append) == "mine"
+
+    def test_threads_that_register_at_once_do_not_lose_each_others(self, functions):
+        def register(number):
+            for turn in range(20):
+                functions.register(f"{number}.{turn}", one)
+
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            threads = [threading.Thread(target=register, args=(number,)) for number in range(10)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(before)
+        assert len(functions.routes()) == 200
+
+
+class TestImporting:
+    def test_a_function_is_found_by_module_and_name(self):
+        assert import_function("posixpath:join") is __import__("posixpath").join
+        assert import_function("pathlib:Path.cwd")() is not None
+
+    @pytest.mark.parametrize("name", ["no_such_module:f", "json:no_such", "json:decoder.no", "math:pi"])
+    def test_what_is_not_there_is_an_error(self, name):
+        with pytest.raises((ImportError, AttributeError, TypeError)):
+            import_function(name)
+
+    def test_what_others_named_is_adopted(self, functions, module):
+        module("adoptable", "def work(): return 7")
+        assert functions.adopt("function:adoptable:work") is True
+        assert functions.find("adoptable:work").call() == 7
+        assert functions.adopt("function:adoptable:work") is False
+
+    @pytest.mark.parametrize("route", ["function:plain", "function:no_such_module:f", "function:math:pi"])
+    def test_what_cannot_be_imported_is_left_alone(self, functions, route):
+        assert functions.adopt(route) is False
+        assert functions.routes() == ()
+
+    @pytest.mark.parametrize("text", ["raise SystemExit(1)", "raise ValueError('broken')", "1 / 0", "def ("])
+    def test_a_module_that_fails_stops_nothing(self, functions, module, text):
+        module("breaks", text)
+        assert functions.adopt("function:breaks:work") is False
+
+
+class TestInline:
+    def deliver(self, functions, *assignments):
+        reported = {}
+        runner = InlineRunner(functions)
+        runner.open(reported.__setitem__, now)
+        runner.deliver(assignments)
+        runner.close()
+        assert all(one.is_closed for one in assignments)
+        return [reported[one] for one in assignments]
+
+    def test_functions_are_called_in_order_in_this_thread(self, functions):
+        order = []
+        functions.register("work", order.append)
+        self.deliver(functions, *(assigned(n, args=(n,)) for n in range(3)))
+        assert order == [0, 1, 2]
+
+    def test_async_functions_and_those_in_disguise_are_awaited(self, functions):
+        async def later():
+            return 3
+
+        functions.register("work", later)
+        functions.register("disguised", lambda: later())  # noqa: PLW0108 - that is the disguise
+        ends = self.deliver(functions, assigned("1"), assigned("2", function="disguised"))
+        assert [end.result for end in ends] == [3, 3]
+
+    @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
+    def test_whatever_is_raised_is_recorded(self, functions, kind):
+        def fail():
+            raise kind("on purpose")
+
+        async def fail_later():
+            raise kind("on purpose")
+
+        functions.register("work", fail)
+        functions.register("later", fail_later)
+        first, second = assigned("1"), assigned("2", function="later")
+        ends = self.deliver(functions, first, second)
+        assert [end.outcome for end in ends] == [Outcome.FAILED, Outcome.FAILED]
+        assert type(first.error) is type(second.error) is kind
+
+    def test_a_function_that_is_gone_is_a_delivery_that_failed(self, functions):
+        [end] = self.deliver(functions, assigned(function="nobody"))
+        assert end.outcome is Outcome.DELIVERY_FAILED
+
+    def test_it_offers_and_adopts_what_its_functions_do(self, functions, module):
+        module("offered", "def work(): return 7")
+        runner = InlineRunner(functions)
+        assert runner.adopt(["function:offered:work", "function:plain"]) is True
+        assert runner.routes() == ("function:offered:work",)
