@@ -10,7 +10,7 @@ DEMO := examples/dst_demo.py
 BENCH := -m bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo bench docs lock clean
+.PHONY: help setup test soak simulate lint format demo bench docs lock clean
 
 help: ## List the targets
 	@echo "Noonmark: make <target>"
@@ -35,6 +35,14 @@ $(STAMP): requirements.lock pyproject.toml
 test: lint ## Set up, lint, then run every test with branch coverage of the core
 	@echo "==> test: pytest, with 100 % branch coverage of noonmark.core"
 	@$(BIN)/python -m pytest -n auto --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
+
+soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 times as long as in make test
+	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long"
+	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP tests/processes $(PYTEST_ARGS)
+
+simulate: setup ## Play random histories against the driver: SEEDS=1..500, or SECONDS=600 of new ones
+	@echo "==> simulate: one thread, virtual time, faults of every kind"
+	@$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60))
 
 lint: setup ## Check rules, format, types and the import contract
 	@echo "==> lint: ruff check"

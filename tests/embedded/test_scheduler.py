@@ -22,7 +22,7 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
-from noonmark.ports.sink import Settled
+from noonmark.ports.sink import Abandoned, Settled
 from noonmark.testing import FakeClock
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases, together
 
@@ -302,6 +302,21 @@ class TestRunning:
         with scheduler:
             assert ended(scheduler, job) == ["timed_out"]
             assert noticed.wait(SOON)
+
+    def test_a_thread_that_had_to_be_given_up_is_told(self):
+        told, gone = [], threading.Event()
+
+        class Sink:
+            def tell(self, happenings):
+                told.extend(happenings)
+
+        scheduler = Scheduler(sink=Sink())
+        job = scheduler.schedule(lambda: gone.wait(SOON), timeout=0.05)
+        with scheduler:
+            assert ended(scheduler, job) == ["timed_out"]
+            gone.set()
+        [abandoned] = [one for one in told if isinstance(one, Abandoned)]
+        assert (abandoned.occurrence.schedule_id, abandoned.threads) == (job, 1)
 
     def test_an_exit_in_a_function_ends_nothing_else(self, scheduler):
         def leave():

@@ -19,6 +19,7 @@ from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.catch_up import CatchUp, Missed, decide
+from noonmark.core.policies.dependencies import FollowUp, Standings, follow_up
 from noonmark.core.policies.fires import Listed, without
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.misfire import judge
@@ -30,15 +31,11 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.policies.jitter import Fires
-    from noonmark.core.policies.misfire import MisfirePolicy
     from noonmark.core.schedule import Schedule
     from noonmark.core.triggers import Trigger
 
 MAX_AHEAD = 1_000
 """So many fires are planned at a time; a plan that stops there asks to be made again at once."""
-
-RECHECK: Micros = SECOND // 4
-"""So long a plan waits for whoever holds the beginning of a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +77,8 @@ class Snapshot:
     """The last plan said that nothing follows."""
     unserved: bool = False
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
+    upstreams: Standings | None = None
+    """The schedules it follows, where it has no trigger of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +105,8 @@ class Plan:
     cancelled: tuple[str, ...] = ()
     schedule: Schedule | None = None
     """The schedule as it is from now on, where this changes it."""
+    graph: int | None = None
+    """Written only while this is the version of what depends on what, where the plan was checked against that."""
     catch_up: CatchUp | None = None
     """The decision about what was overdue, for those who ask why."""
 
@@ -139,6 +140,8 @@ def first_plan(schedule: Schedule, *, lookahead: Micros) -> Plan:
 def in_force_after(schedule: Schedule, instant: Micros) -> Micros:
     """The watermark at which a rule begins that is put in force after an instant."""
     trigger, grace = schedule.declaration.trigger, schedule.declaration.misfire_policy.grace
+    if trigger is None:
+        return instant + 1  # what ended before does not count, not even in the same moment
     if isinstance(trigger, OnceTrigger) and trigger.due is not None and trigger.due >= instant - grace:
         # One that lies in the past, but within its grace, was accepted and must run.
         return min(instant, trigger.due - 1)
@@ -149,12 +152,9 @@ def plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
     """Close what is overdue, then look ahead. Only an active schedule is planned."""
     phase = snapshot.schedule.phase
     if phase is not SchedulePhase.ACTIVE:
-        return Plan(snapshot=snapshot, watermark=snapshot.watermark, exhausted=phase is SchedulePhase.COMPLETED)
+        exhausted = snapshot.exhausted or phase is SchedulePhase.COMPLETED
+        return Plan(snapshot=snapshot, watermark=snapshot.watermark, exhausted=exhausted)
     closed = close_overdue(snapshot, now=now)
-    if _begins_in_other_hands(closed, now=now):
-        return Plan(
-            snapshot=snapshot, watermark=snapshot.watermark, plan_at=now + RECHECK, exhausted=snapshot.exhausted
-        )
     kept = {one.nominal: one.due for one in snapshot.projections if one.id not in closed.gone}
     return look_ahead(closed, kept=kept, now=now, lookahead=lookahead)
 
@@ -210,7 +210,7 @@ def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
             continue
         if trigger is not None and one.caught_up is None and one.nominal > newest_taken:
             ending.append(one)
-        elif _is_late(one, policy, now):
+        elif not judge(policy, due=one.due, now=now, caught_up_at=one.caught_up).runs:
             apart.append(one)
     closing = Plan(snapshot=snapshot, watermark=snapshot.watermark)
     if apart:
@@ -233,7 +233,7 @@ def look_ahead(so_far: Plan, *, kept: dict[Micros, Micros], now: Micros, lookahe
         return _stop(so_far, now=now)
     trigger = timed_trigger(schedule)
     if trigger is None:
-        return so_far
+        return _look_upstream(so_far, schedule, now=now)
     horizon = schedule.declaration.horizon
     near, days = now + lookahead, horizon.days * DAY_SECONDS * SECOND
     watermark = so_far.watermark
@@ -266,6 +266,37 @@ def look_ahead(so_far: Plan, *, kept: dict[Micros, Micros], now: Micros, lookahe
         exhausted=upcoming is None,
         planned=(*so_far.planned, *planned),
     )
+
+
+def owed(snapshot: Snapshot) -> FollowUp | None:
+    """The fire that a schedule without a trigger owes to its upstreams, if it owes one that is not planned yet."""
+    if snapshot.upstreams is None or is_used_up(snapshot.schedule, snapshot.runs):
+        return None
+    has_fired = snapshot.admitted is not None or bool(snapshot.projections)
+    return follow_up(snapshot.upstreams.each, watermark=snapshot.watermark, has_fired=has_fired)
+
+
+def follow(so_far: Plan, *, now: Micros) -> Plan:
+    """Plan the fire that is owed to the upstreams; when one of them has failed, it is skipped at once."""
+    schedule, fire = so_far.snapshot.schedule, owed(so_far.snapshot)
+    if fire is None:
+        return so_far
+    # It has waited for them until now, so that it cannot be late.
+    row = occurrence(schedule, fire.nominal, min(fire.nominal, now), waiting_for=Reason.DEPENDENCY_PENDING)
+    if not fire.detail:
+        return replace(so_far, watermark=fire.nominal, planned=(*so_far.planned, row))
+    skipped = replace(row, phase=Phase.SKIPPED, reason=Reason.DEPENDENCY_FAILED, detail=fire.detail, waiting_for=None)
+    return replace(so_far, watermark=fire.nominal, closed=(*so_far.closed, skipped))
+
+
+def _look_upstream(so_far: Plan, schedule: Schedule, *, now: Micros) -> Plan:
+    """Plan a schedule that names no times; what an edit lets it follow is read with the next snapshot."""
+    upstreams = so_far.snapshot.upstreams
+    if schedule.declaration.trigger is not None:
+        return so_far
+    if upstreams is None or so_far.schedule is not None:
+        return replace(so_far, plan_at=now)
+    return replace(follow(so_far, now=now), exhausted=all(one.is_over for one in upstreams.each))
 
 
 def _stop(so_far: Plan, *, now: Micros) -> Plan:
@@ -367,20 +398,3 @@ def _close(snapshot: Snapshot, missed: Missed, *, due: Micros) -> Occurrence:
         phase = snapshot.schedule.declaration.missing_target_policy.phase
         missed = replace(missed, reason=Reason.TARGET_MISSING)
     return gap_row(snapshot.schedule, missed, due=due, phase=phase)
-
-
-def _begins_in_other_hands(closed: Plan, *, now: Micros) -> bool:
-    """Whether what is closed is late, and an earlier fire that is late as well is still claimed: it is one gap.
-
-    Every node was down for a while. Whoever takes the claim over sends it back, and then all of the gap is decided.
-    """
-    snapshot = closed.snapshot
-    policy = snapshot.schedule.declaration.misfire_policy
-    if closed.catch_up is None or closed.catch_up.late_by <= policy.grace:
-        return False
-    held = [one for one in snapshot.projections if one.is_claimed and one.caught_up is None]
-    return any(_is_late(one, policy, now) for one in held)
-
-
-def _is_late(one: Projection, policy: MisfirePolicy, now: Micros) -> bool:
-    return not judge(policy, due=one.due, now=now, caught_up_at=one.caught_up).runs

@@ -9,7 +9,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
 from noonmark.driver.reports import SettleReport
-from noonmark.ports.sink import LeaseLost, Settled
+from noonmark.ports.sink import Abandoned, LeaseLost, Settled
 
 if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
@@ -24,12 +24,12 @@ async def settle_once(node: Node) -> SettleReport:
     batch = [node.finished.popleft() for _ in range(count)]
     if not batch:
         return SettleReport()
-    settlements = [
-        settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
-        for assignment, delivered in batch
-    ]
     was_full = node.load >= node.timing.capacity
     try:
+        settlements = [
+            settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
+            for assignment, delivered in batch
+        ]
         written = await node.ask(node.store.settle(settlements))
     except Exception:
         node.finished.extendleft(reversed(batch))
@@ -46,6 +46,8 @@ async def settle_once(node: Node) -> SettleReport:
             node.ended(assignment.occurrence, delivered, assignment.error)
         frees_others = frees_others or _frees_others(assignment, settlement)
         happenings.append(_settled(settlement))
+        if assignment.abandoned:
+            happenings.append(Abandoned(assignment.occurrence, assignment.abandoned))
     node.tell(happenings)
     settled = sum(written)
     return SettleReport(settled=settled, lost=count - settled, frees_others=frees_others)

@@ -39,6 +39,8 @@ class Assignment:
     """Made by the target, when the run can look at one."""
     error: BaseException | None = None
     """What the work raised, for a caller in the same process."""
+    abandoned: int = 0
+    """How many threads the node had given up, this one's included, when it had to give up its thread."""
     is_closed: bool = False
     """Its end was reported; whatever it still does is of no account."""
 

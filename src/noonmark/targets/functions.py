@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -84,7 +85,10 @@ class Functions:
     def __init__(self) -> None:
         """None yet."""
         self._by_name: dict[str, Function] = {}
-        self._routes: tuple[str, ...] = ()
+        self._names: dict[Callable[..., Any], str] = {}
+        self._elsewhere: set[str] = set()
+        """Named by module, but not to be imported here."""
+        self._routes: tuple[str, ...] | None = ()
         self._lock = Lock()
 
     def register(self, name: str, call: Callable[..., Any]) -> None:
@@ -92,13 +96,20 @@ class Functions:
         known = self._by_name.get(name)
         if known is not None and known.call is call:
             return
-        with self._lock:  # two that add at one moment must not lose each other's
-            self._by_name = {**self._by_name, name: _function(call)}
-            self._routes = tuple(ROUTE + one for one in self._by_name)
+        with self._lock:
+            self._by_name[name] = _function(call)
+            self._routes = None
+            with suppress(TypeError):  # not every callable can be a key
+                self._names.setdefault(call, name)
 
     def name_of(self, call: Callable[..., Any]) -> str | None:
-        """The name under which a function was registered."""
-        return next((name for name, known in self._by_name.items() if known.call == call), None)
+        """The name under which a function was registered, if it is still that function's."""
+        try:
+            name = self._names.get(call)
+        except TypeError:
+            return None
+        known = None if name is None else self._by_name.get(name)
+        return name if known is not None and known.call == call else None
 
     def find(self, name: str) -> Function | None:
         """The function of that name."""
@@ -106,16 +117,21 @@ class Functions:
 
     def routes(self) -> tuple[str, ...]:
         """One for each name."""
-        return self._routes
+        routes = self._routes
+        if routes is None:
+            with self._lock:
+                routes = self._routes = tuple([ROUTE + name for name in self._by_name])
+        return routes
 
     def adopt(self, route: str) -> bool:
         """Offer the function of a route that names a module, if it can be imported here."""
         name = route.removeprefix(ROUTE)
-        if name in self._by_name or ":" not in name:
+        if name in self._by_name or name in self._elsewhere or ":" not in name:
             return False
         try:
             call = import_function(name)
         except (Exception, SystemExit):  # noqa: BLE001 - a module that cannot be loaded here may be well elsewhere
+            self._elsewhere.add(name)
             return False
         self.register(name, call)
         return True

@@ -109,6 +109,7 @@ class FunctionRunner:
     def _cut_off(self, assignment: Assignment) -> None:
         """The time of a thread is up: it cannot be stopped, but it is told, and no longer counts."""
         delivered = cut_off(assignment, now=self._now())
+        assignment.abandoned = self.abandoned
         assignment.stop(Reason.TIMED_OUT)
         self._report(assignment, delivered)
 

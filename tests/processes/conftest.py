@@ -1,0 +1,27 @@
+"""A fleet for each test, and a line for its figure."""
+
+import sys
+
+import pytest
+
+from tests.processes.fleet import Fleet
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Whatever was done to its processes, none of the others may have had an accident."""
+    fleet = Fleet(tmp_path)
+    yield fleet
+    fleet.close()
+    assert fleet.may_complain or not fleet.complaints()
+
+
+@pytest.fixture
+def figure(record_property):
+    """Say what was seen: shown by `pytest -s`, and by `-rP` under several workers."""
+
+    def tell(text):
+        record_property("figure", text)
+        sys.stdout.write(f"\n{text}\n")
+
+    return tell

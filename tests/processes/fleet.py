@@ -1,0 +1,185 @@
+"""The processes of one test: nodes and callers on one SQLite file, started, harmed and cleared away by process id."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zlib
+from contextlib import closing
+from pathlib import Path
+
+from noonmark.clocks import SystemClock
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.triggers import IntervalTrigger
+from noonmark.driver.access import drive
+from noonmark.embedded import Scheduler
+from noonmark.embedded.scheduler import OWNER
+from noonmark.stores.sqlite.driver import sqlite3
+from tests.processes.journal import Journal
+from tests.processes.work import JOURNAL
+
+ROOT = Path(__file__).parents[2]
+SCALE = int(os.environ.get("NOONMARK_SOAK", "1"))
+"""How many times longer than in `make test`: more kills, more fires, more copies."""
+PATIENCE = 60.0
+"""Seconds until a test gives up waiting for something that takes a moment; a busy machine must not fail it."""
+CLOCK = SystemClock()
+
+
+class Fleet:
+    """One database, one journal, any number of processes."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.path = folder / "schedules.db"
+        self.url = f"sqlite:///{self.path}"
+        self.journal = Journal(folder / "journal.jsonl")
+        self.processes = []
+        self.may_complain = False
+        self._reader = None
+
+    @property
+    def scheduler(self):
+        """A scheduler of the test itself, which declares and reads, and runs nothing."""
+        if self._reader is None:
+            self._reader = Scheduler(self.url)
+        return self._reader
+
+    def start(self, program, *, ready="ready", **settings):
+        """Start a program of this folder and wait until it says that it is ready."""
+        log = (self.folder / f"{program}-{len(self.processes)}.log").open("wb")
+        with log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"tests.processes.{program}", json.dumps({"store": self.url, **settings})],
+                cwd=ROOT,
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), JOURNAL: str(self.journal.path)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        if ready:
+            self.until(lambda: process.poll() is not None or self.journal.of(ready, pid=process.pid))
+            assert self.journal.of(ready, pid=process.pid), f"{program} ended at once: {self.complaints()}"
+        return process
+
+    def node(self, lease=1.0, **settings):
+        return self.start("node", lease=lease, **settings)
+
+    def kill(self, process):
+        """SIGKILL; says when."""
+        now = CLOCK.micros()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return now
+
+    def freeze(self, process):
+        """SIGSTOP, at whatever it is doing; in a transaction it keeps the lock of the file."""
+        process.send_signal(signal.SIGSTOP)
+        self.until(lambda: is_stopped(process.pid))
+
+    def freeze_between_transactions(self, process):
+        """SIGSTOP while it does not keep the others from the file."""
+
+        def has_no_lock():
+            self.freeze(process)
+            if self.is_locked():
+                self.thaw(process)
+                return False
+            return True
+
+        self.until(has_no_lock)
+
+    def is_locked(self):
+        with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            connection.execute("ROLLBACK")
+            return False
+
+    def thaw(self, process):
+        process.send_signal(signal.SIGCONT)
+
+    def until(self, holds, seconds=PATIENCE):
+        """Wait until a condition holds, and give what it gave; AssertionError when it does not come to hold."""
+        deadline = CLOCK.monotonic() + seconds * SECOND
+        while not (answer := holds()):
+            assert CLOCK.monotonic() < deadline, f"after {seconds} s still not: {holds}; {self.complaints()}"
+            threading.Event().wait(0.02)
+        return answer
+
+    def completed(self, ids, seconds=PATIENCE):
+        """Wait until no fire of these schedules is to come, and nothing of them is live."""
+        waiting = set(ids)
+
+        def nothing_is_left():
+            waiting.difference_update([one for one in waiting if self.phase(one) is SchedulePhase.COMPLETED])
+            return not waiting
+
+        self.until(nothing_is_left, seconds)
+
+    def phase(self, schedule_id):
+        return self.kept(schedule_id).schedule.phase
+
+    def kept(self, schedule_id):
+        return drive(self.scheduler.runtime.store.find(OWNER.tenant, schedule_id))
+
+    def sql(self, statement, *values):
+        """Read or damage the file beside Noonmark."""
+        with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as connection:
+            return connection.execute(statement, values).fetchall()
+
+    def complaints(self):
+        """What the processes wrote about themselves that looks like an accident; the first of each."""
+        marks = ("Traceback", "Error", "ERROR", "failed, again", "database is locked")
+        found = (
+            [line for line in log.read_text().splitlines() if any(mark in line for mark in marks)]
+            for log in sorted(self.folder.glob("*.log"))
+        )
+        return [line for lines in found for line in lines[:3]]
+
+    def close(self):
+        """End everything that was started, whatever it is doing."""
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if self._reader is not None:
+            drive(self._reader.runtime.store.close())
+
+
+class Chance:
+    """Picks that look random and are the same every time."""
+
+    def __init__(self, seed):
+        self._seed, self._count = seed, 0
+
+    def below(self, limit):
+        self._count += 1
+        return zlib.crc32(f"{self._seed}/{self._count}".encode()) % limit
+
+    def of(self, values):
+        return values[self.below(len(values))]
+
+    def pause(self, low, high):
+        """Let a while pass, between so many seconds."""
+        threading.Event().wait(low + (high - low) * self.below(1_000) / 1_000)
+
+
+def every(seconds, *, count, after=1.0, offset=0):
+    """So many fires, the first a while from now."""
+    start = CLOCK.micros() + int(after * SECOND) + offset
+    last = start + (count - 1) * int(seconds * SECOND)
+    return IntervalTrigger(seconds, start_at=from_micros(start), end_at=from_micros(last))
+
+
+def is_stopped(pid):
+    """Whether every thread of a process stands still."""
+    states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}

@@ -1,0 +1,64 @@
+"""A node: `python -m tests.processes.node '{"store": "sqlite:////..", "lease": 1.0}'`. SIGTERM stops it gently."""
+
+import json
+import signal
+import sys
+import threading
+
+from noonmark.embedded import Scheduler
+from noonmark.ports import sink
+from tests.processes.work import note
+
+
+class JournalSink:
+    """Writes down what the node was told by the store."""
+
+    def __init__(self, *, freezes):
+        """One that freezes stops its own process at its first claim, before it can start anything."""
+        self._freezes = freezes
+        self.store = None
+
+    def tell(self, happenings):
+        for one in happenings:
+            _note(one)
+        if self._freezes and any(isinstance(one, sink.Claimed) for one in happenings):
+            self._freezes = False
+            # In the middle of a transaction it would keep the others from the file. The signal goes to this thread, so
+            # that it does not leave the lock before all of them stand still.
+            with self.store._connections._writing:
+                note("freezing")
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+def _note(one):
+    match one:
+        case sink.Claimed(occurrence, found_in):
+            note("claimed", occurrence=occurrence.id, fence=occurrence.fence, found_in=found_in)
+        case sink.Started(occurrence):
+            note("started", occurrence=occurrence.id, fence=occurrence.fence, revision=occurrence.revision)
+        case sink.Settled(occurrence, phase, reason):
+            note("settled", occurrence=occurrence.id, fence=occurrence.fence, phase=phase, reason=reason)
+        case sink.LeaseLost(occurrence_id, run):
+            note("lost", occurrence=occurrence_id, had_ended=run is not None)
+        case sink.StoreFailed(duty, error):
+            note("store_failed", duty=duty, error=error)
+
+
+def main():
+    settings = json.loads(sys.argv[1])
+    # Blocked before there is any thread, so that it waits for the call that takes it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    journal = JournalSink(freezes=settings.pop("freezes", False))
+    grace = settings.pop("grace", 5)
+    scheduler = Scheduler(settings.pop("store"), sink=journal, **settings)
+    journal.store = scheduler.runtime.store
+    scheduler.start()
+    note("ready")
+    signal.sigwait({signal.SIGTERM})
+    note("stopping")
+    scheduler.stop(timeout=grace)
+    note("stopped")
+
+
+if __name__ == "__main__":
+    main()
