@@ -289,6 +289,20 @@ def test_a_single_moment_that_the_old_rule_named_as_well_is_one_occurrence():
     assert after_noon(made.watermark) == 510
 
 
+@pytest.mark.parametrize(("exhausted", "caught_up"), [(False, None), (True, 510)])
+def test_what_is_left_from_before_max_runs_was_used_up_is_no_gap_with_what_follows(exhausted, caught_up):
+    snapshot = replace(read(scheduled(max_runs=1), 500, 500), runs=1, exhausted=exhausted)
+    made = edit(snapshot, declared(every(100), max_runs=2), 510)
+    assert planned(made) == [(500, 500, caught_up), (600, 600, None)]
+
+
+@pytest.mark.parametrize(("trigger", "watermark"), [(every(100), 900), (every(70), 350)])
+def test_an_edit_while_paused_names_its_own_times_although_the_old_ones_were_cancelled_ahead(trigger, watermark):
+    snapshot = read(scheduled(phase=SchedulePhase.PAUSED), 900)
+    made = edits.edit(snapshot, declared(trigger, timeout=SECOND), now=at(350), lookahead=LOOKAHEAD)
+    assert (after_noon(made.watermark), made.planned, made.closed) == (watermark, (), ())
+
+
 def test_an_edit_while_paused_closes_what_the_old_rule_named_and_plans_nothing():
     made = edit(read(scheduled(phase=SchedulePhase.PAUSED), 50), declared(every(70, start=0)), 310)
     assert closed(made) == [("skipped/paused", 3, 100, 300)]

@@ -275,6 +275,10 @@ def test_only_an_active_schedule_is_planned(phase, exhausted):
     assert made == Plan(snapshot=made.snapshot, watermark=at(0), exhausted=exhausted)
 
 
+def test_what_was_exhausted_when_it_was_paused_stays_so():
+    assert plan_at(replace(read(scheduled(phase=SchedulePhase.PAUSED), 0), exhausted=True), 1_000).exhausted
+
+
 # What is overdue
 
 

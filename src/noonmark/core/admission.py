@@ -1,9 +1,9 @@
 """Admission: what becomes of a claimed occurrence at its due time.
 
-Misfire, window, overlap and limits are decided here, in that order, and never at the claim. The decision is a value;
-the store carries it out on condition that the claim still holds, and takes the places it needs (the schedule's slot,
-a place under a concurrency key, one of its `max_runs`) in the same transaction. When a place is taken, `refused`
-decides what that means.
+Window, misfire, dependencies, overlap and limits are decided here, in that order, and never at the claim. The decision
+is a value; the store carries it out on condition that the claim still holds, and takes the places it needs (the
+schedule's slot, a place under a concurrency key, one of its `max_runs`) in the same transaction. When a place is taken,
+`refused` decides what that means.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.policies.dependencies import Upstream
+    from noonmark.core.policies.dependencies import Standings
     from noonmark.core.policies.limits import Concurrency
     from noonmark.core.schedule import Schedule
 
@@ -84,6 +84,12 @@ class Wait:
     """What trigger or events made wait for the slot before it ends as `skipped/replaced`."""
     cancel_grace: Micros | None = None
     """Whoever holds the slot is asked to stop, and has so long to do so."""
+    until: Micros | None = None
+    """It can be claimed from then on, even if nothing has freed it."""
+    seen: int | None = None
+    """The news of its upstreams that were known when this was decided; if there are more by now, it does not wait."""
+    after: Micros | None = None
+    """Of its upstreams' ends, it waits for those of times after this one and up to its own; None is for any end."""
 
     @property
     def cancels(self) -> bool:
@@ -123,20 +129,43 @@ def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
     )
 
 
-def after_upstreams(claim: Claim, upstreams: Sequence[Upstream], *, now: Micros) -> End | Wait | None:
-    """Decide at the due time what its upstreams mean for it; None when they do not stand in its way.
+def depends_on_others(claim: Claim) -> bool:
+    """Whether its upstreams have a say, once it could start.
 
     Only what the trigger named depends on others, until it first begins: what was asked for runs, and a retry goes on.
+    What has waited for a place since has passed them. Without a trigger, they have had their say when it was planned.
     """
-    occurrence = claim.occurrence
-    if occurrence.origin != TRIGGER or occurrence.has_begun:
-        return None
-    verdict = dependencies.judge(upstreams, first_due=occurrence.first_due, now=now)
+    occurrence, declaration = claim.occurrence, claim.schedule.declaration
+    if not declaration.depends_on or declaration.trigger is None:
+        return False
+    is_new = occurrence.origin == TRIGGER and not occurrence.has_begun
+    return is_new and occurrence.waiting_for in (None, Reason.DEPENDENCY_PENDING)
+
+
+def times_in_question(claim: Claim) -> tuple[Micros, Micros]:
+    """After which time, and up to which, an upstream's occurrence counts for a claim that depends on others."""
+    trigger, nominal = claim.schedule.declaration.trigger, claim.occurrence.nominal
+    return (nominal, nominal) if trigger is None else dependencies.times_in_question(trigger, nominal)
+
+
+def after_upstreams(claim: Claim, standings: Standings, *, now: Micros) -> End | Wait | None:
+    """Decide at the due time what its upstreams mean for it; None when they do not stand in its way."""
+    after, until = times_in_question(claim)
+    upstreams = [one.between(after, until) for one in standings.each]
+    first_due, rule = claim.occurrence.first_due, claim.schedule.declaration.window
+    verdict = dependencies.judge(upstreams, first_due=first_due, now=now)
     if verdict is None:
         return None
-    if verdict.reason is Reason.DEPENDENCY_PENDING:
-        return Wait(claim=claim, waiting_for=verdict.reason)
-    return End(claim=claim, phase=Phase.SKIPPED, reason=verdict.reason, facts=verdict.facts)
+    if verdict.reason is not Reason.DEPENDENCY_PENDING:
+        return End(claim=claim, phase=Phase.SKIPPED, reason=verdict.reason, facts=verdict.facts)
+    limit = first_due + dependencies.WAIT_LIMIT
+    return Wait(
+        claim=claim,
+        waiting_for=verdict.reason,
+        until=limit if rule is None else min(limit, rule.closes_at(first_due)),
+        seen=standings.news,
+        after=after if all(one.is_named for one in upstreams if one.is_pending) else None,
+    )
 
 
 def unserved(claim: Claim) -> End:

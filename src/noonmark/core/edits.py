@@ -15,11 +15,13 @@ from noonmark.core.planner import (
     Plan,
     accounted,
     close_overdue,
+    follow,
     gap_row,
     in_force_after,
     is_used_up,
     look_ahead,
     occurrence,
+    owed,
     plan,
     timed_trigger,
     unaccounted,
@@ -52,8 +54,10 @@ def edit(snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead
     renewed = before.declaration.trigger != declaration.trigger
     after = replace(after, revision=before.revision + 1, anchored=now if renewed else before.anchored)
     if before.phase is SchedulePhase.PAUSED:
-        exhausted = is_used_up(after, snapshot.runs)
-        return replace(_swallow(snapshot, now=now), schedule=after, exhausted=exhausted)
+        swallowed, exhausted = _swallow(snapshot, now=now), is_used_up(after, snapshot.runs)
+        # What the old rule's rows account for beyond now says nothing about the times of another one.
+        watermark = now if renewed else swallowed.watermark
+        return replace(swallowed, schedule=after, exhausted=exhausted, watermark=watermark)
     if before.phase is SchedulePhase.COMPLETED and (renewed or _may_run_more(before.declaration, declaration)):
         after = replace(after, phase=step_schedule(before.phase, SchedulePhase.ACTIVE))
     return _move(snapshot, after, now=now, lookahead=lookahead)
@@ -107,7 +111,9 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
     until = _account(snapshot, now=now)
     trigger = timed_trigger(after)
     has_same_times = trigger == snapshot.schedule.declaration.trigger
-    rebound = [_rebind(row, after, None if has_same_times else now) for row in until.wanted]
+    # While `max_runs` was used up no time was named: what is left from before then is no gap with what follows.
+    goes_on = has_same_times and unaccounted(snapshot) is not None
+    rebound = [_rebind(row, after, None if goes_on else now) for row in until.wanted]
     kept = {row.nominal: row.due for row in rebound}
     superseded = []
     for one in snapshot.projections:
@@ -121,7 +127,9 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
     moved = replace(
         until.closing,
         schedule=after,
-        watermark=accounted(snapshot, now=now) if has_same_times else in_force_after(after, now),
+        watermark=_not_before(
+            accounted(snapshot, now=now) if has_same_times else in_force_after(after, now), until.wanted
+        ),
         planned=tuple(rebound),
         superseded=tuple(superseded),
     )
@@ -143,6 +151,11 @@ def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occur
     )
 
 
+def _not_before(watermark: Micros, rows: tuple[Occurrence, ...]) -> Micros:
+    """What a schedule owed to its upstreams may lie a moment after now, where its clock has stood still."""
+    return max([watermark, *(row.nominal for row in rows)])
+
+
 def _within_watermark(moved: Plan, now: Micros) -> Plan:
     """Withdraw what the new rule names beyond its own horizon: it is planned again when its time comes."""
     watermark = max(moved.watermark, now)
@@ -162,7 +175,7 @@ def _withdraw(snapshot: Snapshot, phase: Phase, reason: Reason, *, now: Micros) 
     replaced = {row.id for row in closed}
     return replace(
         until.closing,
-        watermark=accounted(snapshot, now=now),
+        watermark=_not_before(accounted(snapshot, now=now), (*closed, *until.wanted)),
         exhausted=is_used_up(snapshot.schedule, snapshot.runs),
         planned=(),
         closed=closed,
@@ -174,6 +187,10 @@ def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
     """Account for the fires of a paused schedule up to now."""
     schedule, trigger = snapshot.schedule, unaccounted(snapshot)
     swallowing = Plan(snapshot=snapshot, watermark=max(snapshot.watermark, now))
+    if (fire := owed(snapshot)) is not None:
+        missed = Missed(count=1, first=fire.nominal, last=fire.nominal, reason=Reason.PAUSED)
+        row = gap_row(schedule, missed, due=fire.nominal, phase=Phase.SKIPPED)
+        return replace(swallowing, watermark=max(swallowing.watermark, fire.nominal), closed=(row,))
     if trigger is None:
         return swallowing
     first, last = trigger.next_micros(snapshot.watermark), trigger.previous_micros(now + 1)
@@ -192,7 +209,7 @@ def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
         return _Until(closing=_swallow(snapshot, now=now))
     if schedule.phase is SchedulePhase.COMPLETED:
         return _Until(closing=Plan(snapshot=snapshot, watermark=snapshot.watermark))
-    closing = close_overdue(snapshot, now=now)
+    closing = follow(close_overdue(snapshot, now=now), now=now)
     wanted = {
         one.nominal: occurrence(
             schedule,

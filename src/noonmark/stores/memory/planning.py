@@ -82,7 +82,7 @@ def _has_moved_on(ledger: Ledger, then: Projection) -> bool:
     return row is None or (row.occurrence.waiting_for is not None and then.waiting_for is None)
 
 
-def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
+def _write_rows(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
     for removed in plan.removed:
         if (row := _projection(ledger, removed)) is not None:
             sheet.fences = max(sheet.fences, row.occurrence.fence + 1)
@@ -101,6 +101,11 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
                 endings.end(ledger, row, phase, reason)
     for one in plan.planned:
         _put(ledger, sheet, one)
+
+
+def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
+    _write_rows(ledger, sheet, plan)
+    was_exhausted = sheet.exhausted
     sheet.watermark, sheet.plan_at, sheet.exhausted = plan.watermark, plan.plan_at, plan.exhausted
     before = sheet.schedule
     ledger.keep_schedule(sheet, plan.schedule or before)
@@ -110,6 +115,8 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             row.ready = row.occurrence.due
             ledger.file(row)
     _follow(ledger, sheet, before)
+    if was_exhausted != sheet.exhausted:
+        dependents.tell(ledger, sheet)
     endings.complete_if_done(ledger, sheet)
 
 

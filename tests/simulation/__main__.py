@@ -1,0 +1,45 @@
+"""Play seeds from the command line: `python -m tests.simulation --seed 7`, or `--seeds 1..500`, or `--seconds 600`."""
+
+import argparse
+import itertools
+import sys
+import time
+
+from tests.simulation.running import STEPS, SimulationFailed, simulate
+
+
+def seeds_of(text):
+    first, _, last = text.partition("..")
+    return range(int(first), int(last or first) + 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=seeds_of, help="one seed")
+    parser.add_argument("--seeds", type=seeds_of, metavar="A..B", help="a range of seeds")
+    parser.add_argument("--seconds", type=float, help="new seeds for so long")
+    parser.add_argument("--first", type=int, default=1, help="where --seconds begins")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    given = parser.parse_args()
+    seeds = given.seed or given.seeds or itertools.count(given.first)
+    began, count, days, failed = time.monotonic(), 0, 0.0, 0
+    for seed in seeds:
+        if given.seconds is not None and time.monotonic() - began > given.seconds:
+            break
+        try:
+            result = simulate(seed, given.steps)
+        except SimulationFailed as error:
+            failed += 1
+            print(error, file=sys.stderr)
+        else:
+            days += result.days
+            if given.seed:
+                print(f"seed {seed}: {result.lines:,} lines, {result.digest}")
+        count += 1
+    lasted = time.monotonic() - began
+    print(f"{count:,} seeds in {lasted:.1f} s, {failed} failed; {days / 365.25:.2f} years of virtual time")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Accounts: for each schedule, how many fires the rules in force have named, and what became of them."""
+
+from dataclasses import dataclass, field
+
+from noonmark.core.ids import TRIGGER, occurrence_id
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.planner import in_force_after, is_used_up, projection
+from noonmark.core.triggers import EventTrigger, OnceTrigger
+from tests.simulation.trace import Violation
+
+
+@dataclass
+class Rule:
+    """A trigger, and the stretch of time (after, until] in which its schedule named fires by it."""
+
+    trigger: object
+    after: int
+    until: int | None = None
+
+    def count(self, after, until):
+        if self.trigger is None or isinstance(self.trigger, EventTrigger):
+            return 0
+        after, until = max(after, self.after), until if self.until is None else min(until, self.until)
+        return self.trigger.count_micros(after, until)
+
+    def stop(self, until):
+        self.until = until if self.until is None else min(self.until, until)
+
+
+@dataclass
+class Account:
+    """One schedule: the rules that were in force, one after another."""
+
+    uid: str
+    rules: list = field(default_factory=list)
+    since: int = 0
+    """When the trigger that is in force was declared."""
+    ahead: set = field(default_factory=set)
+    """Times that had an outcome before they came, and that the rule in force then does not name."""
+    withdrawn: set = field(default_factory=set)
+    """Occurrences that were planned beyond the end of a deleted schedule; no rule named them."""
+    is_blurred: bool = False
+    """A gap reached beyond an edit, because the clock went back: some of it was named by nobody."""
+
+    def committed(self, plan, sheet, known, runs):
+        """A plan was written; `known` are the rows as they were before, `runs` how often it has run."""
+        before, after = plan.snapshot.schedule, plan.schedule
+        if not plan.snapshot.exhausted:
+            # Two may plan at once: one finds `max_runs` used up, the other names some more times all the same.
+            self.rules[-1].until = None
+            self.ahead = {time for time in self.ahead if not self.rules[-1].count(time - 1, time)}
+        if after is not None and after.revision != before.revision:
+            self._put_in_force(plan, sheet, known)
+        elif after is not None and after.phase is SchedulePhase.DELETED:
+            self.withdrawn.update(plan.cancelled)
+            self._withdraw(sheet, after.updated, None)
+        elif after is not None and after.phase is SchedulePhase.PAUSED:
+            self._go_on(sheet, after.updated)
+        if plan.exhausted and is_used_up(sheet.schedule, runs):
+            self._stop(sheet)
+
+    def paused(self, sheet, runs):
+        """It was paused by its failures, in the same step as the last of them."""
+        self._go_on(sheet, sheet.schedule.updated)
+        if is_used_up(sheet.schedule, runs):
+            self._stop(sheet)
+
+    def check(self, sheet, known):
+        """Every fire up to the watermark has exactly one outcome, or one to come."""
+        if self.is_blurred:
+            return
+        rows = [one for one in known.values() if self._counts(one) and one.nominal <= sheet.watermark]
+        outcomes = sum(max(1, one.missed_count) for one in rows)
+        named = sum(rule.count(rule.after, sheet.watermark) for rule in self.rules)
+        named += sum(time <= sheet.watermark for time in self.ahead)
+        if outcomes != named:
+            what = "lost" if outcomes < named else "counted twice"
+            raise Violation("nominal fires", f"of {self.uid}, {named} were named, {outcomes} have a row: some {what}")
+
+    def check_gaps(self, known):
+        """A gap counts no more than was named within it, and no fire that has a row of its own."""
+        if self.is_blurred or self.ahead:
+            return
+        rows = [one for one in known.values() if self._counts(one)]
+        for gap in (one for one in rows if one.missed_count):
+            alone = sum(not one.missed_count and gap.nominal <= one.nominal <= gap.missed_last for one in rows)
+            named = sum(rule.count(gap.nominal - 1, gap.missed_last) for rule in self.rules)
+            if gap.missed_first != gap.nominal or gap.missed_count + alone > named:
+                what = f"{gap.missed_count} missed and {alone} others, but {named} were named"
+                raise Violation("gap rows", f"{gap.id} of {self.uid}: {what}")
+
+    def _counts(self, one):
+        return one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED and one.id not in self.withdrawn
+
+    def _put_in_force(self, plan, sheet, known):
+        before, after = plan.snapshot.schedule, plan.schedule
+        now, trigger = after.updated, after.declaration.trigger
+        renewed = before.declaration.trigger != trigger
+        # If the clock went back, a trigger that stays goes on from where it began.
+        self.since = now if renewed else self.since
+        rule = Rule(trigger, max(now, self.since))
+        if is_used_up(after, plan.snapshot.runs):
+            rule.stop(now)
+        elif renewed and isinstance(trigger, OnceTrigger) and before.phase is not SchedulePhase.PAUSED:
+            # A single moment just past was accepted, so it runs, unless the old rule has named it already.
+            same = known.get(occurrence_id(self.uid, TRIGGER, trigger.due))
+            rule.after = now if same is not None and self._counts(same) else in_force_after(after, now)
+        self._withdraw(sheet, now, rule)
+
+    def _go_on(self, sheet, now):
+        """The rule in force stays so, and if the clock went back, from then on."""
+        rule = self.rules.pop()
+        rule.after = min(rule.after, max(now, self.since))
+        self._withdraw(sheet, now, rule)
+
+    def _stop(self, sheet):
+        """It has run as often as it may, and names nothing more."""
+        rule = self.rules.pop()
+        rule.stop(sheet.watermark)
+        self._withdraw(sheet, sheet.watermark, rule)
+
+    def _withdraw(self, sheet, now, rule):
+        """From now on only this rule names times, or none does; earlier ones reached further if the clock was ahead.
+
+        Times after now that have an outcome already were cancelled, or the clock was ahead.
+        """
+        for earlier in self.rules:
+            earlier.stop(now)
+        self.rules += [] if rule is None else [rule]
+        self.ahead = {time for time in self.ahead if time <= now}
+        for row in (*sheet.live.values(), *sheet.ended.values()):
+            one = row.occurrence
+            last = one.nominal if one.missed_last is None else one.missed_last
+            if last <= now or not self._counts(one) or projection(one) is not None:
+                continue
+            self.is_blurred = self.is_blurred or (one.missed_count > 0 and (rule is None or len(self.rules) > 1))
+            if rule is None or not rule.count(one.nominal - 1, one.nominal):
+                self.ahead.add(one.nominal)

@@ -1,0 +1,235 @@
+"""The checker: it sees every answer of the store, and looks at what was written, after every step."""
+
+from noonmark.core.admission import Start
+from noonmark.core.lifecycle import FINAL, LIVE, TRANSITIONS, Phase, SchedulePhase
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.overlap import Allow
+from noonmark.core.reasons import Reason
+from noonmark.driver.access import drive
+from noonmark.ports.store import Admitted
+from noonmark.stores.memory.ledger import DELIVERING
+from tests.simulation.accounts import Account, Rule
+from tests.simulation.targets import Effect
+from tests.simulation.trace import Violation, short, summary
+
+READS = frozenset({"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat"})
+FULL_EVERY = 50
+"""So many writes lie between two looks at everything that has ended."""
+REACH = {phase: ways.union(*map(TRANSITIONS.get, ways)) for phase, ways in TRANSITIONS.items()}
+"""One call may move a row twice: a lease that was lost is claimed, a batch admits what it just handed a place."""
+
+
+class Checker:
+    """What must hold, as the outside sees it."""
+
+    def __init__(self, world):
+        self._world, self._ledger = world, world.ledger
+        self.known = {}
+        """Every schedule's rows as they were last seen; what was pruned stays."""
+        self.accounts = {}
+        self._fences = {}
+        self._accepted = set()
+        self._exclusive = set()
+        self._keys = {}
+        self._effects = {}
+        self._may_repeat = set()
+        self._writes = 0
+        self._phases = {}
+        self._changed = set()
+
+    def before(self, verb, args):
+        """What the answer will be measured by."""
+        if verb == "settle":
+            return [self._row(one.occurrence.id) for one in args[0]]
+        return [self._row(one.claim.occurrence.id) for one in args[0]] if verb == "admit" else None
+
+    def after(self, verb, args, answer, before):
+        """Judge an answer, then what was written."""
+        if verb in READS:
+            return
+        match verb:
+            case "settle":
+                self._judge_settlements(args[0], answer, before)
+            case "admit":
+                self._judge_admissions(args[0], answer, before)
+            case "create":
+                self._note_created(args[0], answer)
+            case "commit_plans":
+                self._note_plans(args[0], answer)
+        self._look()
+        self._note_pauses()
+        if verb == "commit_plans":
+            for plan in args[0]:
+                self.check_account(plan.snapshot.schedule.uid)
+        self._writes += 1
+        if self._writes % FULL_EVERY == 0:
+            self.check_everything()
+
+    def begins(self, machine, assignment):
+        """A delivery begins; what it does cannot be undone."""
+        one, store_now = assignment.occurrence, self._world.store_time
+        self._world.trace.add(self._world.time, machine.name, "begins", summary(one))
+        ahead = machine.ahead()
+        if ahead is not None and store_now + ahead < one.due:
+            raise Violation("early start", f"{short(one.id)} begins {one.due - store_now} us before it is due")
+        effects = self._effects.setdefault(one.id, [])
+        at_most_once = assignment.schedule.declaration.delivery is Delivery.AT_MOST_ONCE
+        if at_most_once and effects and one.id not in self._may_repeat:
+            raise Violation("at most once", f"{short(one.id)} was begun by {effects} and begins again")
+        self._may_repeat.discard(one.id)
+        if not at_most_once:
+            self._may_repeat.add(one.id)
+        effects.append(Effect(one.fence, machine.name, store_now))
+
+    def check_everything(self):
+        """Also what has ended: it stays as it is, and everything is counted."""
+        for uid, sheet in self._ledger.sheets.items():
+            known = self.known[uid]
+            for one, row in sheet.ended.items():
+                if known.get(one) != row.occurrence:
+                    raise Violation("final rows", f"{summary(known[one])} has become {summary(row.occurrence)}")
+            self.check_account(uid)
+
+    def check_account(self, uid):
+        self.accounts[uid].check(self._ledger.sheets[uid], self.known[uid])
+
+    def check_gaps(self):
+        for uid, account in self.accounts.items():
+            account.check_gaps(self.known[uid])
+
+    def _row(self, occurrence_id):
+        row = self._ledger.rows.get(occurrence_id)
+        return None if row is None else row.occurrence
+
+    def _runs(self, uid):
+        return drive(self._world.memory.snapshot(uid)).runs
+
+    def _judge_settlements(self, settlements, answers, before):
+        for settlement, accepted, was in zip(settlements, answers, before, strict=True):
+            if not accepted:
+                continue
+            one = settlement.occurrence
+            if was is None or was.fence != one.fence or was.phase not in DELIVERING:
+                raise Violation("stale fence", f"fence {one.fence} was settled for {was and summary(was)}")
+            if settlement.phase in FINAL:
+                if one.id in self._accepted:
+                    raise Violation("double result", f"{short(one.id)} has a second accepted result")
+                self._accepted.add(one.id)
+            elif settlement.phase is Phase.PENDING:
+                self._may_repeat.add(one.id)
+
+    def _judge_admissions(self, admissions, answers, before):
+        for admission, answer, was in zip(admissions, answers, before, strict=True):
+            if not isinstance(answer, Admitted):
+                continue
+            one = admission.claim.occurrence
+            if was is None or was.fence != one.fence:
+                raise Violation("stale fence", f"fence {one.fence} was admitted for {was and summary(was)}")
+            if isinstance(admission, Start):
+                self._note_start(admission, one)
+
+    def _note_start(self, start, one):
+        declared = start.claim.schedule.declaration
+        if not isinstance(declared.overlap_policy, Allow):
+            self._exclusive.add(one.id)
+        if declared.concurrency is None:
+            self._keys.pop(one.id, None)
+            return
+        self._keys[one.id] = declared.concurrency
+        key = declared.concurrency.key
+        others = {other: held.limit for other, held in self._keys.items() if held.key == key}
+        together = {other: limit for other, limit in others.items() if self._is_delivered(other)}
+        # Whoever asks for a low limit may have come before somebody with a higher one.
+        if len(together) > max(together.values(), default=0):
+            raise Violation("concurrency limit", f"{len(together)} at once under {key}: {sorted(map(short, together))}")
+
+    def _is_delivered(self, occurrence_id):
+        one = self._row(occurrence_id)
+        return one is not None and one.phase in DELIVERING
+
+    def _note_created(self, plans, answers):
+        for plan, written in zip(plans, answers, strict=True):
+            if written:
+                made = plan.schedule or plan.snapshot.schedule
+                self.known[made.uid] = {}
+                rule = Rule(made.declaration.trigger, plan.snapshot.watermark)
+                self.accounts[made.uid] = Account(made.uid, [rule], rule.after)
+
+    def _note_plans(self, plans, answers):
+        for plan, written in zip(plans, answers, strict=True):
+            if written:
+                uid = plan.snapshot.schedule.uid
+                sheet = self._ledger.sheets[uid]
+                self._changed.add(uid)
+                self.accounts[uid].committed(plan, sheet, self.known[uid], self._runs(uid))
+
+    def _note_pauses(self):
+        for uid, sheet in self._ledger.sheets.items():
+            before, self._phases[uid] = self._phases.get(uid), sheet.schedule.phase
+            failed = before is SchedulePhase.ACTIVE and sheet.schedule.phase is SchedulePhase.PAUSED
+            if failed and uid not in self._changed:
+                self.accounts[uid].paused(sheet, self._runs(uid))
+        self._changed.clear()
+
+    def _look(self):
+        for uid, sheet in self._ledger.sheets.items():
+            known = self.known[uid]
+            for one in [one for one, was in known.items() if was.phase in LIVE and one not in sheet.live]:
+                if one not in sheet.ended:  # a plan has withdrawn it
+                    del known[one]
+            for one, row in reversed(sheet.ended.items()):
+                if known.get(one) is row.occurrence:
+                    break
+                self._saw(known, row)
+            for row in sheet.live.values():
+                if known.get(row.occurrence.id) is not row.occurrence:
+                    self._saw(known, row)
+                self._check_live(sheet, row)
+            self._check_slot(uid, sheet)
+
+    def _saw(self, known, row):
+        """A row is new, or not what it was."""
+        one = row.occurrence
+        was = known.get(one.id)
+        highest = self._fences.get(one.id, -1)
+        if one.fence < highest or (was is None and one.fence == highest):
+            raise Violation("fences rise", f"{summary(one)} after fence {highest}")
+        self._fences[one.id] = one.fence
+        if was is not None and one.phase is not was.phase and one.phase not in REACH[was.phase]:
+            raise Violation("phases", f"{summary(was)} has become {summary(one)}")
+        if was is not None and was.phase in FINAL and was.phase is not Phase.SUPERSEDED and was != one:
+            raise Violation("final rows", f"{summary(was)} has become {summary(one)}")
+        if len({run.id for run in row.runs}) != len(row.runs):
+            raise Violation("runs", f"{short(one.id)} has two runs of one id")
+        known[one.id] = one
+        if one.phase in FINAL:
+            self._exclusive.discard(one.id)
+            self._keys.pop(one.id, None)
+
+    def _check_live(self, sheet, row):
+        """It has an owner with a lease, a time at which somebody can take it, or something it waits for."""
+        one = row.occurrence
+        match one.phase:
+            case Phase.PENDING:
+                fine = sheet.holds_back(row) or row.ready is not None or self._waits(sheet, row)
+            case Phase.AWAITING_COMPLETION:
+                fine = one.deadline is not None and row.lease_end is None
+            case _:
+                fine = one.node is not None and row.lease_end is not None
+        if not fine:
+            raise Violation("stranded row", f"{summary(one)} of {one.uid} has no owner and no time")
+
+    def _waits(self, sheet, row):
+        match row.occurrence.waiting_for:
+            case None:
+                return sheet.plan_at is not None and sheet.schedule.phase is SchedulePhase.ACTIVE
+            case Reason.QUEUED:
+                return sheet.holder is not None and row.turn in sheet.queue
+            case _:
+                return row.wants is not None and row.turn in self._ledger.waiting[row.wants[0]]
+
+    def _check_slot(self, uid, sheet):
+        """From its start to its end, retries included, nothing else of its schedule runs."""
+        running = [one for one in sheet.live if one in self._exclusive]
+        if len(running) > 1:
+            raise Violation("overlap", f"{uid} has {len(running)} in flight at once: {sorted(map(short, running))}")

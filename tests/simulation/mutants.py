@@ -1,0 +1,43 @@
+"""Mutants: the memory store with one of its conditions taken out, each of which the simulation has to notice."""
+
+from dataclasses import replace
+
+from noonmark.stores.memory import admitting, places, planning
+
+
+def without_fence(patch):
+    """Whoever settles or admits an occurrence is taken for its holder."""
+    settle, admit = admitting.settle, admitting.admit
+
+    def settle_anyway(ledger, settlement):
+        row = ledger.rows.get(settlement.occurrence.id)
+        fence = settlement.occurrence.fence if row is None else row.occurrence.fence
+        return settle(ledger, replace(settlement, occurrence=replace(settlement.occurrence, fence=fence)))
+
+    def admit_anyway(ledger, admission, **times):
+        row, claim = ledger.rows.get(admission.claim.occurrence.id), admission.claim
+        fence = claim.occurrence.fence if row is None else row.occurrence.fence
+        believed = replace(claim, occurrence=replace(claim.occurrence, fence=fence))
+        return admit(ledger, replace(admission, claim=believed), **times)
+
+    patch.setattr(admitting, "settle", settle_anyway)
+    patch.setattr(admitting, "admit", admit_anyway)
+
+
+def without_slot(patch):
+    """A start takes the slot from whoever holds it."""
+    take = places.take
+
+    def take_anyway(ledger, row, start):
+        sheet = ledger.sheet_of(row)
+        if start.takes_slot and sheet.holder is not None and sheet.holder is not row:
+            holder, sheet.holder = sheet.holder, None
+            holder.occurrence = replace(holder.occurrence, holds_slot=False)
+        return take(ledger, row, start)
+
+    patch.setattr(places, "take", take_anyway)
+
+
+def without_watermark(patch):
+    """A plan is written, whatever was planned since it was made."""
+    patch.setattr(planning, "_version", lambda schedule, watermark: (schedule.phase,))

@@ -1,0 +1,147 @@
+"""The users of a simulation: they create, change, delete and ask, whenever they like, and may be cut off at it."""
+
+from dataclasses import replace
+
+from noonmark.core import edits
+from noonmark.core.ids import backfill, event, occurrence_id
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import LIVE, Phase
+from noonmark.core.run import Outcome
+from noonmark.core.schedule import Owner
+from noonmark.core.settlement import Delivered, settle
+from noonmark.operations import schedules
+from tests.simulation.calls import RemoteStore, Task
+
+MOST = 6
+"""So many schedules at once."""
+ENDS = (Outcome.COMPLETED, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.TIMED_OUT)
+
+
+class Users:
+    """Everybody who uses the store from outside of a node."""
+
+    def __init__(self, world):
+        self._world, self._rng = world, world.rng
+        self._store = RemoteStore(world.store)
+        self._numbers = 0
+
+    def act(self):
+        """Begin something, as a task of its own."""
+        ways = [self.edit, self.edit, self.pause, self.resume, self.resume, self.run_now, self.run_now, self.emit]
+        ways += [self.fill, self.cancel, self.stop, self.tell, self.tell]
+        ways += [self.delete] if self._rng.random() < 0.3 else []
+        uids = self._uids()
+        if len(uids) < MOST and (not uids or self._rng.random() < 0.15):
+            return self.create()
+        return self._task(self._rng.choice(ways))
+
+    def create(self):
+        return self._task(self.create_one)
+
+    async def create_one(self):
+        now = await self._store.clock()
+        number = self._next()
+        made = schedules.new_schedule(
+            self._world.workload.declaration(now),
+            uid=f"uid-{number}",
+            schedule_id=f"schedule-{self._rng.randrange(12)}",
+            owner=Owner(tenant="acme", user="ada"),
+            source="simulation",
+            now=now,
+        )
+        await schedules.create(self._store, made, lookahead=self._world.timing.lookahead)
+
+    async def edit(self):
+        def decide(snapshot, now):
+            declaration = replace(snapshot.schedule.declaration, **self._world.workload.changes(now))
+            return edits.edit(snapshot, declaration, now=now, lookahead=self._world.timing.lookahead)
+
+        await schedules.change(self._store, self._uid(), decide)
+
+    async def pause(self):
+        await schedules.pause(self._store, self._uid())
+
+    async def resume(self):
+        await schedules.resume(self._store, self._uid(), lookahead=self._world.timing.lookahead)
+
+    async def delete(self):
+        await schedules.delete(self._store, self._uid())
+
+    async def run_now(self):
+        snapshot = await self._store.snapshot(self._uid())
+        if snapshot is None:
+            return
+        now = await self._store.clock()
+        await self._store.add([schedules.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)])
+
+    async def emit(self):
+        await self._add(lambda: event(f"e{self._next()}"), ahead=0)
+
+    async def fill(self):
+        """A backfill: past times, run again."""
+        origin = backfill(f"b{self._next()}")
+        await self._add(lambda: origin, ahead=self._rng.choice([-3_600, -86_400]))
+
+    async def cancel(self):
+        if (one := self._occurrence()) is not None:
+            await self._store.cancel(one)
+
+    async def stop(self):
+        if (one := self._occurrence(Phase.DISPATCHING)) is not None:
+            await self._store.request_stop(one)
+
+    async def tell(self):
+        """The outcome of accepted work comes in: once, twice, too late, or before the acceptance is written."""
+        if not self._world.handed:
+            return
+        handed = self._rng.choice(self._world.handed)
+        now = await self._store.clock()
+        outcome = self._rng.choice(ENDS)
+        delivered = Delivered(outcome=outcome, started=handed.occurrence.started or now, ended=now)
+        await self._store.settle([settle(handed.occurrence, handed.declaration, delivered, node="somewhere")])
+
+    def delete_all(self, uids):
+        """Everybody gives up."""
+
+        async def delete():
+            for uid in uids:
+                await schedules.delete(self._store, uid)
+
+        return self._task(delete)
+
+    async def _add(self, origin, *, ahead):
+        snapshot = await self._store.snapshot(self._uid())
+        if snapshot is None:
+            return
+        made, now = snapshot.schedule, await self._store.clock()
+        rows = []
+        for index in range(self._rng.choice([1, 1, 3])):
+            asked = origin()
+            nominal = now + (ahead + index) * SECOND
+            row = schedules.run_now(made, key="-", payload=None, now=now)
+            name = occurrence_id(made.uid, asked, nominal)
+            rows.append(replace(row, id=name, origin=asked, nominal=nominal))
+        await self._store.add(rows)
+
+    def _task(self, way):
+        return Task(f"user-{self._next()}", way.__name__, way())
+
+    def _next(self):
+        self._numbers += 1
+        return self._numbers
+
+    def _uids(self):
+        return list(self._world.ledger.ids.values())
+
+    def _uid(self):
+        return self._rng.choice(self._uids() or ["nobody"])
+
+    def _occurrence(self, *phases):
+        wanted = phases or LIVE
+        rows = [
+            one
+            for sheet in self._world.ledger.sheets.values()
+            for one, row in sheet.live.items()
+            if row.occurrence.phase in wanted
+        ]
+        return self._rng.choice(rows) if rows else None

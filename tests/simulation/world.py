@@ -1,0 +1,243 @@
+"""The world of a simulation: one thread, virtual time, and a seed that decides what happens next."""
+
+import random
+
+from noonmark.core.instants import SECOND
+from noonmark.ports.runtime import Timing
+from noonmark.stores.memory import MemoryStore
+from tests.simulation.calls import Stage, WatchedStore
+from tests.simulation.checker import Checker
+from tests.simulation.machines import Machine
+from tests.simulation.trace import Trace, Violation, summary
+from tests.simulation.users import Users
+from tests.simulation.workload import FUNCTIONS, Workload
+
+ROUTES = tuple(f"function:{name}" for name in FUNCTIONS)
+MOST_MACHINES = 4
+HOUR = 3_600 * SECOND
+DRAIN_STEPS = 80
+BACKLOG = 60
+"""More than so many at once are not worked off in that time, one after another."""
+
+
+class World:
+    """Everything in one place. Actions are drawn one at a time; each seed has weights of its own."""
+
+    def __init__(self, seed):
+        self.rng = rng = random.Random(seed)
+        self.trace = Trace()
+        self.workload = Workload(rng)
+        self.time = self.workload.begins
+        self.shift = 0
+        """How far the store's clock is from the time that really passes."""
+        self.went_back = self.time - 1
+        self.steps = 0
+        self.actor = "nobody"
+        self.is_calm = False
+        self.handed = []
+        self.timing = Timing(
+            batch=rng.choice([1, 3, 1_000]),
+            capacity=rng.choice([3, 20, 25_000]),
+            keep_count=rng.choice([300, 10_000]),
+            lookahead=rng.choice([0, 2 * SECOND, 2 * SECOND]),
+        )
+        self.memory = MemoryStore(lambda: self.store_time)
+        self.ledger = self.memory._ledger
+        self.checker = Checker(self)
+        self.store = WatchedStore(self.memory, self)
+        self.machines, self.others, self._booted = [], [], 0
+        self.users = Users(self)
+        self._errors = rng.choice([0, 0, 0.01, 0.1])
+        self._diligence = rng.choice([0, 0.5, 0.9, 1])
+        self._weights = {
+            self.go_on: 60,
+            self.begin_duty: rng.choice([2, 10, 25]),
+            self.pass_time: rng.choice([1, 2, 6]),
+            self.use: rng.choice([0.2, 0.5, 2]),
+            self.crash: rng.choice([0, 0.05, 0.3]),
+            self.freeze: rng.choice([0, 0.1, 0.4]),
+            self.retire: rng.choice([0, 0.05, 0.2]),
+            self.set_machine_clock: rng.choice([0, 0.1]),
+            self.set_store_clock: rng.choice([0, 0, 0, 0.02, 0.1]),
+        }
+        for _ in range(rng.choice([1, 2, 3])):
+            self.boot()
+        self.others += [self.users.create() for _ in range(rng.choice([1, 3, 5]))]
+
+    @property
+    def store_time(self):
+        return self.time + self.shift
+
+    def step(self):
+        """One thing happens."""
+        self.steps += 1
+        if len(self.machines) < MOST_MACHINES and self.rng.random() < (0.01 if self.machines else 0.3):
+            self.boot()
+        [action] = self.rng.choices(list(self._weights), list(self._weights.values()))
+        action()
+
+    def go_on(self):
+        """Some task goes on to its next await, perhaps with an error."""
+        tasks = [*self.others, *(task for one in self.awake() for task in one.tasks)]
+        if tasks:
+            task = self.rng.choice(tasks)
+            self._resume(task, fails=task.stage in (Stage.BEFORE, Stage.AFTER) and self.rng.random() < self._errors)
+
+    def begin_duty(self):
+        if machines := self.awake():
+            machine = self.rng.choice(machines)
+            if duties := machine.duties():
+                machine.begin(self.rng.choice(duties))
+
+    def pass_time(self):
+        rng, kind = self.rng, self.rng.random()
+        if kind < 0.5 and (upcoming := self._next_time()) is not None:
+            self.advance(upcoming - self.time)
+        elif kind < 0.75:
+            self.advance(rng.randrange(1, SECOND))
+        elif kind < 0.95:
+            self.advance(rng.randrange(SECOND, 10 * SECOND))
+        elif kind < 0.99:
+            self.advance(rng.randrange(10 * SECOND, 120 * SECOND))
+        else:
+            self.advance(rng.randrange(600 * SECOND, 3 * HOUR))
+
+    def advance(self, length):
+        """Time passes; most nodes use it for what they have to do."""
+        self.time += length
+        for machine in self.awake():
+            machine.target.pump()
+            if length > SECOND and self.rng.random() < self._diligence and "turn" in machine.duties():
+                machine.begin("turn")
+
+    def use(self):
+        self.others.append(self.users.act())
+
+    def boot(self):
+        rng = self.rng
+        self._booted += 1
+        routes = rng.choice([ROUTES, ROUTES, ROUTES, ROUTES[:1], ROUTES[1:]])
+        skew = rng.choice([0, 0, -HOUR, 5 * SECOND, 24 * HOUR])
+        machine = Machine(self, f"node-{self._booted}", routes=routes, skew=skew, drift=rng.choice([0, 0, -200, 200]))
+        self.trace.add(self.time, machine.name, "boots")
+        self.machines.append(machine)
+
+    def crash(self):
+        if self.machines:
+            machine = self.rng.choice(self.machines)
+            self.trace.add(self.time, machine.name, "is lost")
+            machine.lose()
+            self._bury()
+
+    def freeze(self):
+        if machines := self.awake():
+            length = int(self.rng.choice([0.1, 0.5, 1, 1.5, 4, 100]) * self.timing.lease)
+            self.rng.choice(machines).freeze(length)
+
+    def retire(self):
+        """A node is asked to stop."""
+        if staying := [one for one in self.awake() if not one.is_leaving]:
+            self.rng.choice(staying).leave()
+
+    def set_machine_clock(self):
+        if self.machines:
+            self.rng.choice(self.machines).clock.skew = self.rng.choice([0, -HOUR, HOUR, 365 * 24 * HOUR])
+
+    def set_store_clock(self):
+        """It jumps ahead, and some day back again."""
+        jump = self.rng.choice([SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR])
+        self._set_shift(0 if self.shift else jump)
+
+    def awake(self):
+        return [one for one in self.machines if not one.is_frozen]
+
+    def drain(self):
+        """Faults end, every node does its duties, and whatever is due is brought to an end."""
+        self.is_calm = True
+        self._errors = 0
+        self._change_shifts()
+        # What was leased while the store's clock was ahead is free when it has come that far again.
+        self.time += 3 * HOUR if self.went_back >= self.workload.begins else 0
+        began = self.store_time
+        self._work_off(lambda: self._overdue(began))
+        self.others.append(self.users.delete_all(list(self.ledger.ids.values())))
+        self._finish_tasks()
+        self._work_off(lambda: [row.occurrence for sheet in self.ledger.sheets.values() for row in sheet.live.values()])
+        self.checker.check_everything()
+        self.checker.check_gaps()
+        for uid, sheet in self.ledger.sheets.items():
+            self.trace.add(uid, *(summary(row.occurrence) for row in sheet.ended.values()))
+
+    def _change_shifts(self):
+        """Most nodes go, two fresh ones come, and all of them know the time."""
+        for index, machine in enumerate(self.machines):
+            machine.frozen_until = 0
+            machine.is_gone = machine.is_leaving or index > 1
+        self._bury()
+        for _ in range(2):
+            self._booted += 1
+            self.machines.append(Machine(self, f"node-{self._booted}", routes=ROUTES, skew=0, drift=0))
+        for machine in self.machines:
+            self._finish_tasks()
+            machine.begin("renew")
+        self._finish_tasks()
+
+    def _work_off(self, left):
+        for _ in range(DRAIN_STEPS):
+            if not (occurrences := left()):
+                return
+            self.advance(self.rng.choice([SECOND, 10 * SECOND, 30 * SECOND]))
+            for machine in self.machines:
+                self._finish_tasks()
+                machine.begin("turn")
+            self._finish_tasks()
+        if sum(len(sheet.live) for sheet in self.ledger.sheets.values()) < BACKLOG:
+            one = occurrences[0]
+            raise Violation("not drained", f"{summary(one)} of {one.uid} was first due at {one.first_due}: {one}")
+
+    def _overdue(self, began):
+        """What was due when the faults ended, unless a pause holds it, or whoever is before it in the slot."""
+        late = []
+        for sheet in self.ledger.sheets.values():
+            is_held = sheet.holder is not None and sheet.holds_back(sheet.holder)
+            rows = [row for row in sheet.live.values() if not is_held and not sheet.holds_back(row)]
+            late += [row.occurrence for row in rows if max(row.occurrence.due, row.occurrence.first_due) <= began]
+        return late
+
+    def _finish_tasks(self):
+        for _ in range(100_000):
+            tasks = [*self.others, *(task for one in self.machines for task in one.tasks)]
+            if not tasks:
+                return
+            self._resume(self.rng.choice(tasks))
+            self.time += 1
+        raise Violation("not drained", "tasks go on for ever")
+
+    def _resume(self, task, *, fails=False):
+        self.actor = f"{task.actor}:{task.name}"
+        task.resume(self.trace, fails=fails)
+        self._bury()
+
+    def _bury(self):
+        self.others = [task for task in self.others if not task.is_over]
+        for machine in self.machines:
+            if not machine.is_gone:
+                machine.tasks = [task for task in machine.tasks if not task.is_over]
+        for gone in [one for one in self.machines if one.is_gone]:
+            gone.lose()
+            self.machines.remove(gone)
+
+    def _set_shift(self, shift):
+        if shift < self.shift:
+            self.went_back = self.time
+        self.shift = shift
+        self.trace.add(self.time, "the store's clock is off by", shift)
+
+    def _next_time(self):
+        """When something is due next, by the time that really passes."""
+        ledger = self.ledger
+        agendas = [ledger.plans, ledger.deadlines, *ledger.ready.values(), *ledger.leases.values()]
+        times = [first[0] - self.shift for one in agendas if (first := one.first()) is not None]
+        times += [time - self.shift for one in self.awake() if (time := one.target.next_time()) is not None]
+        times += [time - self.shift for one in self.awake() if (time := one.node.next_decision) is not None]
+        return min((time for time in times if time > self.time), default=None)
