@@ -605,3 +605,29 @@ def test_all_methods_from_many_threads_at_once(scheduler):
         jobs = together(8, story)
     assert len(set(jobs)) == 8
     assert sorted(ran) == sorted([*range(8), *range(8)])
+
+
+class TestManyAtOnce:
+    def test_every_one_is_kept_and_runs(self, tmp_path):
+        scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+        numbers = []
+        scheduler.register_function("count", numbers.append)
+        jobs = scheduler.create_many({"func": numbers.append, "args": [number]} for number in range(2_500))
+        assert len(set(jobs)) == 2_500
+        with scheduler:
+            eventually(lambda: len(numbers) >= 2_500)
+            assert ended(scheduler, jobs[1_234]) == ["completed"]
+        assert sorted(numbers) == list(range(2_500))
+        scheduler.close()
+
+    def test_one_that_is_refused_names_its_field(self, scheduler):
+        good = {"func": print, "trigger": IntervalTrigger(60)}
+        for bad, field in (
+            ({"func": print, "timeout": -1}, "timeout_seconds"),
+            ({"func": print, "name": "mine"}, "name"),
+            ({"func": print, "colour": "red"}, "declarations"),
+            ({"trigger": IntervalTrigger(60)}, "declarations"),
+        ):
+            with pytest.raises(InvalidSchedule) as refused:
+                scheduler.create_many([good, bad])
+            assert refused.value.field == field

@@ -18,19 +18,26 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
 
 
-def document_of(
+def document_of(  # noqa: PLR0913 - each is an option of its own
     function: str,
-    trigger: Trigger | None,
     *,
-    jitter: float | None,
-    retries: object,
-    depends_on: object,
-    **fields: Any,  # noqa: ANN401 - whatever the caller gave; the parser judges it
+    name: str | None = None,
+    trigger: Trigger | None = None,
+    args: object = (),
+    kwargs: object = None,
+    max_runs: object = None,
+    overlap: object = None,
+    misfire: object = None,
+    retries: object = 0,
+    timeout: object = None,
+    jitter: float | None = None,
+    labels: object = None,
+    depends_on: object = None,
+    delivery: object = None,
 ) -> dict[str, Any]:
-    """The document; the core has the only parser, which judges it."""
+    """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it."""
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise InvalidSchedule(f"must be a whole number from 0 on, not {retries!r}", field="retries")
-    args, kwargs = fields.pop("args"), fields.pop("kwargs")
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
         raise InvalidSchedule(f"must be a list or a tuple, not {type(args).__name__}", field="args")
     if not isinstance(kwargs, Mapping | None):
@@ -44,7 +51,13 @@ def document_of(
         trigger=None if follows else _trigger_document(trigger, jitter),
         depends_on=_upstreams(depends_on),
         retry_policy={"max_attempts": retries + 1},
-        **fields,
+        name=name,
+        max_runs=max_runs,
+        overlap_policy=overlap,
+        misfire_policy=misfire,
+        timeout_seconds=timeout,
+        labels=labels,
+        delivery=delivery,
     )
 
 

@@ -6,6 +6,7 @@ import atexit
 import threading
 import weakref
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from noonmark.clocks import SystemClock
@@ -25,7 +26,7 @@ from noonmark.targets.workers import MAX_THREADS
 from noonmark.wiring import fresh_id, make_store, node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from noonmark.core.instants import Micros
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Kept
 
 SOURCE = "embedded"
+CHUNK = 1_000
 OWNER = Owner(tenant="default", user="local")
 
 
@@ -112,24 +114,22 @@ class Scheduler:
         `depends_on` names the jobs that must have run before it, each by its id, or with its `require_success` as a
         mapping. Without a trigger, it then runs whenever all of them have.
         """
-        if not isinstance(name, str | None):
-            raise InvalidSchedule(f"must be text, not {type(name).__name__}", field="name")
-        reference = refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)
-        document = document_of(
-            reference,
-            trigger,
-            jitter=jitter,
-            retries=retries,
+        document = self._document(
+            func,
             name=name,
+            trigger=trigger,
             args=args,
             kwargs=kwargs,
             max_runs=max_runs,
-            overlap_policy=overlap,
-            misfire_policy=misfire,
-            timeout_seconds=timeout,
+            overlap=overlap,
+            misfire=misfire,
+            retries=retries,
+            timeout=timeout,
+            jitter=jitter,
             labels=labels,
             depends_on=depends_on,
             delivery=delivery,
+            function_name=function_name,
         )
         while True:
             stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
@@ -137,6 +137,20 @@ class Scheduler:
             if schedule is not None:
                 self._wake()
                 return schedule.schedule_id
+
+    def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Keep many schedules, a thousand to a transaction, and return their ids in order.
+
+        Each is a mapping of the arguments of `schedule`, `func` among them; all of them are new, so none has a name.
+        The first that is refused ends it: the error is raised, and the whole thousands before it are kept.
+        """
+        made: list[str] = []
+        declared = iter(declarations)
+        while chunk := [self._new(one) for one in islice(declared, CHUNK)]:
+            drive(schedules.create_many(self._store, chunk, lookahead=self._runtime.timing.lookahead))
+            made += [schedule.schedule_id for schedule in chunk]
+            self._wake()
+        return made
 
     def register_function(self, name: str, func: Callable[..., Any]) -> None:
         """Offer a function under a name; schedules that name it run here from now on."""
@@ -210,6 +224,11 @@ class Scheduler:
         """Its runs, newest first; all of them, unless there is a limit."""
         return drive(self._store.runs(self._find(job_id).schedule.uid, limit))
 
+    def close(self) -> None:
+        """Stop, and let go of the store; nothing works after that."""
+        self.stop()
+        drive(self._store.close())
+
     def __enter__(self) -> Self:
         """Start."""
         self.start()
@@ -239,14 +258,36 @@ class Scheduler:
         if engine is not None:
             engine.wake()
 
-    def _create(self, document: dict[str, Any]) -> Schedule | None:
-        """Keep a new schedule; None when another process declared the name a moment before."""
+    def _document(self, func: Callable[..., Any], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - judged by the parser
+        """The document that a call of `schedule` stands for; the function is offered from now on."""
+        name, function_name = options.get("name"), options.pop("function_name", None)
+        if not isinstance(name, str | None):
+            raise InvalidSchedule(f"must be text, not {type(name).__name__}", field="name")
+        reference = refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)
+        return document_of(reference, **options)
+
+    def _new(self, declared: Mapping[str, Any]) -> Schedule:
+        """One of many."""
+        if declared.get("name") is not None:
+            raise InvalidSchedule("what has a name is declared by itself, with schedule()", field="name")
+        try:
+            document = self._document(**declared)
+        except TypeError as error:  # no function, or an argument that schedule() does not have
+            raise InvalidSchedule(str(error).partition("() ")[2] or str(error), field="declarations") from None
+        return self._read(document)
+
+    def _read(self, document: dict[str, Any]) -> Schedule:
+        """The new schedule that a document declares."""
         now, uid = drive(self._store.clock()), fresh_id(self._clock)
         schedule_id = self._id_for(document.get("name"), uid)
         declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
-        schedule = schedules.new_schedule(
+        return schedules.new_schedule(
             declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=SOURCE, now=now
         )
+
+    def _create(self, document: dict[str, Any]) -> Schedule | None:
+        """Keep a new schedule; None when another process declared the name a moment before."""
+        schedule = self._read(document)
         return schedule if drive(self._keep(schedule)) else None
 
     def _id_for(self, name: object, uid: str) -> str:

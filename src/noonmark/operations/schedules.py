@@ -15,7 +15,7 @@ from noonmark.core.policies.dependencies import check_order
 from noonmark.core.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.planner import Plan, Snapshot
@@ -42,6 +42,14 @@ async def create(store: Store, schedule: Schedule, *, lookahead: Micros) -> bool
         if created or await store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
             return created
     raise Conflict("other schedules were changed all the while; try again")
+
+
+async def create_many(store: Store, made: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
+    """Keep new schedules, those that depend on no other in one transaction; False where an id is taken."""
+    alone = [one for one in made if not one.declaration.depends_on]
+    plans = [first_plan(one, lookahead=lookahead) for one in alone]
+    kept = dict(zip((one.uid for one in alone), await store.create(plans), strict=True))
+    return [kept[one.uid] if one.uid in kept else await create(store, one, lookahead=lookahead) for one in made]
 
 
 def new_schedule(
