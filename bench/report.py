@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 
 PASS, MISS = "PASS", "MISS"
-LIBRARIES = ("noonmark", "cronsim", "croniter", "APScheduler", "tzdata")
+LIBRARIES = ("noonmark", "cronsim", "croniter", "APScheduler", "SQLAlchemy", "pysqlite3", "tzdata")
 
 
 @dataclass(slots=True)

@@ -14,6 +14,11 @@ class Settings:
     cold_fires: int
     cold_rounds: int
     hostile_size: int
+    burst: int
+    creates: int
+    steady: int
+    steady_seconds: int
+    stored: tuple[int, ...]
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -23,5 +28,27 @@ class Settings:
         )
 
 
-FULL = Settings(fires=400, rounds=9, cold_fires=1_000, cold_rounds=3, hostile_size=1_000_000)
-QUICK = Settings(fires=12, rounds=1, cold_fires=12, cold_rounds=1, hostile_size=10_000)
+FULL = Settings(
+    fires=400,
+    rounds=9,
+    cold_fires=1_000,
+    cold_rounds=3,
+    hostile_size=1_000_000,
+    burst=20_000,
+    creates=2_000,
+    steady=1_000,
+    steady_seconds=10,
+    stored=(1_000, 100_000, 1_000_000),
+)
+QUICK = Settings(
+    fires=12,
+    rounds=1,
+    cold_fires=12,
+    cold_rounds=1,
+    hostile_size=10_000,
+    burst=200,
+    creates=20,
+    steady=20,
+    steady_seconds=1,
+    stored=(10, 100),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench import counting, cron, first_fire, hostile
+from bench.ledger import tables as ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,4 +18,7 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "first": first_fire.tables,
     "counting": counting.tables,
     "hostile": hostile.tables,
+    "burst": ledger.bursts,
+    "steady": ledger.steady,
+    "stored": ledger.stored,
 }

@@ -22,6 +22,10 @@ ROWS = {
     f"count_between in {NEW_YORK}": len(COUNTS),
     "Catching up after a year away": len(POLICIES),
     "Hostile input": sum(len(inputs) for _, inputs in PARSERS.values()),
+    "Burst": 4,
+    "Create": 1,
+    "Steady": 3,
+    "Stored": len(QUICK.stored) + 1,
 }
 
 

@@ -123,13 +123,19 @@ async def _carry_out(
     happenings: list[sink.Happening] = []
     lost: list[Hold] = []
     again: list[Admission] = []
-    now = node.now
+    now, tells = node.now, node.tells
     for decision, answer in zip(decisions, answers, strict=True):
         claim = decision.claim
         match answer:
-            case Admitted():
+            case Admitted(occurrence=occurrence):
                 node.drop(claim)
-                happenings.append(_admitted(node, decision, answer.occurrence, assignments, counts))
+                if isinstance(decision, Start):
+                    assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
+                    assignments.append(assignment)
+                    if tells:
+                        happenings.append(sink.Started(occurrence))
+                else:
+                    happenings.append(_not_started(node, decision, occurrence, counts))
             case Busy():
                 if now < claim.occurrence.due:
                     node.decide_at(claim, claim.occurrence.due)
@@ -142,6 +148,9 @@ async def _carry_out(
                 happenings.append(sink.LeaseLost(claim.occurrence.id))
                 counts.lost += 1
     if assignments:
+        counts.started += len(assignments)
+        if node.overrides:
+            _forget_overrides(node, assignments)
         node.runtime.target.deliver(assignments)
     node.tell(happenings)
     if lost:
@@ -152,17 +161,13 @@ async def _carry_out(
     return again
 
 
-def _admitted(
-    node: Node, decision: Admission, occurrence: Occurrence, assignments: list[Assignment], counts: _Counts
-) -> sink.Happening:
+def _forget_overrides(node: Node, assignments: list[Assignment]) -> None:
+    for assignment in assignments:
+        node.overrides.pop(assignment.occurrence.id, None)
+
+
+def _not_started(node: Node, decision: End | Wait | Replan, occurrence: Occurrence, counts: _Counts) -> sink.Happening:
     match decision:
-        case Start(claim=claim):
-            assignment = Assignment(occurrence, claim.schedule, begins=occurrence.due)
-            node.deliveries[occurrence.id] = assignment
-            assignments.append(assignment)
-            counts.started += 1
-            node.overrides.pop(occurrence.id, None)
-            return sink.Started(occurrence)
         case Wait():
             counts.waiting += 1
             if decision.cancels:

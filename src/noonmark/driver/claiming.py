@@ -32,7 +32,8 @@ async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
     )
     for claim in claims:
         node.hold(claim)
-    node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
+    if node.tells:
+        node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
     return ClaimReport(claimed=len(claims), more=len(claims) == limit)
 
 

@@ -87,7 +87,8 @@ class Loop:
         """Do every duty in time until somebody calls `stop`; says how much was handed back."""
         node, timing = self._node, self._node.timing
         self._runtime.target.open(self._report, node.reckoning.now)
-        beginning = [asyncio.create_task(self._starting())]
+        # Two of them, so that one decides while what the other has decided is being written.
+        beginning = [asyncio.create_task(self._starting()) for _ in range(2)]
         if self._looks:
             beginning.append(asyncio.create_task(self._looking()))
         watch_interval = node.store.traits.watch_interval

@@ -120,6 +120,11 @@ class Node:
         """The leases of what is being delivered."""
         return _holds(assignment.occurrence for assignment in self.deliveries.values())
 
+    @property
+    def tells(self) -> bool:
+        """Whether there is anybody to tell."""
+        return self.runtime.sink is not None
+
     def tell(self, happenings: list[Happening]) -> None:
         """Let the sink know. One that raises breaks its promise, and nothing else."""
         if self.runtime.sink is not None and happenings:

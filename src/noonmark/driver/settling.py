@@ -35,19 +35,21 @@ async def settle_once(node: Node) -> SettleReport:
         node.finished.extendleft(reversed(batch))
         raise
     happenings: list[Happening] = []
-    frees_others = was_full
+    deliveries, frees_others, tells = node.deliveries, was_full, node.tells
     for (assignment, delivered), settlement, done in zip(batch, settlements, written, strict=True):
-        if node.deliveries.get(assignment.occurrence.id) is assignment:
-            del node.deliveries[assignment.occurrence.id]
+        occurrence = assignment.occurrence
+        if deliveries.get(occurrence.id) is assignment:
+            del deliveries[occurrence.id]
         if not done:
-            happenings.append(LeaseLost(assignment.occurrence.id, settlement.run))
+            happenings.append(LeaseLost(occurrence.id, settlement.run))
             continue
         if settlement.retry_at is None:
-            node.ended(assignment.occurrence, delivered, assignment.error)
+            node.ended(occurrence, delivered, assignment.error)
         frees_others = frees_others or _frees_others(assignment, settlement)
-        happenings.append(_settled(settlement))
+        if tells:
+            happenings.append(_settled(settlement))
         if assignment.abandoned:
-            happenings.append(Abandoned(assignment.occurrence, assignment.abandoned))
+            happenings.append(Abandoned(occurrence, assignment.abandoned))
     node.tell(happenings)
     settled = sum(written)
     return SettleReport(settled=settled, lost=count - settled, frees_others=frees_others)

@@ -157,7 +157,8 @@ def prepare(functions: Functions, assignment: Assignment) -> tuple[Function, tup
     if function is None:
         raise LookupError(f"no function is registered as {target.function!r} in this process")
     # Copies: what a function does to its arguments must not reach the next run.
-    args, kwargs = tuple(json_copy(target.args)), json_copy(target.kwargs)
+    args = tuple(json_copy(target.args)) if target.args else ()
+    kwargs = json_copy(target.kwargs) if target.kwargs else {}
     if not function.wants_context or "context" in kwargs:
         return function, args, kwargs
     signal = StopSignal()

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
 
 MAX_THREADS = 256
-PATIENCE: Micros = SECOND // 1_000
-"""So long something may be due without being taken, before there is another thread."""
+PATIENCE: Micros = 6 * SECOND // 1_000
+"""So long something may be due without being taken before there is another thread: a little longer than a worker may
+have to wait for its turn in the interpreter, which is no reason for one."""
+IMPATIENCE: Micros = SECOND // 1_000
+"""So long when the last one was not enough."""
 NO_HURRY: Micros = SECOND // 100
 """Between two looks when there are as many threads as there may be, and all of them are busy."""
 SLACK = 64
@@ -85,22 +88,29 @@ class Workers:
 
     def _keep_time(self) -> None:
         """The foreman."""
-        taken, called, wanted = 0, 0, 1
+        taken, called, wanted, look_at = 0, 0, 1, 0
         with self._lock:
             while not self._closed:
                 now = self._now()
                 self._expire(now)
                 pause = self._pause(now)
-                if pause == 0:
+                if pause != 0:
+                    taken, called, wanted, look_at = self._taken, 0, 1, now
+                elif now >= look_at:
                     # Workers that took one each are busy with it; ones that took more will see to the rest.
-                    if self._taken - taken <= called:
-                        called = self._call(wanted)
-                        wanted = min(2 * wanted, self._limit)
-                    taken = self._taken
-                    pause = PATIENCE if self._idle or self._threads < self._limit else NO_HURRY
-                else:
-                    taken, called, wanted = self._taken, 0, 1
+                    are_busy = self._taken - taken <= called
+                    called = self._call(wanted) if are_busy else 0
+                    taken, look_at = self._taken, now + self._patience(is_first=wanted == 1 or not are_busy)
+                    wanted = min(2 * wanted, self._limit) if are_busy else 1
+                if pause == 0:
+                    pause = look_at - now
                 self._timer.wait(None if pause is None else pause / SECOND)
+
+    def _patience(self, *, is_first: bool) -> Micros:
+        """How long to leave the workers to themselves."""
+        if not self._idle and self._threads >= self._limit:
+            return NO_HURRY
+        return PATIENCE if is_first else IMPATIENCE
 
     def _pause(self, now: Micros) -> Micros | None:
         """How long until something has to be begun or cut off; None when nothing has."""

@@ -1,0 +1,42 @@
+"""One measurement in a process of its own: `python -m bench.ledger.child NAME '{"count": 100}'` prints JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MEASUREMENTS = {
+    "noonmark_burst": "bench.ledger.ours",
+    "noonmark_steady": "bench.ledger.ours",
+    "noonmark_stored": "bench.ledger.ours",
+    "noonmark_create": "bench.ledger.ours",
+    "apscheduler_burst": "bench.ledger.theirs",
+    "apscheduler_steady": "bench.ledger.theirs",
+    "apscheduler_create": "bench.ledger.theirs",
+    "raw_burst": "bench.ledger.raw",
+}
+
+
+def measure(name: str, **settings: str | float) -> dict[str, float]:
+    """Run a measurement in a new process, and give what it found."""
+    command = [sys.executable, "-m", "bench.ledger.child", name, json.dumps(settings)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own code
+    if done.returncode:
+        raise RuntimeError(f"{name} failed:\n{done.stderr}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """The other end of `measure`."""
+    name, settings = sys.argv[1], json.loads(sys.argv[2])
+    found = getattr(import_module(MEASUREMENTS[name]), name)(**settings)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

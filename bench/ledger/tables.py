@@ -1,0 +1,118 @@
+"""The tables of the ledger: bursts, a steady load, many stored schedules, a busy interpreter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.ledger.child import measure
+from bench.report import Table, bar, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.settings import Settings
+
+RAW_SHARE, OVERDUE_SHARE, TIMES_APSCHEDULER, TIMES_CREATE = 0.5, 0.4, 10, 3
+P50, P99 = 0.001, 0.010
+FLAT, MAX_MB, MAX_START = 0.8, 250, 3.0
+
+
+def bursts(settings: Settings) -> Iterator[Table]:
+    """Many occurrences due at one instant."""
+    count, few = settings.burst, settings.burst // 10
+    table = Table(
+        f"Burst: {count:,} occurrences due at one instant, a function that does nothing, until the last is settled",
+        ("what", "Noonmark/s", "raw SQLite/s", "APScheduler/s", "of raw", "x APScheduler", "bar"),
+        notes=(
+            "raw: the same row changes, a thousand to a transaction, in a plain loop. synchronous=FULL throughout.",
+            f"APScheduler 3 on SQLite with {few:,} jobs; it records no phases, runs or results.",
+            f"Bars: {RAW_SHARE} x raw and {TIMES_APSCHEDULER} x APScheduler; overdue {OVERDUE_SHARE} x raw; memory 1 x",
+        ),
+    )
+    theirs = measure("apscheduler_burst", store="sqlite", count=few)["rate"]
+    for what, overdue, share in (("SQLite", False, RAW_SHARE), ("SQLite, overdue at start", True, OVERDUE_SHARE)):
+        raw = measure("raw_burst", count=count, overdue=overdue)["rate"]
+        ours = measure("noonmark_burst", store="sqlite", count=count, overdue=overdue)["rate"]
+        met = ours >= share * raw and ours >= TIMES_APSCHEDULER * theirs
+        table.add(what, *map(_rate, (ours, raw, theirs)), f"{ours / raw:.2f}", f"{ours / theirs:.1f}", bar(met=met))
+    theirs = measure("apscheduler_burst", store="memory", count=count)["rate"]
+    ours = measure("noonmark_burst", store="memory", count=count)["rate"]
+    table.add("memory", _rate(ours), "", _rate(theirs), "", f"{ours / theirs:.2f}", bar(met=ours >= theirs))
+    busy = measure("noonmark_burst", store="sqlite", count=count, busy=True)["rate"]
+    table.add("SQLite, beside a CPU-bound thread", _rate(busy), "", "", "", "", "")
+    yield table
+    yield _creates(settings)
+
+
+def steady(settings: Settings) -> Iterator[Table]:
+    """A steady load, and how late each fire starts."""
+    count, seconds = settings.steady, settings.steady_seconds
+    table = Table(
+        f"Steady: {count:,} schedules of 1 s on SQLite, offset by {1000 / count:g} ms each, for {seconds} s: lateness",
+        ("what", "p50", "p99", "first", "last", "lost", "bar"),
+        notes=(f"Bar: p50 <= {duration(P50)}, p99 <= {duration(P99)}, none before its time, none lost.",),
+    )
+    contests = (
+        ("Noonmark", "noonmark_steady", {}, True),
+        ("Noonmark, beside a CPU-bound thread", "noonmark_steady", {"busy": True}, False),
+        ("APScheduler 3", "apscheduler_steady", {}, False),
+    )
+    for what, name, more, judged in contests:
+        found = measure(name, count=count, seconds=seconds, **more)
+        met = found["p50"] <= P50 and found["p99"] <= P99 and found["first"] >= 0 and found["lost"] == 0
+        times = [_time(found[key]) for key in ("p50", "p99", "first", "last")]
+        table.add(what, *times, f"{found['lost']:,.0f}", bar(met=met) if judged else "")
+    yield table
+
+
+def stored(settings: Settings) -> Iterator[Table]:
+    """The cost of what is stored but not due."""
+    table = Table(
+        f"Stored: schedules in the file, and a burst of {settings.burst:,} beside them",
+        ("stored", "start", "burst/s", "of the first", "claim, each", "of the first", "memory MB", "file MB", "bar"),
+        notes=(
+            f"Bar: burst and claim within 20 % of the first line, start <= {MAX_START:g} s, memory <= {MAX_MB} MB.",
+            "Overdue: as many as the second line, all of them due while nobody was there.",
+        ),
+    )
+    first: dict[str, float] = {}
+    for count in settings.stored:
+        found = measure("noonmark_stored", stored=count, count=settings.burst)
+        first = first or found
+        rate, claim = found["rate"] / first["rate"], first["claim"] / found["claim"]
+        met = min(rate, claim) >= FLAT and found["start"] <= MAX_START and found["rss_mb"] <= MAX_MB
+        table.add(
+            f"{count:,}",
+            duration(found["start"]),
+            _rate(found["rate"]),
+            f"{rate:.2f}",
+            duration(found["claim"]),
+            f"{claim:.2f}",
+            f"{found['rss_mb']:.0f}",
+            f"{found['file_mb']:.0f}",
+            bar(met=met),
+        )
+    overdue = settings.stored[1]
+    found = measure("noonmark_burst", store="sqlite", count=overdue, overdue=True)
+    table.add(f"{overdue:,} overdue", "", _rate(found["rate"]), "", "", "", f"{found['rss_mb']:.0f}", "", "")
+    yield table
+
+
+def _creates(settings: Settings) -> Table:
+    count = settings.creates
+    ours, theirs = (measure(f"{name}_create", count=count)["rate"] for name in ("noonmark", "apscheduler"))
+    table = Table(
+        f"Create: {count:,} schedules one by one on SQLite, each durable when the call returns",
+        ("Noonmark/s", "APScheduler/s", "x APScheduler", "bar"),
+        notes=(f"Bar: {TIMES_CREATE} x. APScheduler's job store does not sync with synchronous=FULL in WAL mode.",),
+    )
+    table.add(_rate(ours), _rate(theirs), f"{ours / theirs:.1f}", bar(met=ours >= TIMES_CREATE * theirs))
+    return table
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f} ms"
