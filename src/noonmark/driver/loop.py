@@ -166,7 +166,7 @@ class Loop:
         node = self._node
         while not self._is_stopping:
             decision = node.next_decision
-            pause = None if decision is None else decision + node.timing.early // 2 - node.now
+            pause = None if decision is None else decision + node.timing.early // 4 - node.now
             if pause is None or pause > 0:
                 await self._start.wait(pause)
                 continue

@@ -62,6 +62,8 @@ class Workers:
         self._threads = self._idle = self._taken = 0
         self._given_up: set[int] = set()
         self._foreman: threading.Thread | None = None
+        self._looks_on = False
+        """The foreman waits to see whether the workers take what is due."""
         self._closed = False
 
     @property
@@ -102,7 +104,8 @@ class Workers:
                     called = self._call(wanted) if are_busy else 0
                     taken, look_at = self._taken, now + self._patience(is_first=wanted == 1 or not are_busy)
                     wanted = min(2 * wanted, self._limit) if are_busy else 1
-                if pause == 0:
+                self._looks_on = pause == 0
+                if self._looks_on:
                     pause = look_at - now
                 self._timer.wait(None if pause is None else pause / SECOND)
 
@@ -151,6 +154,8 @@ class Workers:
                         continue
                     self._taken += 1
                     self._begin(assignment, now)
+                    if self._looks_on and not (self._waiting and self._waiting[0][0] <= now):
+                        self._timer.notify()  # that was all: the foreman may keep time for what is next
                     return assignment
                 self._idle += 1
                 was_called = self._available.wait(IDLE_SECONDS)
