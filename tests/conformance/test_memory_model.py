@@ -9,26 +9,37 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from noonmark.core import edits
-from noonmark.core.admission import Busy, admit, refused, unserved
+from noonmark.core.admission import (
+    Busy,
+    Claim,
+    Start,
+    Wait,
+    admit,
+    after_upstreams,
+    depends_on_others,
+    refused,
+    times_in_question,
+    unserved,
+)
 from noonmark.core.ids import TRIGGER, backfill, event, manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.planner import first_plan, is_used_up, plan
+from noonmark.core.planner import first_plan, is_used_up, owed, plan
 from noonmark.core.policies import misfire, overlap
-from noonmark.core.policies.limits import Concurrency, Horizon
+from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.ports.store import Admitted, Hold
-from noonmark.stores.memory import MemoryStore
+from noonmark.stores.memory import MemoryStore, dependents
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import NOW
 
-UIDS = ("uid-1", "uid-2")
+UIDS = ("uid-1", "uid-2", "uid-3")
 LIMIT = Concurrency(key="db", limit=1)
 overlaps = st.sampled_from(
     [overlap.Skip(), overlap.Queue(queue_limit=2), overlap.QueueOne(), overlap.Allow(), overlap.CancelRunning()]
@@ -64,14 +75,20 @@ class TwoNodes(RuleBasedStateMachine):
         self.relimited = set()
         self.over = {}
         self.unnamed = dict.fromkeys(UIDS, 0)
+        self.depends_on = {}
 
     @initialize(data=st.data())
     def create(self, data):
-        for uid in UIDS:
+        for number, uid in enumerate(UIDS):
             every = IntervalTrigger(10, start_at=from_micros(NOW + 5 * SECOND))
+            named = data.draw(st.lists(st.sampled_from(UIDS[:number]), unique=True)) if number else []
+            self.depends_on[uid] = tuple(
+                Dependency(schedule_id=f"schedule-of-{one}", require_success=data.draw(st.booleans())) for one in named
+            )
             made = factories.schedule(
                 uid,
-                trigger=data.draw(st.sampled_from([every, EventTrigger("seen")])),
+                trigger=data.draw(st.sampled_from([every, EventTrigger("seen"), *([None] if named else [])])),
+                depends_on=self.depends_on[uid],
                 overlap_policy=data.draw(overlaps),
                 misfire_policy=data.draw(misfires),
                 concurrency=data.draw(st.sampled_from([None, LIMIT])),
@@ -120,6 +137,8 @@ class TwoNodes(RuleBasedStateMachine):
                 timeout=data.draw(st.integers(1, 3)),
                 max_runs=data.draw(st.sampled_from([declared.max_runs, None, 3, 5])),
             )
+            if declared.trigger is not None:
+                changed = replace(changed, depends_on=data.draw(st.sampled_from([self.depends_on[uid], ()])))
             self.relimited.add(uid)
             self.plans.append(edits.edit(snapshot, changed, now=self.now(), lookahead=LOOKAHEAD))
 
@@ -142,7 +161,11 @@ class TwoNodes(RuleBasedStateMachine):
         due = [claim for claim in self.claims[node] if claim.occurrence.due <= self.now()][:count]
         for claim in due:
             self.claims[node].remove(claim)
-            self.decisions[node].append(admit(claim, now=self.now(), lease=LEASE))
+            decision = admit(claim, now=self.now(), lease=LEASE)
+            if isinstance(decision, Start) and depends_on_others(claim):
+                [standings] = done(self.store.upstreams([claim]))
+                decision = after_upstreams(claim, standings, now=self.now()) or decision
+            self.decisions[node].append(decision)
 
     @precondition(lambda self: any(self.decisions.values()))
     @rule(node=nodes, count=st.integers(1, 4), forget=st.booleans())
@@ -221,6 +244,20 @@ class TwoNodes(RuleBasedStateMachine):
         self.decide(node, limit)
         self.carry_out(node, limit, forget=True)
         self.carry_out(node, limit, forget=True)
+
+    @rule(micros=st.sampled_from([SECOND, 5 * SECOND, 10 * SECOND]), data=st.data())
+    def go_on(self, micros, data):
+        """Time passes, and both nodes do all they can; what was decided may be carried out after what it looked at."""
+        self.advance(micros)
+        for node in self.claims:
+            self.plan_what_is_due(3)
+            self.claim(node, 4, 0)
+            self.decide(node, 4)
+            for made in [self.plans.pop() for _ in self.plans]:
+                done(self.store.commit_plans([made]))
+            if data.draw(st.booleans()):
+                self.finish(data.draw(st.sampled_from([Outcome.COMPLETED, Outcome.FAILED])))
+            self.carry_out(node, 4, forget=True)
 
     @precondition(lambda self: any(self.started.values()))
     @rule(outcome=st.sampled_from([Outcome.COMPLETED, Outcome.FAILED]))
@@ -306,10 +343,35 @@ class TwoNodes(RuleBasedStateMachine):
                     assert ready == (row.ready, row.occurrence.nominal, one)
                 elif row.occurrence.waiting_for is Reason.QUEUED:
                     assert row.turn in sheet.queue
-                elif row.occurrence.waiting_for is not None:
+                elif row.occurrence.waiting_for is Reason.CONCURRENCY_LIMIT:
                     assert row.turn in self.ledger.waiting[row.wants[0]]
                 else:
                     assert done(self.store.plannable(self.now(), 10))
+
+    @invariant()
+    def nobody_waits_for_upstreams_in_vain(self):
+        for sheet in self.ledger.sheets.values():
+            for row in sheet.live.values():
+                if not dependents.waits(self.ledger, row):
+                    continue
+                claim = Claim(occurrence=row.occurrence, schedule=sheet.schedule, claimed=self.now())
+                standings = dependents.of_claim(self.ledger, claim)
+                upstreams = [one.between(*times_in_question(claim)) for one in standings.each]
+                # Of two upstreams, one may get another last outcome while the other is waited for.
+                if all(one.is_named for one in upstreams if one.has_failed):
+                    assert isinstance(after_upstreams(claim, standings, now=self.now()), Wait)
+
+    @invariant()
+    def whoever_owes_a_fire_to_its_upstreams_is_planned(self):
+        for uid, sheet in self.ledger.sheets.items():
+            if sheet.schedule.phase is SchedulePhase.ACTIVE and owed(self.ledger_snapshot(sheet)) is not None:
+                assert sheet.plan_at is not None
+                assert self.ledger.plans._entries[uid][0] <= self.now()
+            if sheet.schedule.phase is SchedulePhase.COMPLETED:
+                assert owed(self.ledger_snapshot(sheet)) is None
+
+    def ledger_snapshot(self, sheet):
+        return self.ledger.snapshot(sheet, dependents.of_schedule(self.ledger, sheet))
 
     @invariant()
     def nothing_that_ended_is_left_in_a_line_or_an_agenda(self):
@@ -337,6 +399,10 @@ class TwoNodes(RuleBasedStateMachine):
             rows = [row.occurrence for row in chain(sheet.live.values(), sheet.ended.values())]
             named = [one for one in rows if one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED]
             trigger = sheet.schedule.declaration.trigger
+            if trigger is None:
+                assert len({one.nominal for one in named}) == len(named)
+                assert all(one.nominal <= sheet.watermark for one in named)
+                continue
             # What was cancelled or deleted ahead of its time is counted when that comes.
             counted = sum(max(1, one.missed_count) for one in named if one.nominal <= sheet.watermark)
             if uid in self.over:  # a schedule that has run as often as it may names no times

@@ -8,7 +8,7 @@ from noonmark.core import ids
 from noonmark.core.admission import Busy, Claim, End, Place, Replan, Start, Wait, admit, refused, unserved
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import ENDINGS, Phase
-from noonmark.core.planner import occurrence
+from noonmark.core.plans import occurrence
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, patience
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread

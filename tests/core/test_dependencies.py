@@ -10,7 +10,8 @@ from noonmark.core.admission import Claim, End, Wait, after_upstreams, depends_o
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import MIN_INSTANT, SECOND
 from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
-from noonmark.core.planner import Snapshot, first_plan, occurrence, owed, plan
+from noonmark.core.planner import first_plan, owed, plan
+from noonmark.core.plans import Snapshot, occurrence
 from noonmark.core.policies import dependencies
 from noonmark.core.policies.dependencies import FollowUp, Standing, Standings, check_order, follow_up
 from noonmark.core.policies.limits import Dependency
@@ -56,7 +57,7 @@ def told(decision):
     return "goes on"
 
 
-@pytest.mark.parametrize("phase", LIVE)
+@pytest.mark.parametrize("phase", sorted(LIVE))
 @pytest.mark.parametrize("require_success", [True, False])
 def test_what_is_still_open_is_waited_for(phase, require_success):
     decision = decided(standing(phase, require_success=require_success))
@@ -64,7 +65,7 @@ def test_what_is_still_open_is_waited_for(phase, require_success):
     assert (decision.until, decision.seen, decision.after) == (at(100 + DAY), 7, at(0))
 
 
-@pytest.mark.parametrize("phase", FINAL - {Phase.COMPLETED})
+@pytest.mark.parametrize("phase", sorted(FINAL - {Phase.COMPLETED}))
 def test_any_end_but_completed_is_a_failure_unless_that_does_not_matter(phase):
     decision = decided(standing(phase))
     assert told(decision) == FAILED

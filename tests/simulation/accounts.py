@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import in_force_after, is_used_up, projection
+from noonmark.core.planner import in_force_after, is_used_up
+from noonmark.core.plans import projection
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from tests.simulation.trace import Violation
 

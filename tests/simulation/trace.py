@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from noonmark.core.admission import Busy, Claim
 from noonmark.core.occurrence import Occurrence
-from noonmark.core.planner import Snapshot
+from noonmark.core.plans import Snapshot
 from noonmark.core.run import Run
 from noonmark.core.schedule import Schedule
 from noonmark.ports.store import Admitted, Kept, LeaseLost, Renewal

@@ -2,8 +2,11 @@
 
 import pytest
 
+from noonmark.core import edits
+from noonmark.core.admission import after_upstreams
 from noonmark.core.instants import SECOND
 from noonmark.core.planner import first_plan, plan
+from noonmark.core.policies.limits import Dependency
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing import factories
@@ -12,7 +15,7 @@ from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, h
 from noonmark.testing.factories import MINUTE
 from tests.conformance.test_memory_model import done
 
-TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys")
+TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
 
 
 @pytest.fixture
@@ -58,9 +61,29 @@ def a_day_of_work(bench):
     done(store.prune(before=bench.now - SECOND, keep=100, limit=10))
 
 
-def test_no_statement_walks_a_table(traced):
+def a_day_of_waiting(bench):
+    """Of each ten, two depend on the first, one with a trigger and one without."""
+    store, on_first = bench.store, {"depends_on": (Dependency(schedule_id="schedule-of-up-0"),)}
+    made = [factories.schedule(f"up-{n}", created=bench.now) for n in range(8)]
+    made += [factories.schedule("waits", created=bench.now, **on_first)]
+    made += [factories.schedule("follows", created=bench.now, trigger=None, **on_first)]
+    assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
+    done(store.graph("acme", ["schedule-of-waits"]))
+    done(store.commit_plans([plan(one, now=bench.now, lookahead=0) for one in done(store.plannable(bench.now, 99))]))
+    bench.advance(MINUTE)
+    claims = {claim.occurrence.uid: claim for claim in done(bench.claim())}
+    [standings] = done(store.upstreams([claims["waits"]]))
+    done(bench.decide(after_upstreams(claims["waits"], standings, now=bench.now)))
+    assert done(bench.settle(done(bench.start(claims["up-0"]))))
+    done(store.commit_plans([plan(one, now=bench.now, lookahead=0) for one in done(store.plannable(bench.now, 99))]))
+    assert {"waits", "follows"} <= {claim.occurrence.uid for claim in done(bench.claim())}
+    done(store.commit_plans([edits.pause(done(store.snapshot("up-0")), now=bench.now)]))
+
+
+@pytest.mark.parametrize("work", [a_day_of_work, a_day_of_waiting])
+def test_no_statement_walks_a_table(traced, work):
     bench, statements = traced
-    a_day_of_work(bench)
+    work(bench)
     with bench.store._connections.bare() as writer:
         writer.set_trace_callback(None)
         walks = [(step, one) for one in dict.fromkeys(statements) for step in _steps(writer, one) if _walks(step)]

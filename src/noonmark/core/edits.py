@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import (
-    Plan,
     accounted,
     close_overdue,
     follow,
-    gap_row,
     in_force_after,
     is_used_up,
     look_ahead,
-    occurrence,
     owed,
     plan,
     timed_trigger,
     unaccounted,
 )
+from noonmark.core.plans import Plan, gap_row, occurrence
 from noonmark.core.policies.catch_up import Missed
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.reasons import Reason
@@ -33,7 +31,7 @@ from noonmark.core.reasons import Reason
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.planner import Snapshot
+    from noonmark.core.plans import Snapshot
     from noonmark.core.schedule import Declaration, Schedule
 
 

@@ -12,7 +12,7 @@ from noonmark.ports.sink import Planned
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.plans import Plan, Snapshot
     from noonmark.driver.node import Node
 
 

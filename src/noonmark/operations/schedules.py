@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.ports.store import Kept, Store
 

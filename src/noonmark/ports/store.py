@@ -15,10 +15,10 @@ who may run waits for it, nobody overtakes the line, and no wake-up can be lost.
 kept as the occurrence's detail, in JSON.
 
 A schedule that depends on others has *news* when anything about one of those, which are of its tenant, may have changed
-what is decided: an occurrence of it ended or was withdrawn, or it was created, edited, paused, resumed, completed or
-deleted. News are counted in the transaction that brings them, and whatever waits for them is given a time, now. What is
-kept as the moment of an end is later than that of the end before, and than the watermark of every schedule without a
-trigger that depends on it, even where the clock stands still.
+what is decided: an occurrence of it ended, or it was created, edited, paused, resumed, deleted, or found to have
+nothing to come. News are counted in the transaction that brings them, and whatever waits for them is given a time, now.
+What is kept as the moment of an end is later than that of the end before, and than the watermark of every schedule
+without a trigger that depends on it, even where the clock stands still.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
@@ -161,8 +161,8 @@ class Store(Protocol):
         `beyond` has the trigger's rows that are neither projections nor superseded and whose last time, the nominal one
         or that of a gap's last fire, lies after the watermark. `exhausted` is what the last plan said. It is `unserved`
         when a beat came after now - patience, but none that named its route; patience is that of
-        `core.policies.delivery` with its misfire grace, and now the store's. Without a trigger it has its upstreams, but
-        not their newest rows.
+        `core.policies.delivery` with its misfire grace, and now the store's. Without a trigger it has its upstreams,
+        but not their newest rows.
         """
 
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
@@ -177,7 +177,8 @@ class Store(Protocol):
         it would be counted twice.
 
         Planned rows are inserted; of a known id, they replace a projection or reopen a superseded row, and leave any
-        other as it is. One that waits keeps its place in the line, or its turn. Closed rows likewise, and they are
+        other as it is; one of the snapshot that is gone has ended and was pruned, and stays away. One that waits keeps
+        its place in the line, or its turn. Closed rows likewise, and they are
         final. Removed projections vanish; superseded and cancelled ones end as superseded/edited and cancelled/deleted.
         Every row touched has its fence raised, and an id that comes back after it was removed has a higher fence than
         it ever had. A projection that was sent back to be planned, and that the plan does not touch, can be claimed

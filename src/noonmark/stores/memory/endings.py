@@ -71,7 +71,6 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
         phase = step_schedule(sheet.schedule.phase, SchedulePhase.COMPLETED)
         sheet.schedule = altered(sheet.schedule, phase=phase, updated=ledger.now())
         ledger.file_plan(sheet)
-        dependents.tell(ledger, sheet)
 
 
 def _count(counts: Counts, one: Occurrence) -> None:

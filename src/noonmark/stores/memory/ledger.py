@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from noonmark.core.instants import Micros
-    from noonmark.core.planner import Snapshot
+    from noonmark.core.plans import Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.rows import Key, Row, Sheet, Turn

@@ -13,7 +13,7 @@ from noonmark.stores.memory.rows import Row, Sheet
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.planner import Plan, Projection
+    from noonmark.core.plans import Plan, Projection
     from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.ledger import Ledger
 
@@ -88,7 +88,6 @@ def _write_rows(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             sheet.fences = max(sheet.fences, row.occurrence.fence + 1)
             ledger.forget(row)
             places.give_up(ledger, row)
-            dependents.tell(ledger, sheet, altered(row.occurrence, phase=Phase.SUPERSEDED))
     for one in plan.closed:
         _put(ledger, sheet, one)
     for ids, phase, reason in (
@@ -99,8 +98,11 @@ def _write_rows(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             if (row := _projection(ledger, moved)) is not None:
                 _raise_fence(row)
                 endings.end(ledger, row, phase, reason)
+    seen = {one.id for one in plan.snapshot.projections}
     for one in plan.planned:
-        _put(ledger, sheet, one)
+        # What the plan saw and is not there any more has ended since, and was pruned.
+        if one.id in ledger.rows or one.id not in seen:
+            _put(ledger, sheet, one)
 
 
 def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:

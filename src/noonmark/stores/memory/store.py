@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission, Busy
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement

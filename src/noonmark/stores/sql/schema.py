@@ -118,6 +118,10 @@ schedule_states = Table(
     _count("failures_in_row"),
     _instant("last_started"),
     Column("last_phase", Text),
+    _count("news"),
+    _flag("followed"),
+    _instant("ended_at"),
+    _instant("completed_at"),
     CheckConstraint(f"phase IN ({_listed(SchedulePhase)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
 )
@@ -161,6 +165,7 @@ occurrences = Table(
     Column("place", BigInteger, ForeignKey("concurrency_keys.key")),
     Column("wanted", BigInteger, ForeignKey("concurrency_keys.key")),
     Column("wanted_limit", Integer),
+    _instant("awaits_after"),
     _instant("ended"),
     CheckConstraint(f"phase IN ({_listed(Phase)})", name="phase_is_known"),
     CheckConstraint(
@@ -180,6 +185,7 @@ _index(
 _index("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
 _index("occurrences_live", occurrences, "schedule", "ended IS NULL")
 _index("occurrences_of_schedule", occurrences, "schedule, nominal")
+_index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")
 _index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
 _index("occurrences_in_slot", occurrences, "schedule", "holds_slot = 1", unique=True)
 _index(
@@ -187,6 +193,12 @@ _index(
     occurrences,
     "schedule, held, due, nominal, id",
     "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL",
+)
+_index(
+    "occurrences_awaiting",
+    occurrences,
+    "schedule, nominal",
+    "phase = 'pending' AND waiting_for = 'dependency_pending'",
 )
 _index("occurrences_wanting", occurrences, "wanted, held, due, nominal, id", "wanted IS NOT NULL")
 _index(
@@ -224,6 +236,24 @@ concurrency_keys = Table(
     CheckConstraint("taken >= 0 AND waiting >= 0", name="places_are_counts"),
 )
 _index("concurrency_keys_by_name", concurrency_keys, "tenant, name", unique=True)
+
+dependencies = Table(
+    "dependencies",
+    metadata,
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("tenant", Text, nullable=False),
+    Column("upstream_id", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+_index("dependencies_by_upstream", dependencies, "tenant, upstream_id")
+
+dependency_graphs = Table(
+    "dependency_graphs",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("version", Integer, nullable=False),
+)
 
 nodes = Table("nodes", metadata, Column("name", Text, primary_key=True), _instant("seen", required=True))
 _index("nodes_seen", nodes, "seen")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.stores.sqlite import places
+from noonmark.stores.sqlite import dependents, places
 
 if TYPE_CHECKING:
     from noonmark.core.reasons import Reason
@@ -49,6 +49,7 @@ def archive(ledger: Ledger, row: Row) -> None:
     ledger.changed(row)
     ledger.changed_sheet(sheet)
     places.give_up(ledger, row)
+    dependents.note_end(ledger, sheet, row)
 
 
 def note_admitted(sheet: Sheet, row: Row) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.stores.sqlite import endings, places
+from noonmark.stores.sqlite import dependents, endings, places
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
@@ -27,6 +27,9 @@ def follow(ledger: Ledger, sheet: Sheet, before: Schedule, after: Schedule) -> N
         for row in sorted(ledger.live(sheet), key=lambda row: row.turn):
             if row.ready is None and row.waiting_for is not None:
                 places.wake(ledger, row)
+    if after.revision != before.revision and old.depends_on:
+        dependents.wake_waiting(ledger, sheet)
+    dependents.bind(ledger, sheet, before, after)
 
 
 def _change_phase(ledger: Ledger, sheet: Sheet, before: SchedulePhase, after: SchedulePhase) -> None:

@@ -49,7 +49,10 @@ def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
 def wait(ledger: Ledger, row: Row, decided: Wait) -> None:
     """Put a row in line. If what it waits for is free by now and nobody stands before it, it has its turn at once."""
     sheet, schedule = ledger.sheet_of(row), decided.claim.schedule
-    row.ready = row.lease_end = row.node = row.started = None
+    row.lease_end = row.node = row.started = None
+    row.ready, row.awaits_after = decided.until, decided.after
+    if decided.seen is not None and decided.seen != sheet.news:
+        row.ready = ledger.now()
     row.phase, row.waiting_for = Phase.PENDING, decided.waiting_for
     ledger.changed(row)
     # It must not keep the others from what it cannot use itself.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.admission import Start
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
-from noonmark.core.occurrence import Occurrence
 from noonmark.core.settlement import ENDS
+from noonmark.core.values import altered
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sqlite import batches
 from noonmark.stores.sqlite.endings import FAILURES
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.admission import Admission
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Settlement
     from noonmark.stores.sqlite.driver import sqlite3
 
@@ -52,7 +53,8 @@ END = """
         holds_slot = 0, held = 0
     WHERE id IN (SELECT value FROM json_each(:ids)) AND phase IN ('dispatching', 'awaiting_completion')
         AND fence = :fence AND place IS NULL AND holds_slot = :holds_slot
-        AND EXISTS (SELECT 1 FROM schedule_states AS s WHERE s.schedule = occurrences.schedule AND s.queued = 0)
+        AND EXISTS (SELECT 1 FROM schedule_states AS s WHERE s.schedule = occurrences.schedule AND s.queued = 0
+            AND s.followed = 0)
     RETURNING id, key, schedule
 """
 ENDED = """
@@ -129,33 +131,14 @@ def _alone(uids: Iterable[str]) -> set[str]:
 
 
 def _started(start: Start, now: Micros) -> Occurrence:
-    """The occurrence that a claim was about, once it has started; written out, since this is done very often."""
+    """The occurrence that a claim was about, once it has started."""
     was = start.claim.occurrence
-    return Occurrence(
-        id=was.id,
-        uid=was.uid,
-        schedule_id=was.schedule_id,
+    return altered(
+        was,
         revision=start.claim.schedule.revision,
-        origin=was.origin,
         phase=Phase.DISPATCHING,
-        route=was.route,
-        nominal=was.nominal,
-        due=was.due,
-        first_due=was.first_due,
         attempt=was.attempt + 1,
-        fence=was.fence,
-        reason=was.reason,
-        detail=was.detail,
-        missed_count=was.missed_count,
-        missed_first=was.missed_first,
-        missed_last=was.missed_last,
-        caught_up=was.caught_up,
-        losses=was.losses,
         waiting_for=None,
         holds_slot=was.holds_slot or start.takes_slot,
-        node=was.node,
         started=now,
-        stop=was.stop,
-        deadline=was.deadline,
-        payload=was.payload,
     )

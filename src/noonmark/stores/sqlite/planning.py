@@ -9,14 +9,14 @@ from noonmark.core import edits
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
-from noonmark.stores.sqlite import endings, following, places, snapshots
+from noonmark.stores.sqlite import dependents, endings, following, places, snapshots
 from noonmark.stores.sqlite.records import Sheet, Unreadable, to_json, to_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.planner import Plan, Projection
+    from noonmark.core.plans import Plan, Projection
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sqlite.ledger import Ledger
     from noonmark.stores.sqlite.records import Row
@@ -25,21 +25,28 @@ if TYPE_CHECKING:
 def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
     """Keep new schedules with their first plans; False where the id is taken."""
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
-    taken = snapshots.listed(ledger.connection, {(one.owner.tenant, one.schedule_id) for one in schedules})
+    identities = {(one.owner.tenant, one.schedule_id) for one in schedules}
+    taken = snapshots.listed(ledger.connection, identities)
     answers, accepted = [], []
     for plan, schedule in zip(plans, schedules, strict=True):
         identity = (schedule.owner.tenant, schedule.schedule_id)
-        answers.append(identity not in taken)
-        if identity not in taken:
+        fits = identity not in taken and dependents.is_ordered(ledger, schedule.owner.tenant, plan.graph)
+        answers.append(fits)
+        if fits:
             accepted.append((plan, schedule))
             if schedule.phase is not SchedulePhase.DELETED:
                 taken.add(identity)
+    followed = dependents.followed(ledger.connection, identities)
     # Schedules are numbered in the order of their first occurrences, as those are: see the ledger.
     accepted.sort(key=lambda one: one[0].planned[0].id if one[0].planned else "")
     ledger.reserve(row.id for plan, _ in accepted for row in plan.planned)
     for plan, schedule in accepted:
         sheet = _new_sheet(ledger.next_key("schedules"), schedule, plan)
+        sheet.followed = int((schedule.owner.tenant, schedule.schedule_id) in followed)
         ledger.add_schedule(sheet, schedule)
+        if sheet.followed or schedule.declaration.depends_on:
+            dependents.bind(ledger, sheet, None, schedule)
+            followed |= {(schedule.owner.tenant, one.schedule_id) for one in schedule.declaration.depends_on}
         _write(ledger, sheet, plan, schedule, schedule)
     return answers
 
@@ -82,6 +89,7 @@ def _new_sheet(key: int, schedule: Schedule, plan: Plan) -> Sheet:
     return Sheet(
         key, schedule.uid, schedule.phase, schedule.revision, 1, schedule.updated, plan.watermark, plan.plan_at,
         int(plan.exhausted), 0, None, _patience(schedule), None, 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None,
+        0, 0, None, None,
     )  # fmt: skip
 
 
@@ -98,6 +106,10 @@ def _commit(ledger: Ledger, sheet: Sheet | None, plan: Plan) -> bool:
         return False
     is_limited = (plan.schedule or before).declaration.max_runs is not None
     if is_limited and sheet.admitted != plan.snapshot.runs:
+        return False
+    if plan.snapshot.upstreams is not None and plan.snapshot.upstreams.news != sheet.news:
+        return False
+    if not dependents.is_ordered(ledger, before.owner.tenant, plan.graph):
         return False
     gone = plan.gone
     if gone and any(one.id in gone and _has_moved_on(ledger, one) for one in plan.snapshot.projections):
@@ -126,6 +138,7 @@ def _has_moved_on(ledger: Ledger, then: Projection) -> bool:
 
 def _write(ledger: Ledger, sheet: Sheet, plan: Plan, before: Schedule, after: Schedule) -> None:
     _write_rows(ledger, sheet, plan)
+    was_exhausted = sheet.exhausted
     sheet.watermark, sheet.plan_at, sheet.exhausted = plan.watermark, plan.plan_at, int(plan.exhausted)
     ledger.changed_sheet(sheet)
     if after is not before:
@@ -137,6 +150,8 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan, before: Schedule, after: Sc
         _give_times(ledger, sheet)
     if after is not before:
         following.follow(ledger, sheet, before, after)
+    if was_exhausted != sheet.exhausted:
+        dependents.tell(ledger, sheet)
     endings.complete_if_done(ledger, sheet)
 
 
@@ -155,8 +170,11 @@ def _write_rows(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             if (row := _projection(ledger, moved)) is not None:
                 row.fence += 1
                 endings.end(ledger, row, phase, reason)
+    seen = {one.id for one in plan.snapshot.projections}
     for one in plan.planned:
-        _put(ledger, sheet, one)
+        # What the plan saw and is not there any more has ended since, and was pruned.
+        if one.id not in seen or ledger.known(one.id) is not None:
+            _put(ledger, sheet, one)
 
 
 def _give_times(ledger: Ledger, sheet: Sheet) -> None:

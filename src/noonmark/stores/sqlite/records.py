@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
-from noonmark.core.planner import Projection
+from noonmark.core.plans import Projection
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Row:
     place: int | None
     wanted: int | None
     wanted_limit: int | None
+    awaits_after: Micros | None
+    """While it waits for its upstreams: their times after this one may be what it waits for; None is for any."""
     ended: Micros | None
     stored: tuple[Any, ...] | None = field(default=None, init=False)
     """The columns as the database has them; None when it has no such row."""
@@ -133,6 +135,13 @@ class Sheet:
     failures_in_row: int
     last_started: Micros | None
     last_phase: str | None
+    news: int
+    """How often anything about the schedules it depends on has changed."""
+    followed: int
+    """Others depend on it, or did so once."""
+    ended_at: Micros | None
+    """When an occurrence of it last ended, for those who depend on it."""
+    completed_at: Micros | None
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:
@@ -182,7 +191,7 @@ def to_row(one: Occurrence, *, key: int, schedule: int) -> Row:
         key, one.id, schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due, one.first_due,
         one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first, one.missed_last,
         one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload), one.due, 0, one.node,
-        None, one.started, one.stop, one.deadline, None, None, None, None,
+        None, one.started, one.stop, one.deadline, None, None, None, None, None,
     )  # fmt: skip
 
 

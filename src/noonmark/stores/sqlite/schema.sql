@@ -12,6 +12,11 @@ CREATE TABLE concurrency_keys (
     CONSTRAINT places_are_counts CHECK (taken >= 0 AND waiting >= 0)
 );
 CREATE UNIQUE INDEX concurrency_keys_by_name ON concurrency_keys (tenant, name);
+CREATE TABLE dependency_graphs (
+    tenant TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (tenant)
+);
 CREATE TABLE nodes (
     name TEXT NOT NULL,
     seen BIGINT NOT NULL,
@@ -45,6 +50,16 @@ CREATE TABLE served_routes (
     seen BIGINT NOT NULL,
     PRIMARY KEY (route)
 );
+CREATE TABLE dependencies (
+    schedule BIGINT NOT NULL,
+    position INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    upstream_id TEXT NOT NULL,
+    PRIMARY KEY (schedule, position),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX dependencies_by_upstream ON dependencies (tenant, upstream_id);
 CREATE TABLE occurrences (
     "key" INTEGER NOT NULL,
     id TEXT NOT NULL,
@@ -78,6 +93,7 @@ CREATE TABLE occurrences (
     place BIGINT,
     wanted BIGINT,
     wanted_limit INTEGER,
+    awaits_after BIGINT,
     ended BIGINT,
     PRIMARY KEY ("key"),
     CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
@@ -90,10 +106,12 @@ CREATE TABLE occurrences (
     FOREIGN KEY(place) REFERENCES concurrency_keys ("key"),
     FOREIGN KEY(wanted) REFERENCES concurrency_keys ("key")
 );
+CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
 CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
 CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
 CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
+CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
 CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
 CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
@@ -127,6 +145,10 @@ CREATE TABLE schedule_states (
     failures_in_row INTEGER DEFAULT 0 NOT NULL,
     last_started BIGINT,
     last_phase TEXT,
+    news INTEGER DEFAULT 0 NOT NULL,
+    followed SMALLINT DEFAULT 0 NOT NULL,
+    ended_at BIGINT,
+    completed_at BIGINT,
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import Phase
-from noonmark.core.planner import Snapshot
+from noonmark.core.plans import Snapshot
 from noonmark.ports.store import Kept, Tally
-from noonmark.stores.sqlite import batches
+from noonmark.stores.sqlite import batches, upstreams
 from noonmark.stores.sqlite.records import PHASES, Unreadable, to_projection
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[
     for row in rows.values():
         if row.is_projection:
             projections.setdefault(row.schedule, []).append(row.key)
+    followers = [(sheet, schedule) for sheet, schedule in known if schedule.declaration.trigger is None]
+    read = upstreams.read(ledger, [(sheet, schedule, None) for sheet, schedule in followers]) if followers else []
+    standings = {sheet.schedule: one for (sheet, _), one in zip(followers, read, strict=True)}
     beats = _Beats(ledger, {schedule.declaration.target.route for _, schedule in known})
     return [
         Snapshot(
@@ -118,6 +121,7 @@ def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[
             beyond=_beyond(ledger, sheet),
             exhausted=sheet.exhausted == 1,
             unserved=beats.lack(schedule.declaration.target.route, sheet.patience),
+            upstreams=standings.get(sheet.schedule),
         )
         for sheet, schedule in known
     ]
@@ -161,6 +165,13 @@ def _tally(sheet: Sheet) -> Tally:
 
 
 def _next_due(ledger: Ledger, sheet: Sheet) -> Micros | None:
-    rows = ledger.live(sheet)
-    times = [row.due for row in rows if row.phase == Phase.PENDING and row.ready is not None and not row.held]
+    now = ledger.now()
+    times = [
+        row.due
+        for row in ledger.live(sheet)
+        if row.phase == Phase.PENDING
+        and row.ready is not None
+        and (row.ready <= now or row.waiting_for is None)
+        and not row.held
+    ]
     return min(times, default=None)

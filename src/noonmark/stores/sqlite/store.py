@@ -5,9 +5,21 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
 from noonmark.ports.store import StoreTraits
-from noonmark.stores.sqlite import admitting, batches, claiming, finding, history, opening, planning, snapshots
+from noonmark.stores.sqlite import (
+    admitting,
+    batches,
+    claiming,
+    dependents,
+    finding,
+    history,
+    opening,
+    planning,
+    snapshots,
+    upstreams,
+)
 from noonmark.stores.sqlite.connections import Connections
 from noonmark.stores.sqlite.documents import Library
 from noonmark.stores.sqlite.ledger import Ledger
@@ -19,10 +31,11 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission, Busy, Claim
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.planner import Plan, Snapshot
+    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.store import Admitted, Hold, Kept, LeaseLost, Renewal
+    from noonmark.ports.store import Admitted, Graph, Hold, Kept, LeaseLost, Renewal
 
 WATCH_INTERVAL: Micros = SECOND // 4
 
@@ -69,6 +82,11 @@ class SqliteStore:
         """The owner's oldest schedule of that name that is not deleted."""
         with self._reading() as ledger:
             return snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name)
+
+    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+        """What some schedules depend on, directly and through others."""
+        with self._reading() as ledger:
+            return dependents.graph(ledger, tenant, schedule_ids)
 
     async def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
@@ -121,6 +139,14 @@ class SqliteStore:
         """Carry out admissions whose claim still holds."""
         with self._writing() as ledger:
             return admitting.admit_all(ledger, admissions, now=now, lease=lease)
+
+    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+        """The upstreams of each claim's schedule."""
+        with self._reading() as ledger:
+            sheets = ledger.read_sheets({claim.schedule.uid for claim in claims})
+            return upstreams.read(
+                ledger, [(sheets[one.schedule.uid], one.schedule, times_in_question(one)) for one in claims]
+            )
 
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""

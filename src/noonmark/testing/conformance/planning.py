@@ -9,7 +9,8 @@ from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import Plan, occurrence, plan
+from noonmark.core.planner import plan
+from noonmark.core.plans import Plan, occurrence
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import FunctionTarget
@@ -338,3 +339,18 @@ async def an_edit_of_the_trigger_reopens_a_completed_schedule(bench: Bench) -> N
     kept = await bench.kept(made)
     assert (kept.schedule.phase, kept.next_due) == (SchedulePhase.ACTIVE, FIRST)
     assert len(await bench.store.plannable(FIRST, 10)) == 1
+
+
+@case
+async def what_ended_and_was_pruned_since_the_snapshot_does_not_come_back(bench: Bench) -> None:
+    made = await bench.create()
+    bench.advance(MINUTE)
+    before = await bench.snapshot(made)
+    renamed = replace(made.declaration, timeout=SECOND)
+    edit = edits.edit(before, renamed, now=bench.now, lookahead=LOOKAHEAD)
+    started = await bench.start(await bench.claim_one())
+    assert await bench.settle(started)
+    bench.advance(1)
+    assert await bench.store.prune(before=bench.now, keep=0, limit=10) == 1
+    assert await bench.commit(edit)
+    assert await bench.store.occurrence(started.id) is None

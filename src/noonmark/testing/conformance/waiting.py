@@ -8,7 +8,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Start, Wait
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
-from noonmark.core.planner import Plan, occurrence
+from noonmark.core.plans import Plan, occurrence
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Horizon
 from noonmark.core.reasons import Reason

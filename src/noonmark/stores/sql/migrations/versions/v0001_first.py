@@ -12,9 +12,11 @@ down_revision = None
 def upgrade() -> None:
     """Create every table."""
     _create_concurrency_keys()
+    _create_dependency_graphs()
     _create_nodes()
     _create_schedules()
     _create_served_routes()
+    _create_dependencies()
     _create_occurrences()
     _index_occurrences()
     _create_schedule_states()
@@ -33,6 +35,15 @@ def _create_concurrency_keys() -> None:
         sa.PrimaryKeyConstraint("key"),
     )
     _index("concurrency_keys_by_name", "concurrency_keys", ["tenant", "name"], unique=True)
+
+
+def _create_dependency_graphs() -> None:
+    op.create_table(
+        "dependency_graphs",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant"),
+    )
 
 
 def _create_nodes() -> None:
@@ -85,6 +96,20 @@ def _create_served_routes() -> None:
     )
 
 
+def _create_dependencies() -> None:
+    op.create_table(
+        "dependencies",
+        sa.Column("schedule", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("upstream_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
+        sa.PrimaryKeyConstraint("schedule", "position"),
+        sqlite_with_rowid=False,
+    )
+    _index("dependencies_by_upstream", "dependencies", ["tenant", "upstream_id"])
+
+
 def _create_occurrences() -> None:
     op.create_table(
         "occurrences",
@@ -120,6 +145,7 @@ def _create_occurrences() -> None:
         sa.Column("place", sa.BigInteger(), nullable=True),
         sa.Column("wanted", sa.BigInteger(), nullable=True),
         sa.Column("wanted_limit", sa.Integer(), nullable=True),
+        sa.Column("awaits_after", sa.BigInteger(), nullable=True),
         sa.Column("ended", sa.BigInteger(), nullable=True),
         sa.CheckConstraint(
             "(ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))",
@@ -144,10 +170,17 @@ def _create_occurrences() -> None:
 
 
 def _index_occurrences() -> None:
+    _index(
+        "occurrences_awaiting",
+        "occurrences",
+        ["schedule", "nominal"],
+        "phase = 'pending' AND waiting_for = 'dependency_pending'",
+    )
     _index("occurrences_ended", "occurrences", ["ended"], "ended IS NOT NULL")
     _index("occurrences_in_slot", "occurrences", ["schedule"], "holds_slot = 1", unique=True)
     _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal"], "lease_end IS NOT NULL")
     _index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
+    _index("occurrences_of_gaps", "occurrences", ["schedule", "missed_last"], "missed_last IS NOT NULL")
     _index("occurrences_of_schedule", "occurrences", ["schedule", "nominal"])
     _index(
         "occurrences_queued",
@@ -202,6 +235,10 @@ def _create_schedule_states() -> None:
         sa.Column("failures_in_row", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("last_started", sa.BigInteger(), nullable=True),
         sa.Column("last_phase", sa.Text(), nullable=True),
+        sa.Column("news", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("followed", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.Column("completed_at", sa.BigInteger(), nullable=True),
         sa.CheckConstraint("phase IN ('active', 'paused', 'completed', 'deleted')", name="schedule_phase_is_known"),
         sa.CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
         sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),

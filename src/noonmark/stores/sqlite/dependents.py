@@ -1,0 +1,173 @@
+"""Dependents: who depends on whom, and how they learn of what happens upstream."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from noonmark.core.ids import TRIGGER
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.planner import is_used_up
+from noonmark.ports.store import Graph
+from noonmark.stores.sqlite import batches
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.sqlite.driver import sqlite3
+    from noonmark.stores.sqlite.ledger import Ledger
+    from noonmark.stores.sqlite.records import Row, Sheet
+
+COLUMNS = ("schedule", "position", "tenant", "upstream_id")
+_KEYS = """
+    SELECT schedules.key FROM json_each(?) AS j CROSS JOIN schedules
+    ON tenant = ? AND schedule_id = j.value AND is_listed = 1
+"""
+_FOLLOWED = """
+    SELECT DISTINCT tenant, upstream_id FROM json_each(?) AS j CROSS JOIN dependencies
+    ON tenant = j.value ->> 0 AND upstream_id = j.value ->> 1
+"""
+# Only of the schedule that has the id now: one that was deleted under it is nobody's upstream any more.
+DOWNSTREAM = """
+    SELECT other.key, other.trigger_document IS NULL FROM schedules AS own
+    CROSS JOIN dependencies ON dependencies.tenant = own.tenant AND upstream_id = own.schedule_id
+    CROSS JOIN schedules AS other ON other.key = dependencies.schedule
+    WHERE own.key = ? AND (own.is_listed = 1 OR NOT EXISTS (
+        SELECT 1 FROM schedules AS newer
+        WHERE newer.tenant = own.tenant AND newer.schedule_id = own.schedule_id AND newer.is_listed = 1
+    )) ORDER BY other.key
+"""
+_RISE = """
+    INSERT INTO dependency_graphs (tenant, version) VALUES (?, 1)
+    ON CONFLICT (tenant) DO UPDATE SET version = version + 1
+"""
+_VERSION = "SELECT version FROM dependency_graphs WHERE tenant = ?"
+GRAPH = """
+    WITH RECURSIVE reached(id) AS (
+        SELECT value FROM json_each(?1)
+        UNION
+        SELECT upstream_id FROM reached
+        CROSS JOIN schedules AS own ON own.tenant = ?2 AND own.schedule_id = reached.id AND own.is_listed = 1
+        CROSS JOIN dependencies ON dependencies.schedule = own.key
+    )
+    SELECT own.schedule_id, upstream_id FROM reached
+    CROSS JOIN schedules AS own ON own.tenant = ?2 AND own.schedule_id = reached.id AND own.is_listed = 1
+    LEFT JOIN dependencies ON dependencies.schedule = own.key ORDER BY own.key, position
+"""
+_WAITING = """
+    phase = 'pending' AND waiting_for = 'dependency_pending' AND schedule = ? AND (ready IS NULL OR ready > ?)
+"""
+AWAITING = f"{_WAITING} AND (awaits_after IS NULL OR (? AND nominal >= ? AND awaits_after < ?)) ORDER BY nominal, id"
+
+
+def followed(connection: sqlite3.Connection, identities: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of the tenants and schedule ids that others depend on."""
+    return set(connection.execute(_FOLLOWED, (json.dumps(list(identities)),)).fetchall())
+
+
+def bind(ledger: Ledger, sheet: Sheet, before: Schedule | None, after: Schedule) -> None:
+    """Remember what a schedule depends on from now on; whoever depends on it has news."""
+    old, new = [] if before is None else _named(before), _named(after)
+    if old != new:
+        tenant = after.owner.tenant
+        ledger.write()
+        batches.delete(ledger.connection, "dependencies", "schedule", [sheet.schedule])
+        if new:
+            rows = [(sheet.schedule, position, tenant, one) for position, one in enumerate(new)]
+            batches.insert(ledger.connection, "dependencies", COLUMNS, rows)
+        keys = ledger.connection.execute(_KEYS, (json.dumps(new), tenant)).fetchall()
+        for upstream in ledger.sheets_of([key for (key,) in keys]):
+            upstream.followed = 1
+            ledger.changed_sheet(upstream)
+        if set(old) != set(new):
+            ledger.connection.execute(_RISE, (tenant,))
+    tell(ledger, sheet)
+
+
+def is_ordered(ledger: Ledger, tenant: str, version: int | None) -> bool:
+    """Whether what depends on what is still as a plan was checked against."""
+    return version is None or _version(ledger, tenant) == version
+
+
+def graph(ledger: Ledger, tenant: str, schedule_ids: Collection[str]) -> Graph:
+    """What some schedules depend on, directly and through others."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one, upstream in ledger.connection.execute(GRAPH, (json.dumps(list(schedule_ids)), tenant)):
+        found[one] = (*found.get(one, ()), *([] if upstream is None else [upstream]))
+    return Graph(version=_version(ledger, tenant), upstreams=found)
+
+
+def note_end(ledger: Ledger, sheet: Sheet, row: Row) -> None:
+    """Tell whoever depends on a schedule that an occurrence of it has ended."""
+    if sheet.followed and row.phase != Phase.SUPERSEDED:
+        downstream = _downstream(ledger, sheet)
+        if downstream:
+            accounted = [other.watermark + 1 for other, follows in downstream if follows]
+            sheet.ended_at = max([ledger.now(), *accounted, *([] if sheet.ended_at is None else [sheet.ended_at + 1])])
+            if row.phase == Phase.COMPLETED:
+                sheet.completed_at = sheet.ended_at
+            ledger.changed_sheet(sheet)
+    tell(ledger, sheet, row, is_end=row.phase != Phase.SUPERSEDED)
+
+
+def tell(ledger: Ledger, sheet: Sheet, row: Row | None = None, *, is_end: bool = False) -> None:
+    """Whoever depends on a schedule has news: of one of its occurrences, or of itself."""
+    if not sheet.followed:
+        return
+    now = ledger.now()
+    for other, follows in _downstream(ledger, sheet):
+        other.news += 1
+        ledger.changed_sheet(other)
+        if follows:
+            _follow_up(ledger, other, is_end=is_end, now=now)
+        elif row is None:
+            wake_waiting(ledger, other)
+        else:
+            last = row.nominal if row.missed_last is None else row.missed_last
+            named = int(row.origin == TRIGGER)
+            for waiting in ledger.find(AWAITING, other.schedule, now, named, row.nominal, last):
+                _wake(ledger, waiting, now)
+
+
+def wake_waiting(ledger: Ledger, sheet: Sheet) -> None:
+    """Whatever waits for the upstreams of a schedule gets a time, now."""
+    now = ledger.now()
+    for row in ledger.find(f"{_WAITING} ORDER BY nominal, id", sheet.schedule, now):
+        _wake(ledger, row, now)
+
+
+def _wake(ledger: Ledger, row: Row, now: Micros) -> None:
+    row.ready = now
+    ledger.changed(row)
+
+
+def _follow_up(ledger: Ledger, sheet: Sheet, *, is_end: bool, now: Micros) -> None:
+    """Let the planner look whether a schedule without a trigger owes a fire now; an end may let it go on."""
+    if is_end and not is_used_up(ledger.schedule_of(sheet), sheet.admitted):
+        sheet.exhausted = 0
+        if sheet.phase == SchedulePhase.COMPLETED:
+            sheet.phase, sheet.updated = SchedulePhase.ACTIVE, now
+            sheet.version += 1
+    if sheet.phase == SchedulePhase.ACTIVE:
+        sheet.plan_at = now if sheet.plan_at is None else min(sheet.plan_at, now)
+
+
+def _downstream(ledger: Ledger, sheet: Sheet) -> list[tuple[Sheet, bool]]:
+    """Who depends on a schedule, and whether that has no trigger of its own."""
+    ledger.write()
+    found = ledger.connection.execute(DOWNSTREAM, (sheet.schedule,)).fetchall()
+    sheets = ledger.sheets_of([key for key, _ in found])
+    return [(other, follows == 1) for other, (_, follows) in zip(sheets, found, strict=True)]
+
+
+def _version(ledger: Ledger, tenant: str) -> int:
+    found = ledger.connection.execute(_VERSION, (tenant,)).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def _named(schedule: Schedule) -> list[str]:
+    if schedule.phase is SchedulePhase.DELETED:
+        return []
+    return [one.schedule_id for one in schedule.declaration.depends_on]

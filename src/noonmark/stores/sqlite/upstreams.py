@@ -1,0 +1,108 @@
+"""Reading the schedules that others depend on, all of a call in a few statements. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from noonmark.core.planner import timed_trigger
+from noonmark.core.policies.dependencies import Standing, Standings
+from noonmark.stores.sqlite.records import PHASES, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.lifecycle import Phase
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.sqlite.ledger import Ledger
+    from noonmark.stores.sqlite.records import Sheet
+
+    Times = tuple[Micros, Micros]
+    Question = tuple[Sheet, Schedule, Times | None]
+    Newest = dict[int, tuple[Micros, Phase]]
+
+_KEYS = """
+    SELECT tenant, schedule_id, schedules.key FROM json_each(?) AS j CROSS JOIN schedules
+    ON tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
+"""
+# Of each question (number, schedule, after, until): the newest row with its nominal time in between, and the newest gap
+# that reaches into it. Each is the first of an index.
+NEWEST = """
+    SELECT j.value ->> 0, min(coalesce(missed_last, nominal), j.value ->> 3), nominal, phase
+    FROM json_each(?) AS j CROSS JOIN occurrences ON occurrences.key IN (
+        (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.value ->> 1
+            AND o.nominal > j.value ->> 2 AND o.nominal <= j.value ->> 3
+            AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.nominal DESC LIMIT 1),
+        (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.value ->> 1 AND o.missed_last IS NOT NULL
+            AND o.missed_last > j.value ->> 2 AND o.nominal <= j.value ->> 3
+            AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.missed_last DESC LIMIT 1)
+    )
+"""
+
+
+def read(ledger: Ledger, questions: Sequence[Question]) -> list[Standings]:
+    """The upstreams of each schedule, with their newest rows in the times in question, if there are any."""
+    upstreams = _Upstreams(ledger, questions)
+    numbered = iter(range(sum(len(of.declaration.depends_on) for _, of, _ in questions)))
+    asked = [
+        (next(numbered), one, of.owner.tenant, times) for _, of, times in questions for one in of.declaration.depends_on
+    ]
+    newest = _newest(
+        ledger,
+        [
+            (number, sheet.schedule, *times)
+            for number, one, tenant, times in asked
+            if times is not None and (sheet := upstreams.sheet(tenant, one)) is not None
+        ],
+    )
+    standings = iter(
+        [upstreams.standing(tenant, one, newest.get(number)) for number, one, tenant, _ in asked],
+    )
+    return [
+        Standings(each=tuple(next(standings) for _ in of.declaration.depends_on), news=sheet.news)
+        for sheet, of, _ in questions
+    ]
+
+
+class _Upstreams:
+    """The schedules that are depended on."""
+
+    def __init__(self, ledger: Ledger, questions: Sequence[Question]) -> None:
+        named = {(of.owner.tenant, one.schedule_id) for _, of, _ in questions for one in of.declaration.depends_on}
+        found = ledger.connection.execute(_KEYS, (json.dumps(sorted(named)),)).fetchall() if named else []
+        sheets = ledger.sheets_of([key for _, _, key in found])
+        self._sheets = {
+            (tenant, schedule_id): sheet for (tenant, schedule_id, _), sheet in zip(found, sheets, strict=True)
+        }
+        self._schedules = ledger.library.read(ledger.connection, {one.schedule: one.version for one in sheets})
+
+    def sheet(self, tenant: str, one: Dependency) -> Sheet | None:
+        """The state of an upstream, if there is one."""
+        return self._sheets.get((tenant, one.schedule_id))
+
+    def standing(self, tenant: str, one: Dependency, newest: tuple[Micros, Phase] | None) -> Standing:
+        """An upstream as it stands; one whose record cannot be read runs no more, and is as good as deleted."""
+        sheet = self.sheet(tenant, one)
+        schedule = None if sheet is None else self._schedules[sheet.schedule]
+        if sheet is None or schedule is None or isinstance(schedule, Unreadable):
+            return Standing(dependency=one)
+        return Standing(
+            dependency=one,
+            phase=schedule.phase,
+            fires=timed_trigger(schedule),
+            watermark=sheet.watermark,
+            exhausted=sheet.exhausted == 1,
+            newest=newest,
+            last_phase=None if sheet.last_phase is None else PHASES[sheet.last_phase],
+            ended=sheet.ended_at,
+            completed=sheet.completed_at,
+        )
+
+
+def _newest(ledger: Ledger, asked: Sequence[tuple[int, int, Micros, Micros]]) -> Newest:
+    best: dict[int, tuple[Micros, Micros, str]] = {}
+    for number, last, nominal, phase in ledger.connection.execute(NEWEST, (json.dumps(asked),)) if asked else ():
+        best[number] = max(best.get(number, (last, nominal, phase)), (last, nominal, phase))
+    return {number: (last, PHASES[phase]) for number, (last, _, phase) in best.items()}
