@@ -12,6 +12,7 @@ from noonmark.core.occurrence import Occurrence
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.policies.catch_up import CatchUp, Missed
+    from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reasons import Reason
     from noonmark.core.schedule import Schedule
 
