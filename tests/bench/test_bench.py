@@ -64,7 +64,7 @@ def test_every_table_has_its_rows(everything):
         assert set(rule.strip()) == {"-"}
         assert len(lines) >= rows, title
         # The last columns are bars and may be empty, but every row begins in the first.
-        assert all(re.match(r"  \S", line) for line in lines[:rows])
+        assert all(re.match(r" +\S", line) for line in lines[:rows])
         assert columns.startswith("  ")
     assert len(printed) == len(ROWS) + 2
 
