@@ -1,5 +1,6 @@
 """Schedule a function in a plain script: it is kept in a file, runs in a thread, and its result can be read later."""
 
+import logging
 import os
 import tempfile
 import threading
@@ -8,6 +9,7 @@ from typing import Any
 from noonmark import IntervalTrigger, Scheduler
 
 os.chdir(tempfile.mkdtemp())  # yours would use a folder that stays
+logging.getLogger("noonmark").setLevel(logging.ERROR)  # a run that fails is a warning; here one fails on purpose
 seen_all = threading.Event()
 
 

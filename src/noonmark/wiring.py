@@ -23,7 +23,9 @@ def make_store(url: object, clock: Clock) -> Store:
         from noonmark.stores.memory import MemoryStore
 
         return MemoryStore(clock.micros)
-    if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE):
+    if url == f"{SQLITE}:memory:":
+        raise InvalidSchedule(f"{url!r} would be a file of that name; a store in memory is memory://", field="store")
+    if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE) and "\0" not in url:
         from noonmark.stores.sqlite import SqliteStore
 
         return SqliteStore(url.removeprefix(SQLITE), clock.micros)

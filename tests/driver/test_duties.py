@@ -395,8 +395,8 @@ class TestSettling:
         rig.target.given[-1].error = error
         rig.target.end(rig.target.given[-1], Outcome.FAILED)
         rig.settle_once()
-        [(occurrence, delivered, raised)] = heard
-        assert (occurrence.id, delivered.outcome, raised) == (one.id, Outcome.FAILED, error)
+        [(assignment,)] = heard
+        assert (assignment.occurrence.id, assignment.error) == (one.id, error)
 
 
 class TestRenewing:

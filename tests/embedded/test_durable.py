@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from noonmark import InvalidSchedule, Scheduler
+from noonmark import Conflict, InvalidSchedule, Scheduler
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases
 
 
@@ -100,6 +100,11 @@ class TestRestarts:
             ended(here, other)
             assert phases(here, job) == ["pending"]
 
+    def test_running_by_hand_what_nobody_here_can_run_is_refused_at_once(self, open_scheduler):
+        job = open_scheduler().schedule(nothing, trigger=NEVER, function_name="only there")
+        with pytest.raises(Conflict, match="function:only there cannot be run here"):
+            open_scheduler().run_now(job)
+
     def test_results_are_kept(self, open_scheduler):
         first = open_scheduler()
         job = first.schedule(lambda: {"rows": 3}, trigger=NEVER, function_name="count")
@@ -166,6 +171,31 @@ class TestPrograms:
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert phases(open_scheduler(), done.stdout.strip()) == ["pending"]
+
+    def test_an_interrupted_stop_hands_back_what_still_runs(self, tmp_path, open_scheduler):
+        done = script(
+            tmp_path,
+            """
+            import os, signal, threading
+            from noonmark import Scheduler
+
+            begun = threading.Event()
+
+            def hang():
+                begun.set()
+                threading.Event().wait(60)
+
+            scheduler = Scheduler("sqlite:///jobs.db", lease=600)
+            print(scheduler.schedule(hang, function_name="hang"), flush=True)
+            scheduler.start()
+            begun.wait(30)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            scheduler.stop()
+            """,
+        )
+        assert "KeyboardInterrupt" in done.stderr
+        [left] = open_scheduler().occurrences(done.stdout.strip())
+        assert (str(left.phase), str(left.reason), left.attempt) == ("pending", "lease_lost", 0)
 
     def test_a_function_of_a_module_runs_in_another_process(self, tmp_path, open_scheduler):
         (tmp_path / "jobs.py").write_text("def work():\n    return 'from a module'\n", encoding="utf-8")

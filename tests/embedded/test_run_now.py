@@ -101,9 +101,14 @@ class TestTheAnswer:
 
         assert either.run_now(either.schedule(work, trigger=NEVER, retries=1)) == 2
 
-    def test_a_timeout_is_a_conflict_that_says_so(self, either, slow):
+    @pytest.mark.parametrize("result", [{1, 2}, ("a", 1), {1: 2}, object()])
+    def test_it_is_the_very_thing_that_the_function_returned(self, either, result):
+        job = either.schedule(lambda: result, trigger=NEVER)
+        assert either.run_now(job) is result
+
+    def test_a_timeout_is_told_as_one(self, either, slow):
         job = either.schedule(slow, trigger=NEVER, timeout=0.05)
-        with pytest.raises(Conflict, match="the run ended as timed_out: The run took longer than its timeout"):
+        with pytest.raises(TimeoutError, match="the run took longer than its timeout"):
             either.run_now(job)
 
     def test_it_does_not_move_the_next_fire(self, either):

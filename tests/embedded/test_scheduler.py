@@ -127,23 +127,23 @@ class TestDeclaring:
         [
             ({"args": 5}, InvalidSchedule, "args"),
             ({"args": "text"}, InvalidSchedule, "args"),
-            ({"args": [object()]}, InvalidSchedule, "target.args"),
+            ({"args": [object()]}, InvalidSchedule, "args"),
             ({"kwargs": 5}, InvalidSchedule, "kwargs"),
-            ({"kwargs": {1: 2}}, InvalidSchedule, "target.kwargs"),
+            ({"kwargs": {1: 2}}, InvalidSchedule, "kwargs"),
             ({"name": 5}, InvalidSchedule, "name"),
             ({"name": ["x"]}, InvalidSchedule, "name"),
             ({"name": ""}, InvalidSchedule, "name"),
             ({"name": "a\nb"}, InvalidSchedule, "name"),
             ({"name": "\ud800"}, InvalidSchedule, "name"),
             ({"labels": 5}, InvalidSchedule, "labels"),
-            ({"jitter": -1}, InvalidTrigger, "trigger.jitter_seconds"),
+            ({"jitter": -1}, InvalidTrigger, "jitter"),
             ({"retries": -1}, InvalidSchedule, "retries"),
             ({"retries": 1.5}, InvalidSchedule, "retries"),
             ({"retries": True}, InvalidSchedule, "retries"),
-            ({"timeout": 0}, InvalidSchedule, "timeout_seconds"),
-            ({"overlap": "sometimes"}, InvalidSchedule, "overlap_policy"),
-            ({"overlap": 5}, InvalidSchedule, "overlap_policy"),
-            ({"misfire": {"type": "skip", "limit": 3}}, InvalidSchedule, "misfire_policy.limit"),
+            ({"timeout": 0}, InvalidSchedule, "timeout"),
+            ({"overlap": "sometimes"}, InvalidSchedule, "overlap"),
+            ({"overlap": 5}, InvalidSchedule, "overlap"),
+            ({"misfire": {"type": "skip", "limit": 3}}, InvalidSchedule, "misfire.limit"),
             ({"trigger": "0 9 * * *"}, InvalidTrigger, "trigger"),
             ({"trigger": CronTrigger}, InvalidTrigger, "trigger"),
             ({"delivery": "twice"}, InvalidSchedule, "delivery"),
@@ -302,6 +302,51 @@ class TestRunning:
         with scheduler:
             assert ended(scheduler, job) == ["timed_out"]
             assert noticed.wait(SOON)
+
+    def test_threads_that_had_to_be_given_up_are_replaced_but_not_without_end(self):
+        gone = threading.Event()
+        scheduler = Scheduler(max_threads=2)
+        job = scheduler.schedule(lambda: gone.wait(SOON), trigger=IntervalTrigger(0.05), timeout=0.02)
+        with scheduler:
+            ended(scheduler, job, 4)
+            workers = [one for one in threading.enumerate() if one.name == "noonmark-worker"]
+            gone.set()
+        assert len(workers) <= 4
+
+    def test_a_failure_is_logged_with_what_was_raised(self, scheduler, caplog):
+        def burn():
+            raise ValueError("the toast")
+
+        job = scheduler.schedule(burn, name="breakfast")
+        with scheduler:
+            assert ended(scheduler, job) == ["failed"]
+        [record] = [one for one in caplog.records if one.name == "noonmark.jobs"]
+        assert record.levelname == "WARNING"
+        assert record.getMessage().startswith("breakfast: run of ")
+        assert "ValueError: the toast" in record.getMessage()
+
+    def test_arguments_that_the_function_cannot_take_are_refused_at_once(self, scheduler):
+        def needs_two(one, two, context):
+            return one, two
+
+        scheduler.schedule(needs_two, trigger=NEVER, args=[1], kwargs={"two": 2})
+        with pytest.raises(InvalidSchedule, match="missing a required argument: 'two'"):
+            scheduler.schedule(needs_two, trigger=NEVER, args=[1])
+
+    def test_a_scheduler_that_was_closed_says_so(self, tmp_path):
+        scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+        job = scheduler.schedule(print, trigger=NEVER, function_name="print")
+        scheduler.close()
+        scheduler.close()
+        for call in (scheduler.start, lambda: scheduler.runs(job), lambda: scheduler.create_many([])):
+            with pytest.raises(Conflict, match="the scheduler was closed"):
+                call()
+
+    @pytest.mark.parametrize("limit", [-1, "a", 1.5, True])
+    def test_a_limit_is_a_number_of_rows(self, scheduler, limit):
+        job = scheduler.schedule(print, trigger=NEVER)
+        with pytest.raises(InvalidSchedule, match="must be a whole number from 0 on, or None for all"):
+            scheduler.occurrences(job, limit=limit)
 
     def test_a_thread_that_had_to_be_given_up_is_told(self):
         told, gone = [], threading.Event()
@@ -623,10 +668,12 @@ class TestManyAtOnce:
     def test_one_that_is_refused_names_its_field(self, scheduler):
         good = {"func": print, "trigger": IntervalTrigger(60)}
         for bad, field in (
-            ({"func": print, "timeout": -1}, "timeout_seconds"),
-            ({"func": print, "name": "mine"}, "name"),
-            ({"func": print, "colour": "red"}, "declarations"),
-            ({"trigger": IntervalTrigger(60)}, "declarations"),
+            ({"func": print, "timeout": -1}, "declarations[1].timeout"),
+            ({"func": print, "name": "mine"}, "declarations[1].name"),
+            ({"func": print, "colour": "red"}, "declarations[1].colour"),
+            ({"func": print, "retries": 100}, "declarations[1].retries"),
+            ({"trigger": IntervalTrigger(60)}, "declarations[1]"),
+            (5, "declarations[1]"),
         ):
             with pytest.raises(InvalidSchedule) as refused:
                 scheduler.create_many([good, bad])

@@ -121,7 +121,8 @@ def expire(occurrence: Occurrence, declaration: Declaration, *, now: Micros) -> 
 
 def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
     """What is kept of a delivery whose lease ran out, told from its row as it was before somebody took it over."""
-    started = now if occurrence.started is None else occurrence.started
+    # The start was committed a little before it was due, but nothing began before that.
+    started = now if occurrence.started is None else max(occurrence.started, occurrence.due)
     run = _run(occurrence, node=occurrence.node or "", started=started)
     return replace(run, ended=now, outcome=Outcome.LEASE_LOST)
 

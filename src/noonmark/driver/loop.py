@@ -123,10 +123,13 @@ class Loop:
         """Give claims back, wait for what runs, then give that up as well."""
         node = self._node
         await self._try(self.driver.release, self._drain)
-        end = None if self._grace is None else node.now + self._grace
+        began = node.now
         # What has ended is not waited for: writing it down may take a while, or fail.
-        while not all(one.is_closed for one in node.deliveries.values()) and (end is None or node.now < end):
-            await self._drain.wait(None if end is None else end - node.now)
+        while not all(one.is_closed for one in node.deliveries.values()):
+            left = None if self._grace is None else began + self._grace - node.now  # another stop may shorten it
+            if left is not None and left <= 0:
+                break
+            await self._drain.wait(left)
         handed_back = self.driver.hand_back()
         self._is_drained = True
         for alarm in self._alarms:

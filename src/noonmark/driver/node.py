@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     Ask = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
-    OnEnd = Callable[[Occurrence, Delivered | None, BaseException | None], None]
+    OnEnd = Callable[[Assignment | None], None]
 
 
 logger = logging.getLogger("noonmark.driver")
@@ -133,12 +133,10 @@ class Node:
             except Exception:
                 logger.exception("the sink failed")
 
-    def ended(
-        self, occurrence: Occurrence, delivered: Delivered | None = None, error: BaseException | None = None
-    ) -> None:
+    def ended(self, occurrence: Occurrence, assignment: Assignment | None = None) -> None:
         """Tell whoever waits for an occurrence that it has ended."""
         if self.on_end and (tell := self.on_end.pop(occurrence.id, None)) is not None:
-            tell(occurrence, delivered, error)
+            tell(assignment)
 
     def _is_held(self, claim: Claim) -> bool:
         held = self.held.get(claim.occurrence.id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core.instants import to_text
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
     from noonmark.driver.node import Node
     from noonmark.ports.sink import Happening
     from noonmark.ports.target import Assignment
+
+
+logger = logging.getLogger("noonmark.jobs")
+
+QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
+"""Outcomes that are no news to whoever reads a log."""
 
 
 async def settle_once(node: Node) -> SettleReport:
@@ -36,7 +44,7 @@ async def settle_once(node: Node) -> SettleReport:
         raise
     happenings: list[Happening] = []
     deliveries, frees_others, tells = node.deliveries, was_full, node.tells
-    for (assignment, delivered), settlement, done in zip(batch, settlements, written, strict=True):
+    for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
         occurrence = assignment.occurrence
         if deliveries.get(occurrence.id) is assignment:
             del deliveries[occurrence.id]
@@ -44,8 +52,10 @@ async def settle_once(node: Node) -> SettleReport:
             happenings.append(LeaseLost(occurrence.id, settlement.run))
             continue
         if settlement.retry_at is None:
-            node.ended(occurrence, delivered, assignment.error)
+            node.ended(occurrence, assignment)
         frees_others = frees_others or _frees_others(assignment, settlement)
+        if settlement.run.outcome not in QUIET:
+            _log(assignment, settlement)
         if tells:
             happenings.append(_settled(settlement))
         if assignment.abandoned:
@@ -53,6 +63,15 @@ async def settle_once(node: Node) -> SettleReport:
     node.tell(happenings)
     settled = sum(written)
     return SettleReport(settled=settled, lost=count - settled, frees_others=frees_others)
+
+
+def _log(assignment: Assignment, settlement: Settlement) -> None:
+    """Say that a run failed, where nobody may be looking at the store."""
+    occurrence, run = settlement.occurrence, settlement.run
+    called = assignment.schedule.declaration.name or occurrence.schedule_id
+    then = settlement.phase if settlement.retry_at is None else f"again at {to_text(settlement.retry_at)}"
+    text = f"\n{run.error.rstrip()}" if run.error else ""
+    logger.warning("%s: run of %s %s (%s)%s", called, to_text(occurrence.nominal), run.outcome, then, text)
 
 
 def hand_back(node: Node) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import present
-from noonmark.core.errors import InvalidSchedule, InvalidTrigger
+from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import declare_again, parse_schedule
@@ -16,6 +17,37 @@ from noonmark.core.triggers import Trigger
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
+
+
+SPOKEN = {
+    "timeout_seconds": "timeout",
+    "overlap_policy": "overlap",
+    "misfire_policy": "misfire",
+    "retry_policy": "retries",
+    "target.args": "args",
+    "target.kwargs": "kwargs",
+    "target.function": "function_name",
+    "trigger.jitter_seconds": "jitter",
+}
+"""The fields of a document that a caller in Python knows by another name."""
+MAX_RETRIES = 99
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """Let an error of the parser speak of the arguments that the caller wrote."""
+    try:
+        yield
+    except InvalidSchedule as error:
+        problems = [Problem(_spoken(one.field), one.message, one.code) for one in error.problems]
+        raise type(error)(error.message, field=_spoken(error.field), problems=problems) from None
+
+
+def _spoken(field: str) -> str:
+    for written, spoken in SPOKEN.items():
+        if field.startswith(written):
+            return spoken + field.removeprefix(written)
+    return field
 
 
 def document_of(  # noqa: PLR0913 - each is an option of its own
@@ -36,8 +68,8 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
     delivery: object = None,
 ) -> dict[str, Any]:
     """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it."""
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
-        raise InvalidSchedule(f"must be a whole number from 0 on, not {retries!r}", field="retries")
+    if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
+        raise InvalidSchedule(f"must be a whole number from 0 to {MAX_RETRIES}, not {retries!r}", field="retries")
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
         raise InvalidSchedule(f"must be a list or a tuple, not {type(args).__name__}", field="args")
     if not isinstance(kwargs, Mapping | None):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
@@ -38,6 +40,24 @@ def check_callable(func: object) -> None:
     """Refuse what is not a function."""
     if not callable(func):
         raise InvalidSchedule(f"must be callable, not {type(func).__name__}", field="func")
+
+
+def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> None:
+    """Refuse arguments that the function cannot be called with; what is not even a list of them is judged elsewhere."""
+    if not isinstance(args, Sequence) or not isinstance(kwargs, Mapping | None):
+        return
+    given: dict[str, Any] = {name: value for name, value in (kwargs or {}).items() if isinstance(name, str)}
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return
+    if "context" in signature.parameters:
+        given.setdefault("context", None)
+    try:
+        signature.bind(*args, **given)
+    except TypeError as error:
+        called = getattr(func, "__qualname__", "the function")
+        raise InvalidSchedule(f"do not fit {called}: {error}", field="args") from None
 
 
 def check_name(field: str, name: object) -> None:

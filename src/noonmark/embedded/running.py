@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.overlap import OverlapPolicy
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Delivered
     from noonmark.embedded.engine import Engine
     from noonmark.ports.runtime import Runtime
+    from noonmark.ports.target import Assignment
 
 
 class _Ending:
@@ -33,11 +33,10 @@ class _Ending:
 
     def __init__(self) -> None:
         self.has_come = threading.Event()
-        self.delivered: Delivered | None = None
-        self.error: BaseException | None = None
+        self.assignment: Assignment | None = None
 
-    def __call__(self, _: Occurrence, delivered: Delivered | None, error: BaseException | None) -> None:
-        self.delivered, self.error = delivered, error
+    def __call__(self, assignment: Assignment | None) -> None:
+        self.assignment = assignment
         self.has_come.set()
 
 
@@ -61,6 +60,8 @@ def run_now(
     """Add an occurrence and see it through; without an engine that runs, one is made for it alone."""
     if wait and engine is not None and engine.is_own_thread:
         raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
+    if wait and engine is None:
+        _check_function(runtime, asked.schedule)
     now = drive(runtime.store.clock())
     one = schedules.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now)
     if wait:
@@ -95,6 +96,17 @@ def _see_through(
             # Whatever still runs there is of no use to the caller, who was interrupted.
             its_own.stop(0)
             its_own.thread.join()
+
+
+def _check_function(runtime: Runtime, schedule: Schedule) -> None:
+    """Nobody but this process would run it, and that needs the function."""
+    route = schedule.declaration.target.route
+    runtime.target.adopt([route])
+    if route not in runtime.target.routes():
+        raise Conflict(
+            f"{route} cannot be run here: this process has no such function, and cannot import it; register it with "
+            "register_function, or start() and let another process run it"
+        )
 
 
 def read_override(overlap: str | Mapping[str, Any] | None) -> OverlapPolicy | None:
@@ -136,9 +148,10 @@ def _wait(runtime: Runtime, engine: Engine, one: Occurrence, ending: _Ending) ->
             raise Conflict("the scheduler was stopped before the run had ended; it runs again after the next start")
     if stored is None:
         raise NotFound("the occurrence was removed with its schedule", field="job_id")
+    mine = ending.assignment
     if stored.phase is not Phase.COMPLETED:
-        _raise(stored, ending.error)
-    return ending.delivered.result if ending.delivered is not None else _stored_result(runtime, stored)
+        _raise(stored, None if mine is None else mine.error)
+    return _stored_result(runtime, stored) if mine is None else mine.result
 
 
 def _stored_result(runtime: Runtime, stored: Occurrence) -> Any:  # noqa: ANN401 - JSON
@@ -153,5 +166,7 @@ def _raise(stored: Occurrence, error: BaseException | None) -> NoReturn:
         raise error
     if stored.reason is Reason.OVERLAP:
         raise OverlapConflict("another occurrence of the schedule is in flight, and its overlap policy is skip")
+    if stored.phase is Phase.TIMED_OUT:
+        raise TimeoutError("the run took longer than its timeout")
     why = "" if stored.reason is None else f": {stored.reason.sentence}"
     raise Conflict(f"the run ended as {stored.phase}{why}")

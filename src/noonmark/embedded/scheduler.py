@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
@@ -14,9 +16,9 @@ from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.core.instants import SECOND, from_micros, seconds_to_micros
 from noonmark.core.schedule import Owner, parse_schedule
 from noonmark.driver.access import drive
-from noonmark.embedded.declaring import document_of, id_of_name, redeclared
+from noonmark.embedded.declaring import document_of, id_of_name, in_python, redeclared
 from noonmark.embedded.engine import Engine
-from noonmark.embedded.references import check_callable, check_name, refer
+from noonmark.embedded.references import check_arguments, check_callable, check_name, refer
 from noonmark.embedded.running import read_request, run_now
 from noonmark.operations import schedules
 from noonmark.ports.runtime import Runtime, Timing
@@ -26,7 +28,7 @@ from noonmark.targets.workers import MAX_THREADS
 from noonmark.wiring import fresh_id, make_store, node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from noonmark.core.instants import Micros
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Kept
 
 SOURCE = "embedded"
+OPTIONS = frozenset(inspect.signature(document_of).parameters) - {"function"} | {"func", "function_name"}
 CHUNK = 1_000
+LAST_WAIT = 5.0
+"""Seconds for what runs to be handed back, when whoever stops it is interrupted."""
 OWNER = Owner(tenant="default", user="local")
 
 
@@ -84,6 +89,7 @@ class Scheduler:
         )
         self._store = self._runtime.store
         self._engine: Engine | None = None
+        self._is_closed = False
         self._lock = threading.RLock()
         drive(self._store.open())
 
@@ -114,6 +120,7 @@ class Scheduler:
         `depends_on` names the jobs that must have run before it, each by its id, or with its `require_success` as a
         mapping. Without a trigger, it then runs whenever all of them have.
         """
+        self._check_open()
         document = self._document(
             func,
             name=name,
@@ -144,9 +151,10 @@ class Scheduler:
         Each is a mapping of the arguments of `schedule`, `func` among them; all of them are new, so none has a name.
         The first that is refused ends it: the error is raised, and the whole thousands before it are kept.
         """
+        self._check_open()
         made: list[str] = []
-        declared = iter(declarations)
-        while chunk := [self._new(one) for one in islice(declared, CHUNK)]:
+        declared = enumerate(declarations)
+        while chunk := [self._new(number, one) for number, one in islice(declared, CHUNK)]:
             drive(schedules.create_many(self._store, chunk, lookahead=self._runtime.timing.lookahead))
             made += [schedule.schedule_id for schedule in chunk]
             self._wake()
@@ -161,6 +169,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to run what is due, in threads of this process. Returns at once; a second call does nothing."""
+        self._check_open()
         with self._lock:
             if self._engine is None:
                 if not isinstance(self._clock, SystemClock):
@@ -180,8 +189,14 @@ class Scheduler:
             return
         grace = 0 if not wait else None if timeout is None else seconds_to_micros(timeout)
         engine.stop(grace)
-        if not engine.is_caller:
+        if engine.is_caller:
+            return
+        try:
             engine.thread.join()
+        except BaseException:  # Ctrl-C: whoever waited does so no longer, but what still runs is handed back
+            engine.stop(0)
+            engine.thread.join(LAST_WAIT)
+            raise
 
     def pause(self, job_id: str) -> None:
         """Start nothing of it until it is resumed; what that swallows is recorded."""
@@ -218,15 +233,16 @@ class Scheduler:
 
     def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, past and planned, newest first; all of them, unless there is a limit."""
-        return drive(self._store.occurrences(self._find(job_id).schedule.uid, limit))
+        return drive(self._store.occurrences(self._find(job_id).schedule.uid, _limit(limit)))
 
     def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
         """Its runs, newest first; all of them, unless there is a limit."""
-        return drive(self._store.runs(self._find(job_id).schedule.uid, limit))
+        return drive(self._store.runs(self._find(job_id).schedule.uid, _limit(limit)))
 
     def close(self) -> None:
-        """Stop, and let go of the store; nothing works after that."""
+        """Stop, and let go of the store; nothing works after that. A second call does nothing."""
         self.stop()
+        self._is_closed = True
         drive(self._store.close())
 
     def __enter__(self) -> Self:
@@ -250,7 +266,12 @@ class Scheduler:
         """What it can run."""
         return self._functions
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Conflict("the scheduler was closed")
+
     def _find(self, job_id: str) -> Kept:
+        self._check_open()
         return drive(schedules.find(self._store, OWNER.tenant, job_id))
 
     def _wake(self) -> None:
@@ -261,26 +282,33 @@ class Scheduler:
     def _document(self, func: Callable[..., Any], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - judged by the parser
         """The document that a call of `schedule` stands for; the function is offered from now on."""
         name, function_name = options.get("name"), options.pop("function_name", None)
-        if not isinstance(name, str | None):
-            raise InvalidSchedule(f"must be text, not {type(name).__name__}", field="name")
+        if name is not None:
+            check_name("name", name)
+        check_callable(func)
+        check_arguments(func, options.get("args", ()), options.get("kwargs"))
         reference = refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)
         return document_of(reference, **options)
 
-    def _new(self, declared: Mapping[str, Any]) -> Schedule:
-        """One of many."""
+    def _new(self, number: int, declared: object) -> Schedule:
+        """One of many; an error says which."""
+        where = f"declarations[{number}]"
+        if not isinstance(declared, Mapping) or "func" not in declared:
+            raise InvalidSchedule("must be a mapping of the arguments of schedule(), func among them", field=where)
+        if unknown := [str(one) for one in declared if one not in OPTIONS]:
+            raise InvalidSchedule("is no argument of schedule()", field=f"{where}.{unknown[0]}")
         if declared.get("name") is not None:
-            raise InvalidSchedule("what has a name is declared by itself, with schedule()", field="name")
+            raise InvalidSchedule("what has a name is declared by itself, with schedule()", field=f"{where}.name")
         try:
-            document = self._document(**declared)
-        except TypeError as error:  # no function, or an argument that schedule() does not have
-            raise InvalidSchedule(str(error).partition("() ")[2] or str(error), field="declarations") from None
-        return self._read(document)
+            return self._read(self._document(**declared))
+        except InvalidSchedule as error:
+            raise type(error)(error.message, field=f"{where}.{error.field}", problems=error.problems) from None
 
     def _read(self, document: dict[str, Any]) -> Schedule:
         """The new schedule that a document declares."""
         now, uid = drive(self._store.clock()), fresh_id(self._clock)
         schedule_id = self._id_for(document.get("name"), uid)
-        declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
+        with in_python():
+            declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
         return schedules.new_schedule(
             declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=SOURCE, now=now
         )
@@ -306,7 +334,8 @@ class Scheduler:
         uid, lookahead = stored.schedule.uid, self._runtime.timing.lookahead
 
         def read(schedule: Schedule, now: Micros) -> Declaration:
-            return redeclared(document, schedule, trigger, now=now)
+            with in_python():
+                return redeclared(document, schedule, trigger, now=now)
 
         try:
             return drive(schedules.declare(self._store, uid, read, lookahead=lookahead))
@@ -317,6 +346,12 @@ class Scheduler:
         """Each has a runner of its own: one that stops must not take the threads of another with it."""
         runner = FunctionRunner(self._functions, self._max_threads)
         return Engine(replace(self._runtime, target=runner), looks=looks)
+
+
+def _limit(limit: object) -> int | None:
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise InvalidSchedule(f"must be a whole number from 0 on, or None for all, not {limit!r}", field="limit")
+    return limit
 
 
 def _at_least_one(field: str, number: object) -> int:

@@ -37,6 +37,8 @@ class Assignment:
     """Why it was asked to stop, if it was."""
     signal: Signal | None = None
     """Made by the target, when the run can look at one."""
+    result: object = None
+    """What the work returned, for a caller in the same process."""
     error: BaseException | None = None
     """What the work raised, for a caller in the same process."""
     abandoned: int = 0

@@ -170,6 +170,7 @@ def prepare(functions: Functions, assignment: Assignment) -> tuple[Function, tup
 
 def succeeded(assignment: Assignment, result: object, *, now: Micros) -> Delivered:
     """The function returned. If it had noticed that it should stop, it did not finish its work."""
+    assignment.result = result
     if assignment.stop_reason is not None and getattr(assignment.signal, "was_seen", False):
         return _stopped(assignment, assignment.stop_reason, None, now=now)
     started = now if assignment.started is None else assignment.started

@@ -124,7 +124,9 @@ class Workers:
         """Wake so many workers, and make new ones where there are not enough."""
         wanted = min(wanted, len(self._waiting))
         self._available.notify(min(wanted, self._idle))
-        hired = max(0, min(wanted - self._idle, self._limit - self._threads))
+        # Threads that were given up are replaced, but not without end: there are never more than twice as many in all.
+        room = min(self._limit - self._threads, 2 * self._limit - self._threads - len(self._given_up))
+        hired = max(0, min(wanted - self._idle, room))
         with suppress(RuntimeError):  # the system has no more threads: the ones there are have to do
             for _ in range(hired):
                 self._thread(self._serve, "noonmark-worker")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import from_micros, seconds_to_micros, to_micros
+from noonmark.core.instants import MAX_INSTANT, from_micros, seconds_to_micros, to_micros
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,7 +35,10 @@ class FakeClock:
         """Let so much time pass; nothing happens by itself meanwhile."""
         if seconds < 0:
             raise ValueError("time does not run backwards: seconds must not be negative")
-        self._micros += seconds_to_micros(seconds)
+        moved = self._micros + seconds_to_micros(seconds)
+        if moved > MAX_INSTANT:
+            raise ValueError("the clock cannot go beyond the year 9999")
+        self._micros = moved
 
     def move_to(self, instant: datetime) -> None:
         """Let time pass until an instant; one that is past already changes nothing."""
