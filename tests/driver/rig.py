@@ -52,6 +52,8 @@ class Wrapped:
         self._meanwhile = {}
         self._afterwards = {}
         self.is_down = False
+        self.spoiled = None
+        """The id of an occurrence that no call can make sense of."""
 
     @property
     def traits(self):
@@ -75,6 +77,8 @@ class Wrapped:
             self.calls[verb] += 1
             if self.is_down or self._spend(self._before, verb):
                 raise StoreUnavailable(f"{verb} was not done")
+            if self.spoiled is not None and verb in ("admit", "settle", "renew") and self.spoiled in repr(args):
+                raise TypeError("a number was expected")
             if (act := self._meanwhile.pop(verb, None)) is not None:
                 await act()
             answer = await real(*args, **kwargs)
@@ -115,6 +119,9 @@ class HandTarget:
 
     def deliver(self, assignments):
         self.given += assignments
+
+    def withdraw(self):
+        return []
 
     def close(self):
         pass

@@ -7,7 +7,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import overlap
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver.reports import AdmitReport, ClaimReport, SettleReport
+from noonmark.driver.reports import AdmitReport, ClaimReport, RenewReport, SettleReport
 from tests.driver.rig import Rig
 
 QUIET = {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow()}
@@ -183,3 +183,34 @@ def test_a_plan_whose_answer_is_lost_is_not_made_twice(rig):
     before = rig.rows(made)
     assert rig.plan_once().planned == 0
     assert rig.rows(made) == before
+
+
+class TestOneThatMakesNoSense:
+    @pytest.fixture
+    def two(self, rig):
+        made = rig.create(**QUIET)
+        return rig.add(made, "sound"), rig.add(made, "spoiled")
+
+    def test_its_start_keeps_nobody_from_starting(self, rig, two):
+        sound, rig.store.spoiled = two[0], two[1].id
+        rig.claim_once()
+        assert rig.admit_once() == AdmitReport(started=1, lost=1)
+        assert rig.row(sound).phase is Phase.DISPATCHING
+        assert rig.admit_once() == AdmitReport()
+
+    def test_its_end_keeps_no_other_end_from_being_written(self, rig, two):
+        sound, spoiled = two
+        rig.claim_once()
+        rig.admit_once()
+        rig.store.spoiled = spoiled.id
+        for assignment in rig.target.given:
+            rig.target.end(assignment)
+        assert rig.settle_once() == SettleReport(settled=1, lost=1, frees_others=True)
+        assert rig.row(sound).phase is Phase.COMPLETED
+        assert rig.settle_once() == SettleReport()
+
+    def test_its_lease_costs_nobody_else_theirs(self, rig, two):
+        sound, rig.store.spoiled = two[0], two[1].id
+        rig.claim_once()
+        assert rig.renew_once() == RenewReport(renewed=1, lost=1)
+        assert list(rig.node.held) == [sound.id]

@@ -242,6 +242,21 @@ def test_stopping_waits_for_what_runs():
     asyncio.run(story())
 
 
+def test_a_run_that_ended_just_before_the_stop_is_written_when_its_report_comes():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        async with place.running() as loop:
+            assignment = await place.started(one)
+            assignment.is_closed = True  # its end is about to be reported
+            loop.stop(0)
+            asyncio.get_running_loop().call_later(0.1, place.target.end, assignment)
+            assert await place.ended() == 0
+        assert place.row(one).phase is Phase.COMPLETED
+
+    asyncio.run(story())
+
+
 def test_what_has_not_ended_in_the_grace_period_is_handed_back():
     async def story():
         place = Place()

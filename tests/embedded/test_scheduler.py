@@ -313,6 +313,42 @@ class TestRunning:
             gone.set()
         assert len(workers) <= 4
 
+    def test_a_stop_begins_nothing_that_still_waits_for_a_thread(self):
+        begun, gone, numbers = threading.Event(), threading.Event(), []
+
+        def work(number):
+            numbers.append(number)
+            begun.set()
+            gone.wait(SOON)
+
+        scheduler = Scheduler(max_threads=1)
+        jobs = [scheduler.schedule(work, args=[number], function_name="work") for number in range(5)]
+        scheduler.start()
+        assert begun.wait(SOON)
+        eventually(lambda: [phases(scheduler, job) for job in jobs] == [["dispatching"]] * 5)
+        stopping = threading.Thread(target=scheduler.stop)
+        stopping.start()
+        eventually(lambda: phases(scheduler, jobs[-1]) == ["pending"])
+        gone.set()
+        stopping.join(SOON)
+        assert len(numbers) == 1
+        assert sorted(phases(scheduler, job)[0] for job in jobs) == ["completed", *["pending"] * 4]
+
+    @pytest.mark.parametrize("timeout", [-1, "x", float("nan"), True])
+    def test_a_stop_with_a_timeout_that_makes_no_sense_stops_nothing(self, scheduler, timeout):
+        job = scheduler.schedule(lambda: 1, trigger=NEVER)
+        with scheduler:
+            with pytest.raises(InvalidSchedule, match="timeout"):
+                scheduler.stop(timeout=timeout)
+            assert scheduler.run_now(job) == 1
+
+    @pytest.mark.parametrize("job_id", [[], 10**30, "\ud800", None, "", object()])
+    def test_a_job_id_that_makes_no_sense_is_refused(self, tmp_path, job_id):
+        scheduler = Scheduler(f"sqlite:///{tmp_path}/jobs.db")
+        for call in (scheduler.pause, scheduler.resume, scheduler.delete, scheduler.runs, scheduler.run_now):
+            with pytest.raises(InvalidSchedule, match="job_id"):
+                call(job_id)
+
     def test_a_failure_is_logged_with_what_was_raised(self, scheduler, caplog):
         def burn():
             raise ValueError("the toast")

@@ -63,6 +63,9 @@ class SimulatedTarget:
             self._works.append(Work(one, fate, length, listens=rng.random() < 0.7))
         self.pump()
 
+    def withdraw(self):
+        return []
+
     def close(self):
         pass
 

@@ -7,6 +7,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import plan
 from noonmark.core.reasons import Reason
 from noonmark.stores.sqlite import SqliteStore
+from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, Bench
 from noonmark.testing.factories import MINUTE
@@ -42,6 +43,41 @@ def test_an_occurrence_with_an_unreadable_payload_ends(bench):
     tally = done(bench.kept(made)).tally
     assert (tally.total, tally.failed, tally.successful) == (2, 1, 1)
     assert len(done(bench.store.occurrences(made.uid))) == 2
+
+
+@pytest.mark.parametrize("value", ["'garbage'", "x'00ff'", "1e300"])
+@pytest.mark.parametrize(
+    "column",
+    ["nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision", "origin", "stop"],
+)
+def test_an_occurrence_with_a_value_of_the_wrong_kind_keeps_nobody_from_the_others(bench, column, value):
+    made = done(bench.create_quiet())
+    broken = done(bench.add(made, "broken"))
+    sound = done(bench.add(made, "sound"))
+    damage(bench, f"UPDATE occurrences SET {column} = {value} WHERE id = '{broken.id}'")  # noqa: S608 - a test's own text
+    claims = done(bench.claim())
+    assert [claim.occurrence.id for claim in claims] == [sound.id]
+    with bench.store._connections.reading() as connection:
+        [(phase, reason)] = connection.execute("SELECT phase, reason FROM occurrences WHERE id = ?", (broken.id,))
+    assert (phase, reason) == ("delivery_failed", "unreadable")
+    assert done(bench.settle(done(bench.start(claims[0]))))
+
+
+def test_a_second_holder_of_the_slot_is_refused_by_the_schema(bench):
+    made = done(bench.create_quiet())
+    holder = done(bench.run(made, "holder"))
+    other = done(bench.add(made, "other"))
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE constraint failed"):
+        damage(bench, f"UPDATE occurrences SET holds_slot = 1 WHERE id = '{other.id}'")  # noqa: S608 - likewise
+    assert done(bench.settle(holder))
+
+
+def test_nodes_that_were_not_heard_of_for_a_day_are_forgotten(bench):
+    done(bench.store.beat("long gone", [ROUTE], now=bench.now))
+    bench.advance(24 * 60 * MINUTE + 1)
+    done(bench.store.beat("alive", [ROUTE], now=bench.now))
+    with bench.store._connections.reading() as connection:
+        assert connection.execute("SELECT name FROM nodes").fetchall() == [("alive",)]
 
 
 @pytest.mark.parametrize("column", ["trigger_document", "terms_document", "labels"])

@@ -23,11 +23,12 @@ from noonmark.core.admission import (
     depends_on_others,
     refused,
 )
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.driver.reports import AdmitReport
 from noonmark.ports import sink
-from noonmark.ports.store import Admitted, Hold
+from noonmark.ports.store import Admitted, Hold, LeaseLost
 from noonmark.ports.target import Assignment
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.driver.node import Node
-    from noonmark.ports.store import LeaseLost
 
     Answer = Admitted | LeaseLost | Busy
 
@@ -59,7 +59,7 @@ async def admit_once(node: Node) -> AdmitReport:
         raise
     while decisions:
         try:
-            answers = await node.ask(node.store.admit(decisions, now=node.now, lease=lease))
+            answers = await _admit(node, decisions)
         except Exception:
             # Perhaps it was written, perhaps not: asked again, whatever took effect answers as lost.
             for one in decisions:
@@ -67,6 +67,21 @@ async def admit_once(node: Node) -> AdmitReport:
             raise
         decisions = await _carry_out(node, decisions, answers, counts)
     return counts.report()
+
+
+async def _admit(node: Node, decisions: Sequence[Admission]) -> list[Answer]:
+    """Carry decisions out together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        answers: list[Answer] = await node.ask(node.store.admit(decisions, now=node.now, lease=node.timing.lease))
+    except NoonmarkError:
+        raise
+    except Exception:
+        claimed = decisions[0].claim.occurrence
+        if len(decisions) > 1:
+            return [answer for one in decisions for answer in await _admit(node, [one])]
+        logger.exception("occurrence %s cannot be admitted", claimed.id)
+        return [LeaseLost(occurrence_id=claimed.id)]
+    return answers
 
 
 def _decide(claim: Claim, *, now: Micros, lease: Micros) -> Admission:

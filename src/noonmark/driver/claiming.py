@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core.errors import NoonmarkError
 from noonmark.driver.reports import ClaimReport, RenewReport
 from noonmark.ports.sink import Claimed
-from noonmark.ports.store import Hold
+from noonmark.ports.store import Hold, Renewal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.driver.node import Node
+
+
+logger = logging.getLogger("noonmark.driver")
 
 
 async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
@@ -43,7 +50,7 @@ async def renew_once(node: Node) -> RenewReport:
     holds = node.holds()
     if not holds:
         return RenewReport()
-    renewal = await node.ask(node.store.renew(holds, now=node.now, lease=node.timing.lease))
+    renewal = await _renew(node, holds)
     # Only what is still held as it was when the question was asked: it may have ended since, or be held anew.
     fences = {hold.occurrence_id: hold.fence for hold in holds}
     lost = sum(node.lose(one) for one in renewal.lost if _fence(node, one) == fences[one])
@@ -53,6 +60,22 @@ async def renew_once(node: Node) -> RenewReport:
             assignment.stop(reason)
             stopped += 1
     return RenewReport(renewed=len(holds) - len(renewal.lost), lost=lost, stopped=stopped)
+
+
+async def _renew(node: Node, holds: Sequence[Hold]) -> Renewal:
+    """Extend leases together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        renewal: Renewal = await node.ask(node.store.renew(holds, now=node.now, lease=node.timing.lease))
+    except NoonmarkError:
+        raise
+    except Exception:
+        if len(holds) == 1:
+            logger.exception("the lease of occurrence %s cannot be renewed", holds[0].occurrence_id)
+            return Renewal(lost=frozenset({holds[0].occurrence_id}), stop={})
+        each = [await _renew(node, [hold]) for hold in holds]
+        lost = frozenset(one for renewal in each for one in renewal.lost)
+        return Renewal(lost=lost, stop={one: reason for renewal in each for one, reason in renewal.stop.items()})
+    return renewal
 
 
 async def release(node: Node) -> int:

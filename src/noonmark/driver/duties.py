@@ -75,6 +75,10 @@ class Driver:
         """Give back every claim that has not started; says how many."""
         return await release(self.node)
 
+    def withdraw(self) -> int:
+        """Give up what was handed over but has not begun; `settle_once` writes that. Says how many."""
+        return hand_back(self.node, self.node.runtime.target.withdraw())
+
     def hand_back(self) -> int:
         """Give up what is still being delivered; `settle_once` writes that. Says how many."""
         return hand_back(self.node)

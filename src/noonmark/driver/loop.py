@@ -32,7 +32,9 @@ logger = logging.getLogger("noonmark.driver")
 FIRST_RETRY: Micros = SECOND // 10
 LAST_RETRY: Micros = 5 * SECOND
 """A call to the store that failed is made again after a while, twice as long each time."""
-REAP_EVERY: Micros = 5 * SECOND
+LAST_CHANCES = 10
+"""So often, in the end, it waits for the report of a run that has ended."""
+REAP_EVERY: Micros = 10 * SECOND
 PACE: Micros = SECOND // 50
 """Between two looks for work, unless the first found more than it could take: many small transactions make one."""
 FRUITLESS: Micros = SECOND // 4
@@ -52,6 +54,7 @@ class Loop:
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
         self._stop, self._drain = self._alarm(), self._alarm()
         self._is_stopping = self._is_drained = False
+        self._fetches = 0
         self._grace: Micros | None = None
         self._look_at: Micros | None = None
 
@@ -68,10 +71,15 @@ class Loop:
 
     async def fetch(self, occurrence_id: str) -> None:
         """Claim one occurrence now, if it can be claimed."""
-        if not self._is_stopping:
+        if self._is_stopping:
+            return
+        self._fetches += 1
+        try:
             report = await self.driver.claim_once(only=occurrence_id)
-            if report.claimed:
-                self._start.ring()
+        finally:
+            self._fetches -= 1
+        if report.claimed:
+            self._start.ring()
 
     def stop(self, grace: Micros | None = None) -> None:
         """Begin nothing more, wait for what runs, then hand back the rest. From any thread; `run` ends when it is done.
@@ -97,7 +105,7 @@ class Loop:
             for duty in (
                 self._settling(),
                 self._every(timing.lease // 3, self.driver.renew_once),
-                self._every(min(REAP_EVERY, timing.lease // 3), self._reap),
+                self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap),
                 self._every(timing.prune_every, self._prune),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch)]),
             )
@@ -122,7 +130,11 @@ class Loop:
     async def _wind_up(self) -> int:
         """Give claims back, wait for what runs, then give that up as well."""
         node = self._node
+        while self._fetches:
+            await self._drain.wait(FIRST_RETRY)
         await self._try(self.driver.release, self._drain)
+        handed_back = self.driver.withdraw()
+        self._settle.ring()
         began = node.now
         # What has ended is not waited for: writing it down may take a while, or fail.
         while not all(one.is_closed for one in node.deliveries.values()):
@@ -130,7 +142,7 @@ class Loop:
             if left is not None and left <= 0:
                 break
             await self._drain.wait(left)
-        handed_back = self.driver.hand_back()
+        handed_back += self.driver.hand_back()
         self._is_drained = True
         for alarm in self._alarms:
             alarm.ring()
@@ -179,9 +191,12 @@ class Loop:
 
     async def _settling(self) -> None:
         """Write how deliveries ended; what ends while that is being written is written next, together."""
-        while not (self._is_drained and not self._node.finished):
+        chances = LAST_CHANCES
+        while not (self._is_drained and not self._node.finished and not (self._node.deliveries and chances)):
             if not self._node.finished:
-                await self._settle.wait(None)
+                # A run that has just ended may not have been reported yet.
+                chances -= self._is_drained
+                await self._settle.wait(FIRST_RETRY if self._is_drained else None)
                 continue
             report = await self._try(self.driver.settle_once, self._settle)
             if report is None:

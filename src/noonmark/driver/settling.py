@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import to_text
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
@@ -14,10 +15,14 @@ from noonmark.driver.reports import SettleReport
 from noonmark.ports.sink import Abandoned, LeaseLost, Settled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
     from noonmark.ports.sink import Happening
     from noonmark.ports.target import Assignment
+
+    End = tuple[Assignment, Delivered]
 
 
 logger = logging.getLogger("noonmark.jobs")
@@ -32,16 +37,26 @@ async def settle_once(node: Node) -> SettleReport:
     batch = [node.finished.popleft() for _ in range(count)]
     if not batch:
         return SettleReport()
-    was_full = node.load >= node.timing.capacity
     try:
-        settlements = [
-            settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
-            for assignment, delivered in batch
-        ]
-        written = await node.ask(node.store.settle(settlements))
-    except Exception:
+        return await _write(node, batch)
+    except NoonmarkError:
         node.finished.extendleft(reversed(batch))
         raise
+    except Exception:
+        # One of them makes no sense to the store; by themselves, the others do.
+        logger.exception("%d ends cannot be written together", count)
+        reports = [await _write_alone(node, one) for one in batch]
+        settled = sum(one.settled for one in reports)
+        return SettleReport(settled=settled, lost=count - settled, frees_others=True)
+
+
+async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
+    was_full = node.load >= node.timing.capacity
+    settlements = [
+        settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
+        for assignment, delivered in batch
+    ]
+    written = await node.ask(node.store.settle(settlements))
     happenings: list[Happening] = []
     deliveries, frees_others, tells = node.deliveries, was_full, node.tells
     for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
@@ -62,7 +77,22 @@ async def settle_once(node: Node) -> SettleReport:
             happenings.append(Abandoned(occurrence, assignment.abandoned))
     node.tell(happenings)
     settled = sum(written)
-    return SettleReport(settled=settled, lost=count - settled, frees_others=frees_others)
+    return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
+
+
+async def _write_alone(node: Node, one: End) -> SettleReport:
+    """Write one end. If it cannot be, whoever takes the row over when its lease has run out has to see to it."""
+    assignment, _ = one
+    try:
+        return await _write(node, [one])
+    except NoonmarkError:
+        node.finished.append(one)
+        return SettleReport()
+    except Exception:
+        logger.exception("the end of occurrence %s cannot be written", assignment.occurrence.id)
+        if node.deliveries.get(assignment.occurrence.id) is assignment:
+            del node.deliveries[assignment.occurrence.id]
+        return SettleReport(lost=1)
 
 
 def _log(assignment: Assignment, settlement: Settlement) -> None:
@@ -74,10 +104,10 @@ def _log(assignment: Assignment, settlement: Settlement) -> None:
     logger.warning("%s: run of %s %s (%s)%s", called, to_text(occurrence.nominal), run.outcome, then, text)
 
 
-def hand_back(node: Node) -> int:
-    """Report everything that is still being delivered as not finished; it is asked to stop."""
+def hand_back(node: Node, only: Sequence[Assignment] | None = None) -> int:
+    """Report everything that is still being delivered, or only some of it, as not finished; it is asked to stop."""
     now = node.now
-    running = [one for one in node.deliveries.values() if not one.is_closed]
+    running = [one for one in (node.deliveries.values() if only is None else only) if not one.is_closed]
     for assignment in running:
         assignment.is_closed = True
         assignment.stop(Reason.LEASE_LOST)

@@ -32,6 +32,7 @@ class Engine:
         """The thread is made, and the loop is running when this returns."""
         self._runtime, self._looks = runtime, looks
         self._ready = threading.Event()
+        self._ended = threading.Event()
         self._failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, name="noonmark", daemon=True)
         self.thread.start()
@@ -46,6 +47,18 @@ class Engine:
     def stop(self, grace: Micros | None) -> None:
         """Begin nothing more, and hand back what has not ended after the grace period. Returns at once."""
         self.loop.stop(grace)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for its end, or so long.
+
+        Not by joining the thread: a join that is interrupted takes the thread for ended, and then nobody waits for it.
+        """
+        self._ended.wait(seconds)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return not self._ended.is_set()
 
     @property
     def is_own_thread(self) -> bool:
@@ -68,7 +81,7 @@ class Engine:
         except RuntimeError:  # the loop is closed
             call.close()
             raise Conflict("the scheduler was stopped") from None
-        while not wait([answer], LOOK_EVERY).done and self.thread.is_alive():
+        while not wait([answer], LOOK_EVERY).done and self.is_alive:
             pass
         if not answer.done() or answer.cancelled():
             raise Conflict("the scheduler was stopped")
@@ -84,6 +97,7 @@ class Engine:
             raise
         finally:
             self._let_go()
+            self._ended.set()
 
     async def _main(self) -> None:
         self.loop = Loop(self._runtime, looks=self._looks)

@@ -95,7 +95,7 @@ def _see_through(
         if its_own is not None:
             # Whatever still runs there is of no use to the caller, who was interrupted.
             its_own.stop(0)
-            its_own.thread.join()
+            its_own.wait()
 
 
 def _check_function(runtime: Runtime, schedule: Schedule) -> None:
@@ -141,7 +141,7 @@ def _wait(runtime: Runtime, engine: Engine, one: Occurrence, ending: _Ending) ->
     while stored is not None and stored.phase not in FINAL:
         if not engine.loop.is_stopping:
             engine.call(lambda loop: loop.fetch(one.id))
-        was_alive = engine.thread.is_alive()
+        was_alive = engine.is_alive
         ending.has_come.wait(LOOK_EVERY)
         stored = drive(runtime.store.occurrence(one.id))
         if not was_alive and stored is not None and stored.phase not in FINAL:

@@ -8,12 +8,13 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
-from noonmark.core.instants import SECOND, from_micros, seconds_to_micros
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.schedule import Owner, parse_schedule
 from noonmark.driver.access import drive
 from noonmark.embedded.declaring import document_of, id_of_name, in_python, redeclared
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 SOURCE = "embedded"
 OPTIONS = frozenset(inspect.signature(document_of).parameters) - {"function"} | {"func", "function_name"}
 CHUNK = 1_000
+MAX_SECONDS = 1e10
 LAST_WAIT = 5.0
 """Seconds for what runs to be handed back, when whoever stops it is interrupted."""
 OWNER = Owner(tenant="default", user="local")
@@ -89,6 +91,9 @@ class Scheduler:
         )
         self._store = self._runtime.store
         self._engine: Engine | None = None
+        self._leaving: Engine | None = None
+        """The last one that was stopped; perhaps it has not ended yet."""
+        self._at_exit = partial(_stop_at_exit, weakref.ref(self))
         self._is_closed = False
         self._lock = threading.RLock()
         drive(self._store.open())
@@ -175,7 +180,7 @@ class Scheduler:
                 if not isinstance(self._clock, SystemClock):
                     raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
                 self._engine = self._new_engine(looks=True)
-                atexit.register(_stop_at_exit, weakref.ref(self))
+                atexit.register(self._at_exit)
 
     def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
         """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back.
@@ -183,20 +188,22 @@ class Scheduler:
         Without `wait`, it is handed back at once, and runs again elsewhere, or after the next start. A function that
         runs here may call it too; it is not waited for by itself.
         """
+        grace = 0 if not wait else None if timeout is None else _positive("timeout", timeout, low=0)
         with self._lock:
-            engine, self._engine = self._engine, None
+            engine = self._engine or self._leaving
+            self._engine, self._leaving = None, engine
         if engine is None:
             return
-        grace = 0 if not wait else None if timeout is None else seconds_to_micros(timeout)
         engine.stop(grace)
         if engine.is_caller:
             return
         try:
-            engine.thread.join()
+            engine.wait()
         except BaseException:  # Ctrl-C: whoever waited does so no longer, but what still runs is handed back
             engine.stop(0)
-            engine.thread.join(LAST_WAIT)
+            engine.wait(LAST_WAIT)
             raise
+        atexit.unregister(self._at_exit)
 
     def pause(self, job_id: str) -> None:
         """Start nothing of it until it is resumed; what that swallows is recorded."""
@@ -272,6 +279,7 @@ class Scheduler:
 
     def _find(self, job_id: str) -> Kept:
         self._check_open()
+        check_name("job_id", job_id)
         return drive(schedules.find(self._store, OWNER.tenant, job_id))
 
     def _wake(self) -> None:
@@ -360,9 +368,9 @@ def _at_least_one(field: str, number: object) -> int:
     return number
 
 
-def _positive(field: str, number: object, *, unit: int = 1) -> Micros:
-    if not isinstance(number, int | float) or isinstance(number, bool) or not 0.001 <= number * unit <= 1e10:
-        raise InvalidSchedule(f"must be a positive number, not {number!r}", field=field)
+def _positive(field: str, number: object, *, unit: int = 1, low: float = 0.001) -> Micros:
+    if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number * unit <= MAX_SECONDS:
+        raise InvalidSchedule(f"must be a number from {low:g} to {MAX_SECONDS / unit:g}, not {number!r}", field=field)
     return int(number * unit * SECOND)
 
 

@@ -85,5 +85,8 @@ class Target(Protocol):
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Begin each at its time, and report how it ended. Returns at once, and never raises for one of them."""
 
+    def withdraw(self) -> list[Assignment]:
+        """Give up what has surely not begun; it is not reported any more."""
+
     def close(self) -> None:
         """Begin nothing more, and let go of what is idle. What still runs is not waited for."""

@@ -48,6 +48,10 @@ class InlineRunner:
             assignment.is_closed = True
             self._report(assignment, delivered)
 
+    def withdraw(self) -> list[Assignment]:
+        """Nothing waits."""
+        return []
+
     def close(self) -> None:
         """Nothing is left running."""
 

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND
+from noonmark.core.policies.delivery import Delivery
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import FunctionTarget
 from noonmark.targets.functions import cut_off, not_begun, prepare, raised, succeeded, undeliverable
@@ -73,6 +74,12 @@ class FunctionRunner:
                 in_threads.append(assignment)
         if in_threads:
             self._workers.submit(in_threads)
+
+    def withdraw(self) -> list[Assignment]:
+        """Take back what waits for a thread; but what must not begin twice has begun as far as the store knows."""
+        if self._workers is None:
+            return []
+        return self._workers.withdraw(lambda one: one.schedule.declaration.delivery is Delivery.AT_LEAST_ONCE)
 
     def close(self) -> None:
         """Begin nothing more."""

@@ -80,6 +80,14 @@ class Workers:
                 self._foreman = self._thread(self._keep_time, "noonmark-foreman")
             self._timer.notify()
 
+    def withdraw(self, may: Callable[[Assignment], bool]) -> list[Assignment]:
+        """Take back what has not begun, where that may be."""
+        with self._lock:
+            back = [entry[2] for entry in self._waiting if may(entry[2])]
+            self._waiting = [entry for entry in self._waiting if not may(entry[2])]
+            heapify(self._waiting)
+            return back
+
     def close(self) -> None:
         """Begin nothing more; idle threads end, busy ones when they are done."""
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Claim
@@ -32,6 +33,10 @@ _LEASE = """
     UPDATE occurrences SET phase = 'claimed', fence = fence + 1, node = ?, started = NULL, lease_end = ?
     WHERE key IN (SELECT value FROM json_each(?))
 """
+
+
+NUMBERS = ("nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision")
+_numbers = attrgetter(*NUMBERS)
 
 
 def take(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, lease: Micros) -> list[Claim]:
@@ -91,9 +96,18 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
             deadline=deadline,
             payload=None if payload is None else from_json(payload, "payload"),
         )
+        _check_numbers(occurrence)
     except KeyError as error:
         raise Unreadable(f"{error} is no phase, reason or origin") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Unreadable(f"a column has a value of the wrong kind ({error})") from None
     return Claim(occurrence=occurrence, schedule=schedule, claimed=now, found_in=found_in)
+
+
+def _check_numbers(one: Occurrence) -> None:
+    """The columns of a table take any kind of value, and one that is not a number would fail whoever counts with it."""
+    if any(value.__class__ is not int for value in _numbers(one)):
+        raise TypeError(f"{', '.join(NUMBERS)} must be whole numbers")
 
 
 def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
@@ -169,6 +183,9 @@ def _fault(ledger: Ledger, key: int, schedule: Schedule | Unreadable, problem: s
     sheet = ledger.sheet_of(row)
     if isinstance(schedule, Unreadable):
         sheet.fault = problem
+    for name in NUMBERS:
+        if not isinstance(getattr(row, name), int):
+            setattr(row, name, 0)
     row.fence += 1
     endings.end(ledger, row, Phase.DELIVERY_FAILED, Reason.UNREADABLE, to_detail({"problem": problem}))
     endings.complete_if_done(ledger, sheet)

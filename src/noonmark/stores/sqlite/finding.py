@@ -101,4 +101,5 @@ def lacking(connection: sqlite3.Connection, *, now: Micros, limit: int) -> list[
 
 def _turn(columns: Found) -> tuple[int, int, int]:
     """By key in the end: what was planned together lies together, so that a batch touches few pages."""
-    return columns[0], columns[1], columns[3]
+    time, nominal, _, key = columns[:4]
+    return (time if isinstance(time, int) else 0), (nominal if isinstance(nominal, int) else 0), key

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import times_in_question
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.ports.store import StoreTraits
 from noonmark.stores.sqlite import (
     admitting,
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Admitted, Graph, Hold, Kept, LeaseLost, Renewal
 
 WATCH_INTERVAL: Micros = SECOND // 4
+
+
+DAY: Micros = DAY_SECONDS * SECOND
+"""A node that was not heard of for so long is forgotten; its name never comes back."""
 
 
 class SqliteStore:
@@ -197,6 +201,7 @@ class SqliteStore:
         """Remember that a node is alive, and what it serves."""
         with self._connections.writing() as connection:
             batches.put(connection, "nodes", ("name", "seen"), [(node, now)])
+            connection.execute("DELETE FROM nodes WHERE seen < ?", (now - DAY,))
             if routes:
                 batches.put(connection, "served_routes", ("route", "seen"), [(route, now) for route in routes])
 

@@ -11,6 +11,7 @@ from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
 from noonmark.core.plans import Plan, occurrence
+from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import FunctionTarget
@@ -354,3 +355,18 @@ async def what_ended_and_was_pruned_since_the_snapshot_does_not_come_back(bench:
     assert await bench.store.prune(before=bench.now, keep=0, limit=10) == 1
     assert await bench.commit(edit)
     assert await bench.store.occurrence(started.id) is None
+
+
+@case
+async def nothing_of_an_old_revision_starts_not_even_what_was_asked_for(bench: Bench) -> None:
+    made = await bench.create_quiet(overlap_policy=overlap.Allow())
+    await bench.add(made, "asked")
+    claim = await bench.claim_one()
+    edit = edits.edit(
+        await bench.snapshot(made), replace(made.declaration, timeout=SECOND), now=bench.now, lookahead=LOOKAHEAD
+    )
+    assert await bench.commit(edit)
+    decided = replace(start(claim), takes_slot=False)
+    assert await bench.admit(decided) == LeaseLost(occurrence_id=claim.occurrence.id)
+    await bench.store.release([hold(claim)])
+    assert (await bench.claim_one()).schedule.revision == made.revision + 1
