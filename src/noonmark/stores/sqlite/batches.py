@@ -10,17 +10,37 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from noonmark.stores.sqlite.driver import sqlite3
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from noonmark.stores.sqlite.driver import sqlite3
+
+def gather(
+    connection: sqlite3.Connection, columns: str, source: str, parameters: Sequence[Any] | dict[str, Any]
+) -> list[tuple[Any, ...]]:
+    """All rows of a source, as one row of JSON.
+
+    Reading rows one by one lets the interpreter go at each of them, and beside a busy thread each return takes a turn.
+    """
+    try:
+        text = f"SELECT json_group_array(json_array({columns})) FROM {source}"  # noqa: S608 - our own text
+        [(found,)] = connection.execute(text, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if "BLOB" not in str(error):
+            raise
+        # A damaged value that JSON cannot hold; whoever reads the row finds it.
+        return connection.execute(f"SELECT {columns} FROM {source}", parameters).fetchall()  # noqa: S608 - likewise
+    return [tuple(row) for row in json.loads(found)]
 
 
 def select(
     connection: sqlite3.Connection, columns: str, table: str, by: str, values: Sequence[str | int]
 ) -> list[tuple[Any, ...]]:
     """The rows whose column `by`, a unique one, has one of the values; in no order."""
-    return connection.execute(_selecting(columns, table, by), (json.dumps(values),)).fetchall()
+    # CROSS JOIN: SQLite must not reorder it and walk the table.
+    source = f"json_each(?) AS j CROSS JOIN {table} ON {table}.{by} = j.value"
+    return gather(connection, columns, source, (json.dumps(values),))
 
 
 def update(connection: sqlite3.Connection, table: str, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
@@ -62,12 +82,6 @@ def _taken(varying: tuple[int, ...]) -> dict[int, str]:
     if varying == (0,):
         return {0: "j.value"}
     return {place: f"j.value ->> {index}" for index, place in enumerate(varying)}
-
-
-@lru_cache(maxsize=512)
-def _selecting(columns: str, table: str, by: str) -> str:
-    # CROSS JOIN: SQLite must not reorder it and walk the table.
-    return f"SELECT {columns} FROM json_each(?) AS j CROSS JOIN {table} ON {table}.{by} = j.value"  # noqa: S608 - our own names
 
 
 @lru_cache(maxsize=512)

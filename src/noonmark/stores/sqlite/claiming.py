@@ -14,7 +14,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.ports.store import Renewal
 from noonmark.stores.facts import to_detail
-from noonmark.stores.sqlite import endings, places
+from noonmark.stores.sqlite import batches, endings, places
 from noonmark.stores.sqlite.records import PHASES, REASONS, Unreadable, from_json
 
 if TYPE_CHECKING:
@@ -35,6 +35,14 @@ _LEASE = """
 """
 
 
+_RENEW = """
+    UPDATE occurrences SET lease_end = ? FROM json_each(?) AS j
+    WHERE occurrences.id = j.value ->> 0 AND fence = j.value ->> 1 AND lease_end IS NOT NULL
+"""
+_HELD = """
+    SELECT occurrences.id AS id, stop FROM json_each(?) AS j CROSS JOIN occurrences ON occurrences.id = j.value ->> 0
+    WHERE fence = j.value ->> 1 AND lease_end IS NOT NULL
+"""
 NUMBERS = ("nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision")
 _numbers = attrgetter(*NUMBERS)
 
@@ -112,12 +120,13 @@ def _check_numbers(one: Occurrence) -> None:
 
 def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
     """Extend the leases that are still held."""
-    held = _held(ledger, holds)
-    for row in held.values():
-        row.lease_end = now + lease
-        ledger.changed(row)
-    stop = {one: reason for one, row in held.items() if (reason := REASONS.get(row.stop)) is not None}
-    return Renewal(lost=frozenset(hold.occurrence_id for hold in holds) - held.keys(), stop=stop)
+    fences = {hold.occurrence_id: hold.fence for hold in holds}
+    known = json.dumps(list(fences.items()))
+    found = batches.gather(ledger.connection, "id, stop", f"({_HELD})", (known,))
+    held = {str(one): asked for one, asked in found}
+    ledger.connection.execute(_RENEW, (now + lease, known))
+    stop = {one: reason for one, asked in held.items() if (reason := REASONS.get(asked)) is not None}
+    return Renewal(lost=frozenset(fences) - held.keys(), stop=stop)
 
 
 def release(ledger: Ledger, holds: Sequence[Hold]) -> None:

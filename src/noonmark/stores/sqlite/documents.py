@@ -18,6 +18,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
+from noonmark.stores.sqlite import batches
 from noonmark.stores.sqlite.records import Unreadable, from_json
 
 if TYPE_CHECKING:
@@ -47,10 +48,9 @@ COLUMNS = (
 _SELECTED = ", ".join(
     [*(f"schedules.{name}" for name in COLUMNS), "uid", "schedule_states.phase", "revision", "version", "updated"]
 )
-_READ = f"""
-    SELECT {_SELECTED} FROM json_each(?) AS j CROSS JOIN schedules ON schedules.key = j.value
-    CROSS JOIN schedule_states ON schedule = j.value
-"""  # noqa: S608 - our own names
+_SOURCE = """
+    json_each(?) AS j CROSS JOIN schedules ON schedules.key = j.value CROSS JOIN schedule_states ON schedule = j.value
+"""
 _PHASES = {str(phase): phase for phase in SchedulePhase}
 _POLICIES = tuple(
     one.name
@@ -110,7 +110,7 @@ class Library:
             else:
                 found[key] = known[1]
         if missing:
-            for columns in connection.execute(_READ, (json.dumps(missing),)).fetchall():
+            for columns in batches.gather(connection, _SELECTED, _SOURCE, (json.dumps(missing),)):
                 try:
                     found[columns[0]] = schedule = _restored(columns)
                 except Unreadable as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.policies.delivery import MIN_PATIENCE
+from noonmark.stores.sqlite import batches
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,17 +25,18 @@ DUE_ROUTES = f"""
     SELECT value FROM json_each(?) AS j WHERE {FIRST_READY} <= ? UNION ALL
     SELECT value FROM json_each(?) AS j WHERE {FIRST_LEASED} <= ?
 """  # noqa: S608 - likewise
-_COLUMNS = """
-    nominal, id, key, schedule, version, occurrences.phase, occurrences.revision, origin, route, due, first_due,
-    attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot,
-    stop, deadline, payload
+_NAMES = """
+    nominal, id, key, schedule, version, phase, revision, origin, route, due, first_due, attempt, fence, reason, detail,
+    missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot, stop, deadline, payload
 """
+_COLUMNS = _NAMES.replace("phase, revision", "occurrences.phase AS phase, occurrences.revision AS revision")
+GATHERED = f"time, {_NAMES}"
 READY = f"""
-    SELECT ready, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    SELECT ready AS time, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE occurrences.{_IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, key LIMIT ?
 """  # noqa: S608 - likewise
 EXPIRED = f"""
-    SELECT lease_end, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    SELECT lease_end AS time, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE {_IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
 """  # noqa: S608 - likewise
 ONE = f"""
@@ -66,7 +69,7 @@ LACKING_READY = _LACKING.format(
 )
 LACKING_LEASED = _LACKING.format(time="lease_end", columns=_COLUMNS, condition=_IS_LEASED.format(route="?"))
 
-Found = tuple[Any, ...]
+Found = Sequence[Any]
 """When a row can be claimed, its nominal time, its id, its key, then the other columns."""
 
 
@@ -77,8 +80,8 @@ def due(
     named = json.dumps(list(routes))
     found: list[Found] = []
     for (route,) in set(connection.execute(DUE_ROUTES, (named, until, named, now)).fetchall()):
-        found += connection.execute(READY, (route, until, limit)).fetchall()
-        found += connection.execute(EXPIRED, (route, now, limit)).fetchall()
+        found += batches.gather(connection, GATHERED, f"({READY})", (route, until, limit))
+        found += batches.gather(connection, GATHERED, f"({EXPIRED})", (route, now, limit))
     return sorted(found, key=_turn)[:limit]
 
 

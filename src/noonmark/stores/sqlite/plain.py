@@ -32,30 +32,35 @@ if TYPE_CHECKING:
     from noonmark.stores.sqlite.driver import sqlite3
 
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
+# What may be changed is found first, and then changed: nobody else writes in between.
+STARTABLE = """
+    SELECT one.id AS id, one.key AS key, one.schedule AS schedule FROM json_each(:ids) AS j
+        CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.phase = 'claimed' AND fence = :fence AND place IS NULL AND s.revision = :revision
+        AND (:takes_slot = 0 OR s.holder IS NULL OR s.holder = one.key)
+"""
 START = """
     UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = :revision, waiting_for = NULL,
         started = :now, lease_end = :lease_end, holds_slot = max(holds_slot, :takes_slot)
-    WHERE id IN (SELECT value FROM json_each(:ids)) AND phase = 'claimed' AND fence = :fence AND place IS NULL
-        AND EXISTS (
-            SELECT 1 FROM schedule_states AS s WHERE s.schedule = occurrences.schedule AND s.revision = :revision
-            AND (:takes_slot = 0 OR s.holder IS NULL OR s.holder = occurrences.key)
-        )
-    RETURNING id, key, schedule
+    WHERE key IN (SELECT value FROM json_each(:keys))
 """
+COLUMNS = "id, key, schedule"
 STARTED = """
     UPDATE schedule_states SET last_started = ?, admitted = admitted + (j.value ->> 1),
         newest = coalesce(max(newest, j.value ->> 2), newest, j.value ->> 2), holder = coalesce(j.value ->> 3, holder)
     FROM json_each(?) AS j WHERE schedule = j.value ->> 0
 """
+ENDABLE = """
+    SELECT one.id AS id, one.key AS key, one.schedule AS schedule FROM json_each(:ids) AS j
+        CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.phase IN ('dispatching', 'awaiting_completion') AND fence = :fence AND place IS NULL
+        AND holds_slot = :holds_slot AND s.queued = 0 AND s.followed = 0
+"""
 END = """
     UPDATE occurrences SET phase = :phase, reason = :reason, detail = :detail, attempt = :attempt, ended = :now,
         ready = NULL, lease_end = NULL, node = NULL, started = NULL, stop = NULL, deadline = NULL, waiting_for = NULL,
         holds_slot = 0, held = 0
-    WHERE id IN (SELECT value FROM json_each(:ids)) AND phase IN ('dispatching', 'awaiting_completion')
-        AND fence = :fence AND place IS NULL AND holds_slot = :holds_slot
-        AND EXISTS (SELECT 1 FROM schedule_states AS s WHERE s.schedule = occurrences.schedule AND s.queued = 0
-            AND s.followed = 0)
-    RETURNING id, key, schedule
+    WHERE key IN (SELECT value FROM json_each(:keys))
 """
 ENDED = """
     UPDATE schedule_states SET live = live - 1, history = history + 1, total = total + 1,
@@ -85,7 +90,9 @@ def start_all(
     changes: list[tuple[Any, ...]] = []
     for (revision, fence, takes_slot), starts in groups.items():
         same = {"revision": revision, "fence": fence, "takes_slot": takes_slot, "now": now, "lease_end": now + lease}
-        for found, key, schedule in connection.execute(START, same | {"ids": json.dumps(list(starts))}).fetchall():
+        startable = batches.gather(connection, COLUMNS, f"({STARTABLE})", same | {"ids": json.dumps(list(starts))})
+        connection.execute(START, same | {"keys": json.dumps([key for _, key, _ in startable])})
+        for found, key, schedule in startable:
             start = starts[found]
             started[found] = _started(start, now)
             was = start.claim.occurrence
@@ -111,7 +118,8 @@ def end_all(connection: sqlite3.Connection, settlements: Sequence[Settlement], *
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
         same = {"phase": phase, "holds_slot": holds_slot, "now": now}
         row = same | {"reason": reason, "detail": detail, "attempt": attempt, "fence": fence}
-        found = connection.execute(END, row | {"ids": json.dumps(list(ends))}).fetchall()
+        found = batches.gather(connection, COLUMNS, f"({ENDABLE})", row | {"ids": json.dumps(list(ends))})
+        connection.execute(END, row | {"keys": json.dumps([key for _, key, _ in found])})
         schedules = json.dumps([schedule for *_, schedule in found])
         counts = {"successful": int(phase is Phase.COMPLETED), "failed": int(phase in FAILURES)}
         connection.execute(ENDED, same | counts | {"schedules": schedules})
