@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import to_text
+from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -69,7 +70,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
         if settlement.retry_at is None:
             node.ended(occurrence, assignment)
         frees_others = frees_others or _frees_others(assignment, settlement)
-        if settlement.run.outcome not in QUIET:
+        if settlement.phase is not Phase.COMPLETED and settlement.run.outcome not in QUIET:
             _log(assignment, settlement)
         if tells:
             happenings.append(_settled(settlement))

@@ -114,7 +114,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
 
 def _check_numbers(one: Occurrence) -> None:
     """The columns of a table take any kind of value, and one that is not a number would fail whoever counts with it."""
-    if any(value.__class__ is not int for value in _numbers(one)):
+    if {*map(type, _numbers(one))} != {int}:
         raise TypeError(f"{', '.join(NUMBERS)} must be whole numbers")
 
 
