@@ -263,3 +263,17 @@ async def a_release_leaves_what_is_not_held_or_has_started(bench: Bench) -> None
     await bench.store.release([hold(started)])
     assert (await bench.row(started)).phase is Phase.DISPATCHING
     assert await bench.settle(started)
+
+
+@case
+async def whoever_lost_a_lease_cannot_renew_it(bench: Bench) -> None:
+    await bench.add(await bench.create_quiet(), "a")
+    first = await bench.claim_one("node-a")
+    bench.advance(LEASE)
+    second = await bench.claim_one("node-b")
+    bench.advance(LEASE - 1)
+    renewal = await bench.store.renew([hold(first)], now=bench.now, lease=LEASE)
+    assert (renewal.lost, dict(renewal.stop)) == (frozenset({first.occurrence.id}), {})
+    bench.advance(1)
+    third = await bench.claim_one("node-c")
+    assert third.occurrence.fence == second.occurrence.fence + 1
