@@ -19,6 +19,8 @@ FULL_TARGETS = {
         "function": "reports:weekly",
         "args": [1, "two", [3.5, None]],
         "kwargs": {"deep": {"er": [True]}},
+        "payload": {"topic": "tidy"},
+        "executor": "process",
     },
     "http": {
         "target_kind": "http",

@@ -145,6 +145,18 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(
             {"target_kind": "function", "function": "f", "trusted": True}, "target.trusted", "args", id="trusted"
         ),
+        pytest.param(
+            {"target_kind": "function", "function": "f", "executor": "fork"},
+            "target.executor",
+            "thread, process",
+            id="executor",
+        ),
+        pytest.param(
+            {"target_kind": "function", "function": "f", "payload": float("inf")},
+            "target.payload",
+            "infinity",
+            id="payload",
+        ),
         pytest.param(http(method="TRACE"), "target.method", "GET, HEAD, POST", id="method"),
         pytest.param({"target_kind": "http"}, "target.url", "required", id="no url"),
         pytest.param(http(url="example.com"), "target.url", "absolute http or https", id="relative url"),

@@ -11,10 +11,12 @@ SOON = 30.0
 """Seconds that anything may take on a busy machine."""
 
 
-def assigned(key="one", function="work", args=(), kwargs=None, after=0, payload=None, **declared):
-    """One call of a function, to begin now or a while after."""
+def assigned(
+    key="one", function="work", args=(), kwargs=None, after=0, *, payload=None, origin=None, given=None, **declared
+):
+    """One call of a function, to begin now or a while after; `given` is the payload of the schedule itself."""
     begins = now() + after
-    target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {})
+    target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {}, payload=given)
     made = factories.schedule(target=target, **declared)
-    one = factories.occurrence(made, manual(str(key)), nominal=begins, attempt=1, payload=payload)
+    one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
     return Assignment(one, made, begins=begins)

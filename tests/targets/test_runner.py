@@ -9,6 +9,7 @@ from datetime import UTC
 
 import pytest
 
+from noonmark.core.ids import event
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
@@ -233,6 +234,26 @@ class TestContext:
         assert isinstance(context.logger, logging.LoggerAdapter)
         [record] = [record for record in caplog.records if record.message == "hello from a job"]
         assert (record.name, record.occurrence_id, record.schedule_id) == ("noonmark.jobs", one.id, one.schedule_id)
+
+    @pytest.mark.parametrize(
+        ("origin", "brought", "seen"),
+        [
+            (None, None, ({"of": "the schedule"}, None)),
+            (None, {"of": "the call"}, ({"of": "the call"}, None)),
+            (
+                event("e1"),
+                {"event_type": "a", "payload": {"of": 1}},
+                ({"of": 1}, {"event_type": "a", "payload": {"of": 1}}),
+            ),
+        ],
+        ids=["of the schedule", "of the call", "of the event"],
+    )
+    def test_the_payload_is_the_nearest_one(self, origin, brought, seen):
+        async def story(stage):
+            given = {"payload": brought, "origin": origin, "given": {"of": "the schedule"}}
+            assert (await stage.call(lambda context: [context.payload, context.event], **given)).result == list(seen)
+
+        play(story)
 
     def test_an_argument_of_that_name_is_the_callers(self):
         async def story(stage):

@@ -31,6 +31,8 @@ class Occurrence:
     `node` is who claimed it, and `started` when this delivery began; both until it is given back or has ended. `stop`
     is why whoever delivers it is asked to stop. `deadline` is when its delivery has to have ended, where it must: once
     the target accepted the work, or once it was asked to give up the slot. Both outlive a lost lease, but no retry.
+
+    `payload` is what whoever asked for the run sent along; of an occurrence that an event set off, it is that event.
     """
 
     id: str

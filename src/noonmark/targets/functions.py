@@ -13,6 +13,7 @@ from importlib import import_module
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import from_micros
 from noonmark.core.jsonvalues import json_copy, json_problem, printable
 from noonmark.core.reasons import Reason
@@ -165,7 +166,7 @@ def prepare(functions: Functions, assignment: Assignment) -> tuple[Function, tup
     assignment.signal = signal
     if assignment.stop_reason is not None:  # it was asked before there was a signal
         signal.set()
-    return function, args, {**kwargs, "context": _context(assignment.occurrence, signal)}
+    return function, args, {**kwargs, "context": _context(assignment.occurrence, target, signal)}
 
 
 def succeeded(assignment: Assignment, result: object, *, now: Micros) -> Delivered:
@@ -224,7 +225,11 @@ def _function(call: Callable[..., Any]) -> Function:
     return Function(call, is_async=is_async, wants_context=wants_context)
 
 
-def _context(occurrence: Occurrence, signal: StopSignal) -> Context:
+def _context(occurrence: Occurrence, target: FunctionTarget, signal: StopSignal) -> Context:
+    """An event brings its payload, a call that asked for the run may; otherwise it is the one of the schedule."""
+    brought = json_copy(occurrence.payload)
+    event = brought if kind_of(occurrence.origin) is OriginKind.EVENT else None
+    payload = brought if event is None else event["payload"]
     ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id}
     return Context(
         occurrence_id=occurrence.id,
@@ -232,8 +237,8 @@ def _context(occurrence: Occurrence, signal: StopSignal) -> Context:
         nominal_at=from_micros(occurrence.nominal),
         due_at=from_micros(occurrence.due),
         attempt=occurrence.attempt,
-        payload=json_copy(occurrence.payload),
-        event=None,
+        payload=json_copy(target.payload) if payload is None else payload,
+        event=event,
         cancelled=signal,
         logger=logging.LoggerAdapter(logger, ids),
     )

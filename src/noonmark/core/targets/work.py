@@ -6,9 +6,10 @@ JSON inside a target is its own copy and never changes after the target was read
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from noonmark.core.documents import present
+from noonmark.core.documents import named, present
 from noonmark.core.jsonvalues import event_type, shown, text_of
 from noonmark.core.targets.content import read_prompt
 
@@ -22,6 +23,13 @@ _argument = text_of(0, 131_072, multiline=True)
 _variable_name = text_of(1, 255)
 
 
+class Executor(StrEnum):
+    """Where a node calls a function that is not async: in a thread of its own process, or in a process beside it."""
+
+    THREAD = "thread"
+    PROCESS = "process"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTarget:
     """A Python function: a name registered on the executing node, or `module:qualname`."""
@@ -31,6 +39,9 @@ class FunctionTarget:
     function: str
     args: tuple[Any, ...] = field(default=(), hash=False)
     kwargs: dict[str, Any] = field(default_factory=dict, hash=False)
+    payload: Any = field(default=None, hash=False)
+    """What the context of every run carries, unless an event or the call that asked for the run brings its own."""
+    executor: Executor = Executor.THREAD
 
     @property
     def route(self) -> str:
@@ -44,7 +55,7 @@ class FunctionTarget:
             "function": self.function,
             "args": list(self.args),
             "kwargs": self.kwargs,
-        }
+        } | present(payload=self.payload, executor=None if self.executor is Executor.THREAD else str(self.executor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +138,19 @@ class TaskTarget:
 
 
 def read_function(reader: Reader) -> FunctionTarget:
-    """Read the function's name and arguments."""
+    """Read the function's name, what it is given and where it is called."""
     args = reader.json("args")
     if args is not None and not isinstance(args, list):
         reader.problem("args", f"must be an array, not {shown(args)}")
         args = None
     function = reader.text("function", high=500)
-    return FunctionTarget(function=function, args=tuple(args or ()), kwargs=reader.json_object("kwargs"))
+    return FunctionTarget(
+        function=function,
+        args=tuple(args or ()),
+        kwargs=reader.json_object("kwargs"),
+        payload=reader.json("payload"),
+        executor=reader.choice("executor", named(Executor), Executor.THREAD),
+    )
 
 
 def read_command(reader: Reader) -> CommandTarget:
