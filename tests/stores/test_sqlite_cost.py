@@ -54,6 +54,8 @@ def a_day_of_work(bench):
     )
     done(store.find("acme", "schedule-of-uid-1"))
     done(store.find_named("acme", "ada", "name-1"))
+    page = done(store.schedules("acme", limit=3))
+    assert len(done(store.schedules("acme", after=page[-1].schedule.uid, limit=3))) == 3
     done(store.occurrences("uid-1", 5))
     done(store.runs("uid-1", 5))
     done(store.routes("test"))

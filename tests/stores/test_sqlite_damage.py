@@ -121,3 +121,18 @@ def test_an_undone_transaction_leaves_no_trace(bench):
     with pytest.raises(RuntimeError):
         half_done()
     assert done(bench.row(one)).due == one.due
+
+
+def test_a_list_passes_over_a_schedule_that_cannot_be_read(bench):
+    for number in range(5):
+        done(bench.create(f"uid-{number}", created=bench.now + number))
+    damage(
+        bench,
+        "UPDATE schedules SET terms_document = '[1' WHERE schedule_id IN ('schedule-of-uid-1', 'schedule-of-uid-2')",
+    )
+    page = done(bench.store.schedules("acme", limit=2))
+    assert [kept.schedule.uid for kept in page] == ["uid-0", "uid-3"]
+    assert [kept.schedule.uid for kept in done(bench.store.schedules("acme", after="uid-1", limit=9))] == [
+        "uid-3",
+        "uid-4",
+    ]

@@ -149,6 +149,14 @@ class Store(Protocol):
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
 
+    async def schedules(self, tenant: str, *, after: str | None = None, limit: int) -> list[Kept]:
+        """The tenant's schedules that are not deleted, in the order of their creation, then of their ids.
+
+        With `after`, the uid of any schedule of the tenant, those that follow it: it keeps its place when it is
+        deleted, so a reader who goes on after the last of a page misses nothing that was there all the while. After an
+        unknown uid nothing follows. One whose record cannot be read is left out. Fewer than `limit` are the last ones.
+        """
+
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What these schedules depend on, directly and through others, in one consistent read.
 

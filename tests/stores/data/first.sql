@@ -170,6 +170,7 @@ CREATE UNIQUE INDEX concurrency_keys_by_name ON concurrency_keys (tenant, name);
 CREATE INDEX nodes_seen ON nodes (seen);
 CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_listed = 1;
 CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
+CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX dependencies_by_upstream ON dependencies (tenant, upstream_id);
 CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';

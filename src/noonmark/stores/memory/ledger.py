@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from noonmark.stores.memory.rows import Key, Row, Sheet, Turn
 
 
+Listed = tuple[int, str, str]
+"""Where a schedule stands in the list of its tenant: creation, id, uid."""
 DELIVERING = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
 
 
@@ -39,6 +41,8 @@ class Ledger:
         self.sheets: dict[str, Sheet] = {}
         self.ids: dict[tuple[str, str], str] = {}
         self.names: defaultdict[tuple[str, str, str | None], list[tuple[Micros, str]]] = defaultdict(list)
+        self.listed: defaultdict[str, list[Listed]] = defaultdict(list)
+        """The schedules of a tenant that are not deleted, oldest first."""
         self.ready: defaultdict[str, Agenda] = defaultdict(Agenda)
         self.leases: defaultdict[str, Agenda] = defaultdict(Agenda)
         self.plans = Agenda()
@@ -62,6 +66,12 @@ class Ledger:
     def keep_schedule(self, sheet: Sheet, schedule: Schedule) -> None:
         """Store a schedule as it is from now on; one that is deleted can be found by its uid alone."""
         self._unlist(sheet.schedule)
+        listed, place = self.listed[schedule.owner.tenant], listed_at(schedule)
+        # Only what comes and goes: to move about in a long list is not cheap.
+        if schedule.uid not in self.sheets:
+            insort(listed, place)
+        if schedule.phase is SchedulePhase.DELETED and (index := bisect_left(listed, place)) < len(listed):
+            del listed[index : index + (listed[index] == place)]
         sheet.schedule = schedule
         self.sheets[schedule.uid] = sheet
         if schedule.phase is not SchedulePhase.DELETED:
@@ -170,6 +180,11 @@ def give_back(row: Row) -> None:
     """Nobody holds a row any more, or is asked to stop it."""
     row.occurrence = altered(row.occurrence, node=None, started=None, stop=None, deadline=None)
     row.lease_end = None
+
+
+def listed_at(schedule: Schedule) -> Listed:
+    """Where a schedule stands in the list of its tenant."""
+    return (schedule.created, schedule.schedule_id, schedule.uid)
 
 
 def _patience(schedule: Schedule) -> Micros:

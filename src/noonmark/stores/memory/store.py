@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import wraps
 from heapq import merge, nlargest, nsmallest
 from threading import RLock
@@ -14,7 +15,7 @@ from noonmark.core.settlement import lost_run
 from noonmark.core.values import altered
 from noonmark.ports.store import Renewal, StoreTraits
 from noonmark.stores.memory import admitting, agenda, dependents, endings, places, planning
-from noonmark.stores.memory.ledger import Ledger
+from noonmark.stores.memory.ledger import Ledger, listed_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
@@ -88,6 +89,16 @@ class MemoryStore:
         """The owner's oldest schedule of that name that is not deleted."""
         same_name = self._ledger.names.get((tenant, user, name))
         return self._ledger.sheets[same_name[0][1]].kept(self._ledger.now()) if same_name else None
+
+    @_atomic
+    async def schedules(self, tenant: str, *, after: str | None = None, limit: int) -> list[Kept]:
+        """A page of the tenant's schedules that are not deleted, oldest first."""
+        ledger, listed = self._ledger, self._ledger.listed.get(tenant, [])
+        sheet = None if after is None else ledger.sheets.get(after)
+        if after is not None and sheet is None:
+            return []
+        start = 0 if sheet is None else bisect_right(listed, listed_at(sheet.schedule))
+        return [ledger.sheets[uid].kept(ledger.now()) for _, _, uid in listed[start : start + limit]]
 
     @_atomic
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:

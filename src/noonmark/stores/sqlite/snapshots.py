@@ -6,14 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.lifecycle import Phase
 from noonmark.core.plans import Snapshot
 from noonmark.ports.store import Kept, Tally
 from noonmark.stores.sqlite import batches, upstreams
 from noonmark.stores.sqlite.records import PHASES, Unreadable, to_projection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
@@ -29,6 +28,22 @@ BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_l
 BY_NAME = """
     SELECT key FROM schedules CROSS JOIN schedule_states ON schedule = key
     WHERE tenant = ? AND username = ? AND name = ? AND is_listed = 1 ORDER BY created, uid LIMIT 1
+"""
+FIRST_PAGE = """
+    SELECT key, created, schedule_id FROM schedules WHERE tenant = ? AND is_listed = 1
+    ORDER BY created, schedule_id LIMIT ?
+"""
+NEXT_PAGE = """
+    SELECT key, created, schedule_id FROM schedules
+    WHERE tenant = ? AND is_listed = 1 AND (created, schedule_id) > (?, ?) ORDER BY created, schedule_id LIMIT ?
+"""
+_POSITION = """
+    SELECT created, schedule_id FROM schedule_states CROSS JOIN schedules ON key = schedule WHERE uid = ? AND tenant = ?
+"""
+_NEXT_DUE = """
+    SELECT schedule, min(due) FROM json_each(?) AS j CROSS JOIN occurrences
+    ON schedule = j.value AND ended IS NULL AND phase = 'pending' AND held = 0
+    AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL) GROUP BY schedule
 """
 PLANNABLE = """
     SELECT schedule FROM schedule_states
@@ -61,7 +76,27 @@ def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
     if found is None:
         return None
     [sheet] = ledger.sheets_of(found)
-    return Kept(schedule=readable(ledger, sheet), tally=_tally(sheet), next_due=_next_due(ledger, sheet))
+    return _kept(ledger, [(sheet, readable(ledger, sheet))])[0]
+
+
+def page(ledger: Ledger, tenant: str, after: str | None, limit: int) -> list[Kept]:
+    """A page of a tenant's schedules, oldest first; what cannot be read is passed over, and others fill the page."""
+    place: tuple[Micros, str] | None = None
+    if after is not None:
+        place = ledger.connection.execute(_POSITION, (after, tenant)).fetchone()
+        if place is None:
+            return []
+    known: list[tuple[Sheet, Schedule]] = []
+    while len(known) < limit:
+        query, where = (FIRST_PAGE, (tenant,)) if place is None else (NEXT_PAGE, (tenant, *place))
+        found = ledger.connection.execute(query, (*where, wanted := limit - len(known))).fetchall()
+        sheets = ledger.sheets_of([key for key, *_ in found])
+        read = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
+        known += [(sheet, one) for sheet in sheets if not isinstance(one := read[sheet.schedule], Unreadable)]
+        if len(found) < wanted:
+            break
+        place = found[-1][1:]
+    return _kept(ledger, known)
 
 
 def by_uid(ledger: Ledger, uid: str) -> Snapshot | None:
@@ -164,14 +199,10 @@ def _tally(sheet: Sheet) -> Tally:
     )
 
 
-def _next_due(ledger: Ledger, sheet: Sheet) -> Micros | None:
-    now = ledger.now()
-    times = [
-        row.due
-        for row in ledger.live(sheet)
-        if row.phase == Phase.PENDING
-        and row.ready is not None
-        and (row.ready <= now or row.waiting_for is None)
-        and not row.held
+def _kept(ledger: Ledger, known: Sequence[tuple[Sheet, Schedule]]) -> list[Kept]:
+    """Schedules as callers read them."""
+    keys = json.dumps([sheet.schedule for sheet, _ in known])
+    next_due = dict(ledger.connection.execute(_NEXT_DUE, (keys, ledger.now())).fetchall())
+    return [
+        Kept(schedule=schedule, tally=_tally(sheet), next_due=next_due.get(sheet.schedule)) for sheet, schedule in known
     ]
-    return min(times, default=None)

@@ -87,6 +87,11 @@ class SqliteStore:
         with self._reading() as ledger:
             return snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name)
 
+    async def schedules(self, tenant: str, *, after: str | None = None, limit: int) -> list[Kept]:
+        """A page of the tenant's schedules that are not deleted, oldest first."""
+        with self._reading() as ledger:
+            return snapshots.page(ledger, tenant, after, limit)
+
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         with self._reading() as ledger:

@@ -15,6 +15,7 @@ from noonmark.testing.conformance.bench import LOOKAHEAD, case
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
+    from noonmark.ports.store import Kept
     from noonmark.testing.conformance.bench import Bench
 
 
@@ -98,6 +99,54 @@ async def by_name_the_oldest_of_the_owner_is_found(bench: Bench) -> None:
     found = await bench.store.find_named("acme", "ada", "New")
     assert found is not None
     assert found.schedule.uid == "uid-2"
+
+
+@case
+async def schedules_are_listed_in_pages_in_the_order_of_their_creation(bench: Bench) -> None:
+    created = [("uid-1", "c", 3), ("uid-2", "b", 1), ("uid-3", "a", 3), ("uid-4", "d", 2)]
+    for uid, schedule_id, after in created:
+        await bench.create(uid, schedule_id=schedule_id, created=NOW + after)
+    await bench.create("uid-5", schedule_id="e", owner=Owner(tenant="other", user="ada"))
+    pages = await _pages(bench, "acme", 2)
+    assert [[kept.schedule.schedule_id for kept in page] for page in pages] == [["b", "d"], ["a", "c"], []]
+    assert [kept.schedule.uid for kept in await bench.store.schedules("other", limit=9)] == ["uid-5"]
+    assert await bench.store.schedules("nobody", limit=9) == []
+    assert await bench.store.schedules("acme", limit=0) == []
+    assert await bench.store.schedules("acme", after="nothing", limit=9) == []
+
+
+@case
+async def schedules_are_listed_as_they_are_found(bench: Bench) -> None:
+    timed, quiet = await bench.create("uid-1"), await bench.create_quiet("uid-2", created=NOW + 1)
+    assert await bench.settle(await bench.run(quiet, "ran"))
+    await bench.add(quiet, "later", MINUTE)
+    await bench.add(quiet, "sooner", 5)
+    listed = await bench.store.schedules("acme", limit=9)
+    assert listed == [await bench.kept(timed), await bench.kept(quiet)]
+    assert [(kept.tally.total, kept.next_due) for kept in listed] == [(0, NOW + MINUTE), (1, NOW + 5)]
+
+
+@case
+async def a_list_goes_on_after_a_schedule_that_was_deleted_or_changed(bench: Bench) -> None:
+    made = [await bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
+    assert await bench.commit(edits.delete(await bench.snapshot(made[1]), now=bench.now))
+    renamed = factories.declaration(name="New")
+    assert await bench.commit(edits.edit(await bench.snapshot(made[0]), renamed, now=bench.now, lookahead=LOOKAHEAD))
+    assert await bench.commit(edits.pause(await bench.snapshot(made[2]), now=bench.now))
+    listed = await bench.store.schedules("acme", limit=9)
+    assert [kept.schedule.uid for kept in listed] == ["uid-0", "uid-2", "uid-3"]
+    after = await bench.store.schedules("acme", after=made[1].uid, limit=1)
+    assert [kept.schedule.uid for kept in after] == ["uid-2"]
+    again = await bench.create("uid-9", schedule_id=made[1].schedule_id, created=NOW + 9)
+    assert [kept.schedule for kept in await bench.store.schedules("acme", after="uid-3", limit=9)] == [again]
+
+
+async def _pages(bench: Bench, tenant: str, limit: int) -> list[list[Kept]]:
+    """Page after page, until one has nothing in it."""
+    pages = [await bench.store.schedules(tenant, limit=limit)]
+    while pages[-1]:
+        pages.append(await bench.store.schedules(tenant, after=pages[-1][-1].schedule.uid, limit=limit))
+    return pages
 
 
 @case

@@ -84,6 +84,7 @@ def _create_schedules() -> None:
         ["tenant", "username", "name", "created"],
         "is_listed = 1 AND name IS NOT NULL",
     )
+    _index("schedules_by_creation", "schedules", ["tenant", "created", "schedule_id"], "is_listed = 1")
     _index("schedules_by_source", "schedules", ["source", "route"], "is_listed = 1")
 
 
