@@ -56,6 +56,11 @@ def a_day_of_work(bench):
     done(store.find_named("acme", "ada", "name-1"))
     page = done(store.schedules("acme", limit=3))
     assert len(done(store.schedules("acme", after=page[-1].schedule.uid, limit=3))) == 3
+    done(store.commit_plans([edits.delete(done(store.snapshot("uid-7")), now=bench.now)]))
+    assert done(store.find("acme", "schedule-of-uid-7", deleted=True)) is not None
+    [gone] = done(store.schedules("acme", limit=3, deleted=True))
+    done(store.schedules("acme", after=gone.schedule.uid, limit=3, deleted=True))
+    done(store.activities(["uid-1", "uid-2"]))
     done(store.occurrences("uid-1", 5))
     done(store.runs("uid-1", 5))
     done(store.routes("test"))

@@ -121,10 +121,14 @@ def expire(occurrence: Occurrence, declaration: Declaration, *, now: Micros) -> 
 
 def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
     """What is kept of a delivery whose lease ran out, told from its row as it was before somebody took it over."""
+    return replace(open_run(occurrence, now=now), ended=now, outcome=Outcome.LEASE_LOST)
+
+
+def open_run(occurrence: Occurrence, *, now: Micros) -> Run:
+    """The run of a delivery that goes on, told from its row."""
     # The start was committed a little before it was due, but nothing began before that.
     started = now if occurrence.started is None else max(occurrence.started, occurrence.due)
-    run = _run(occurrence, node=occurrence.node or "", started=started)
-    return replace(run, ended=now, outcome=Outcome.LEASE_LOST)
+    return _run(occurrence, node=occurrence.node or "", started=started)
 
 
 def run_id(occurrence: Occurrence) -> str:

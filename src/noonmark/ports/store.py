@@ -75,7 +75,17 @@ class Kept:
     schedule: Schedule
     tally: Tally
     next_due: Micros | None
-    """The due time of its earliest pending occurrence that neither waits nor is held by a pause."""
+    """The due time of its earliest occurrence, pending or claimed, that neither waits nor is held by a pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a schedule does at present, and what it did last."""
+
+    delivering: tuple[str, ...] = ()
+    """The ids of its occurrences that are dispatching or awaiting completion, in order."""
+    last_run: Run | None = None
+    """The last that has ended, of the occurrence with the newest nominal time, then the highest id, that has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,18 +153,21 @@ class Store(Protocol):
         where the plan's `graph` is no longer the version of the tenant's.
         """
 
-    async def find(self, tenant: str, schedule_id: str) -> Kept | None:
-        """The schedule of that id, unless it is deleted."""
+    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
+        """The schedule of that id that is not deleted; with `deleted`, if there is none, the one deleted last."""
 
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
 
-    async def schedules(self, tenant: str, *, after: str | None = None, limit: int) -> list[Kept]:
+    async def schedules(
+        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
+    ) -> list[Kept]:
         """The tenant's schedules that are not deleted, in the order of their creation, then of their ids.
 
-        With `after`, the uid of any schedule of the tenant, those that follow it: it keeps its place when it is
-        deleted, so a reader who goes on after the last of a page misses nothing that was there all the while. After an
-        unknown uid nothing follows. One whose record cannot be read is left out. Fewer than `limit` are the last ones.
+        With `deleted`, those that are, instead. With `after`, the uid of any schedule of the tenant, those that follow
+        it: it keeps its place when it is deleted, so a reader who goes on after the last of a page misses nothing that
+        was there all the while. After an unknown uid nothing follows. One whose record cannot be read is left out.
+        Fewer than `limit` are the last ones.
         """
 
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
@@ -311,7 +324,13 @@ class Store(Protocol):
         """A schedule's occurrences, newest nominal time first, then by id, the highest first."""
 
     async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
-        """A schedule's runs, newest start first, then by id, the highest first."""
+        """A schedule's runs, newest start first, then by id, the highest first.
+
+        A delivery that has not ended is a run without an end, as `core.settlement.open_run` makes it of its row.
+        """
+
+    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+        """What each of some schedules does at present, deleted or not, in one consistent read."""
 
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from that source that are not deleted, each once, in order."""

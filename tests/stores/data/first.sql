@@ -172,6 +172,8 @@ CREATE UNIQUE INDEX schedules_by_id ON schedules (tenant, schedule_id) WHERE is_
 CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WHERE is_listed = 1 AND name IS NOT NULL;
 CREATE INDEX schedules_by_creation ON schedules (tenant, created, schedule_id) WHERE is_listed = 1;
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
+CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
+CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;
 CREATE INDEX dependencies_by_upstream ON dependencies (tenant, upstream_id);
 CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
 CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;

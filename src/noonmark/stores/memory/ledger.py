@@ -43,6 +43,10 @@ class Ledger:
         self.names: defaultdict[tuple[str, str, str | None], list[tuple[Micros, str]]] = defaultdict(list)
         self.listed: defaultdict[str, list[Listed]] = defaultdict(list)
         """The schedules of a tenant that are not deleted, oldest first."""
+        self.deleted: defaultdict[str, list[Listed]] = defaultdict(list)
+        """Those that are."""
+        self.last_deleted: dict[tuple[str, str], str] = {}
+        """The uid of the schedule of an id that was deleted last."""
         self.ready: defaultdict[str, Agenda] = defaultdict(Agenda)
         self.leases: defaultdict[str, Agenda] = defaultdict(Agenda)
         self.plans = Agenda()
@@ -72,6 +76,9 @@ class Ledger:
             insort(listed, place)
         if schedule.phase is SchedulePhase.DELETED and (index := bisect_left(listed, place)) < len(listed):
             del listed[index : index + (listed[index] == place)]
+        if schedule.phase is SchedulePhase.DELETED and sheet.schedule.phase is not SchedulePhase.DELETED:
+            insort(self.deleted[schedule.owner.tenant], place)
+            self.last_deleted[_id(schedule)] = schedule.uid
         sheet.schedule = schedule
         self.sheets[schedule.uid] = sheet
         if schedule.phase is not SchedulePhase.DELETED:

@@ -114,10 +114,13 @@ class Sheet:
         times = [
             row.occurrence.due
             for row in self.live.values()
-            if row.occurrence.phase is Phase.PENDING
-            and row.ready is not None
-            and (row.ready <= now or row.occurrence.waiting_for is None)
-            and not self.holds_back(row)
+            if row.occurrence.phase is Phase.CLAIMED
+            or (
+                row.occurrence.phase is Phase.PENDING
+                and row.ready is not None
+                and (row.ready <= now or row.occurrence.waiting_for is None)
+                and not self.holds_back(row)
+            )
         ]
         return Kept(schedule=self.schedule, tally=Tally(**asdict(self.counts)), next_due=min(times, default=None))
 

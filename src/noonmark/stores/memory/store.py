@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from noonmark.core.admission import Claim
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.core.settlement import lost_run
+from noonmark.core.settlement import lost_run, open_run
 from noonmark.core.values import altered
-from noonmark.ports.store import Renewal, StoreTraits
+from noonmark.ports.store import Activity, Renewal, StoreTraits
 from noonmark.stores.memory import admitting, agenda, dependents, endings, places, planning
-from noonmark.stores.memory.ledger import Ledger, listed_at
+from noonmark.stores.memory.ledger import DELIVERING, Ledger, listed_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
@@ -79,9 +79,11 @@ class MemoryStore:
         return [planning.create(self._ledger, plan) for plan in plans]
 
     @_atomic
-    async def find(self, tenant: str, schedule_id: str) -> Kept | None:
-        """The schedule of that id, unless it is deleted."""
+    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
+        """The schedule of that id."""
         uid = self._ledger.ids.get((tenant, schedule_id))
+        if uid is None and deleted:
+            uid = self._ledger.last_deleted.get((tenant, schedule_id))
         return None if uid is None else self._ledger.sheets[uid].kept(self._ledger.now())
 
     @_atomic
@@ -91,9 +93,12 @@ class MemoryStore:
         return self._ledger.sheets[same_name[0][1]].kept(self._ledger.now()) if same_name else None
 
     @_atomic
-    async def schedules(self, tenant: str, *, after: str | None = None, limit: int) -> list[Kept]:
-        """A page of the tenant's schedules that are not deleted, oldest first."""
-        ledger, listed = self._ledger, self._ledger.listed.get(tenant, [])
+    async def schedules(
+        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
+    ) -> list[Kept]:
+        """A page of the tenant's schedules, oldest first."""
+        ledger = self._ledger
+        listed = (ledger.deleted if deleted else ledger.listed).get(tenant, [])
         sheet = None if after is None else ledger.sheets.get(after)
         if after is not None and sheet is None:
             return []
@@ -234,8 +239,17 @@ class MemoryStore:
     @_atomic
     async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
+        now = self._ledger.now()
         found = [run for row in self._rows(uid) for run in row.runs]
+        found += [
+            open_run(row.occurrence, now=now) for row in self._rows(uid) if row.occurrence.phase is Phase.DISPATCHING
+        ]
         return nlargest(len(found) if limit is None else limit, found, key=lambda run: (run.started, run.id))
+
+    @_atomic
+    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+        """What each of some schedules does at present."""
+        return [self._activity(uid) for uid in uids]
 
     @_atomic
     async def routes(self, source: str) -> list[str]:
@@ -303,6 +317,16 @@ class MemoryStore:
     def _rows(self, uid: str) -> Iterable[Row]:
         sheet = self._ledger.sheets.get(uid)
         return () if sheet is None else (*sheet.live.values(), *sheet.ended.values())
+
+    def _activity(self, uid: str) -> Activity:
+        rows = list(self._rows(uid))
+        ran = [row for row in rows if any(run.ended is not None for run in row.runs)]
+        newest = max(ran, key=lambda row: (row.occurrence.nominal, row.occurrence.id), default=None)
+        ended = [] if newest is None else [run for run in newest.runs if run.ended is not None]
+        return Activity(
+            delivering=tuple(sorted(row.occurrence.id for row in rows if row.occurrence.phase in DELIVERING)),
+            last_run=ended[-1] if ended else None,
+        )
 
     def _snapshot(self, sheet: Sheet) -> Snapshot:
         return self._ledger.snapshot(sheet, dependents.of_schedule(self._ledger, sheet))

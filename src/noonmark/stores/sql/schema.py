@@ -87,6 +87,8 @@ schedules = Table(
 _index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
 _index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
 _index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_listed = 1")
+_index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
+_index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
 _index("schedules_by_source", schedules, "source, route", "is_listed = 1")
 
 schedule_states = Table(

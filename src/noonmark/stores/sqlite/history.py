@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.run import Outcome, Run, Usage
+from noonmark.core.settlement import open_run
+from noonmark.ports.store import Activity
 from noonmark.stores.sqlite import batches
 from noonmark.stores.sqlite.finding import FIRST_LEASED, FIRST_READY
 from noonmark.stores.sqlite.records import Unreadable, from_json, occurrence
@@ -36,13 +38,34 @@ NEXT_TIME = f"""
     )
 """  # noqa: S608 - our own text
 _OF_SCHEDULE = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) ORDER BY nominal DESC, id DESC LIMIT ?"
+_DISPATCHING = """
+    schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND phase = 'dispatching'
+"""
 OVERDUE = f"deadline IS NOT NULL AND {_DELIVERING} AND deadline <= ? ORDER BY deadline, id LIMIT ?"
-_RUNS = """
-    SELECT id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended, outcome, result, error, tokens, cost_usd
-    FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
+_RUN_COLUMNS = """
+    occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended, outcome, result, error, tokens, cost_usd
+"""
+_RUNS = f"""
+    SELECT {_RUN_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
     WHERE schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)
     ORDER BY runs.started DESC, id || '-' || runs.fence DESC LIMIT ?
-"""
+"""  # noqa: S608 - our own text
+LAST_RUNS = f"""
+    SELECT {_RUN_COLUMNS}, j.value, max(runs.fence)
+    FROM json_each(?) AS j CROSS JOIN schedule_states ON uid = j.value
+    CROSS JOIN occurrences ON occurrences.key = (
+        SELECT newest.key FROM occurrences AS newest WHERE newest.schedule = schedule_states.schedule
+        AND EXISTS (SELECT 1 FROM runs AS own WHERE own.occurrence = newest.key AND own.ended IS NOT NULL)
+        ORDER BY newest.nominal DESC, newest.id DESC LIMIT 1
+    )
+    CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.ended IS NOT NULL
+    GROUP BY j.value
+"""  # noqa: S608 - likewise
+BEING_DELIVERED = f"""
+    SELECT j.value, occurrences.id FROM json_each(?) AS j CROSS JOIN schedule_states ON uid = j.value
+    CROSS JOIN occurrences ON occurrences.schedule = schedule_states.schedule AND ended IS NULL
+    AND occurrences.{_DELIVERING} ORDER BY occurrences.id
+"""  # noqa: S608 - likewise
 _OLD = "SELECT key, schedule FROM occurrences WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ?"
 _FULLEST = "SELECT schedule, history FROM schedule_states WHERE history > ? {more} ORDER BY history DESC, uid LIMIT 1"
 _OLDEST = """
@@ -66,25 +89,41 @@ def overdue(ledger: Ledger, *, now: Micros, limit: int) -> list[Occurrence]:
     return _told(ledger, ledger.find(OVERDUE, now, limit))
 
 
-def runs(connection: sqlite3.Connection, uid: str, limit: int | None) -> list[Run]:
+def runs(ledger: Ledger, uid: str, limit: int | None) -> list[Run]:
     """A schedule's runs, newest start first."""
-    return [
-        Run(
-            id=f"{occurrence_id}-{fence}",
-            occurrence_id=occurrence_id,
-            attempt=attempt,
-            node=node,
-            started=started,
-            ended=ended,
-            outcome=None if outcome is None else Outcome(outcome),
-            result=_shown(result),
-            error=error,
-            usage=None if tokens is None else Usage(tokens=tokens, cost_usd=cost),
-        )
-        for occurrence_id, fence, attempt, node, started, ended, outcome, result, error, tokens, cost in (
-            connection.execute(_RUNS, (uid, ALL if limit is None else limit))
-        )
-    ]
+    ended = ledger.connection.execute(_RUNS, (uid, ALL if limit is None else limit)).fetchall()
+    found = [_run(columns) for columns in ended]
+    dispatching = _told(ledger, ledger.find(_DISPATCHING, uid))
+    if dispatching:
+        found += [open_run(one, now=ledger.now()) for one in dispatching]
+        found.sort(key=lambda run: (run.started, run.id), reverse=True)
+    return found[:limit]
+
+
+def activities(ledger: Ledger, uids: Sequence[str]) -> list[Activity]:
+    """What each of some schedules does at present."""
+    asked = (json.dumps(list(uids)),)
+    last = {columns[-2]: _run(columns[:-2]) for columns in ledger.connection.execute(LAST_RUNS, asked)}
+    delivering: dict[str, list[str]] = {}
+    for uid, occurrence_id in ledger.connection.execute(BEING_DELIVERED, asked):
+        delivering.setdefault(uid, []).append(occurrence_id)
+    return [Activity(delivering=tuple(delivering.get(uid, ())), last_run=last.get(uid)) for uid in uids]
+
+
+def _run(columns: Sequence[Any]) -> Run:
+    occurrence_id, fence, attempt, node, started, ended, outcome, result, error, tokens, cost = columns
+    return Run(
+        id=f"{occurrence_id}-{fence}",
+        occurrence_id=occurrence_id,
+        attempt=attempt,
+        node=node,
+        started=started,
+        ended=ended,
+        outcome=None if outcome is None else Outcome(outcome),
+        result=_shown(result),
+        error=error,
+        usage=None if tokens is None else Usage(tokens=tokens, cost_usd=cost),
+    )
 
 
 def next_time(connection: sqlite3.Connection, routes: Collection[str]) -> Micros | None:

@@ -25,25 +25,30 @@ _LISTED = """
     ON tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
 """
 BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
+DELETED_BY_ID = """
+    SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 0
+    ORDER BY deleted DESC, key DESC LIMIT 1
+"""
 BY_NAME = """
     SELECT key FROM schedules CROSS JOIN schedule_states ON schedule = key
     WHERE tenant = ? AND username = ? AND name = ? AND is_listed = 1 ORDER BY created, uid LIMIT 1
 """
 FIRST_PAGE = """
-    SELECT key, created, schedule_id FROM schedules WHERE tenant = ? AND is_listed = 1
+    SELECT key, created, schedule_id FROM schedules WHERE tenant = ? AND is_listed = {is_listed}
     ORDER BY created, schedule_id LIMIT ?
 """
 NEXT_PAGE = """
     SELECT key, created, schedule_id FROM schedules
-    WHERE tenant = ? AND is_listed = 1 AND (created, schedule_id) > (?, ?) ORDER BY created, schedule_id LIMIT ?
+    WHERE tenant = ? AND is_listed = {is_listed} AND (created, schedule_id) > (?, ?)
+    ORDER BY created, schedule_id LIMIT ?
 """
 _POSITION = """
     SELECT created, schedule_id FROM schedule_states CROSS JOIN schedules ON key = schedule WHERE uid = ? AND tenant = ?
 """
 _NEXT_DUE = """
     SELECT schedule, min(due) FROM json_each(?) AS j CROSS JOIN occurrences
-    ON schedule = j.value AND ended IS NULL AND phase = 'pending' AND held = 0
-    AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL) GROUP BY schedule
+    ON schedule = j.value AND ended IS NULL AND (phase = 'claimed' OR phase = 'pending' AND held = 0
+    AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL)) GROUP BY schedule
 """
 PLANNABLE = """
     SELECT schedule FROM schedule_states
@@ -79,7 +84,7 @@ def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
     return _kept(ledger, [(sheet, readable(ledger, sheet))])[0]
 
 
-def page(ledger: Ledger, tenant: str, after: str | None, limit: int) -> list[Kept]:
+def page(ledger: Ledger, tenant: str, after: str | None, limit: int, *, deleted: bool) -> list[Kept]:
     """A page of a tenant's schedules, oldest first; what cannot be read is passed over, and others fill the page."""
     place: tuple[Micros, str] | None = None
     if after is not None:
@@ -89,7 +94,9 @@ def page(ledger: Ledger, tenant: str, after: str | None, limit: int) -> list[Kep
     known: list[tuple[Sheet, Schedule]] = []
     while len(known) < limit:
         query, where = (FIRST_PAGE, (tenant,)) if place is None else (NEXT_PAGE, (tenant, *place))
-        found = ledger.connection.execute(query, (*where, wanted := limit - len(known))).fetchall()
+        found = ledger.connection.execute(
+            query.format(is_listed=int(not deleted)), (*where, wanted := limit - len(known))
+        ).fetchall()
         sheets = ledger.sheets_of([key for key, *_ in found])
         read = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
         known += [(sheet, one) for sheet in sheets if not isinstance(one := read[sheet.schedule], Unreadable)]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.store import Admitted, Graph, Hold, Kept, LeaseLost, Renewal
+    from noonmark.ports.store import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
 
 WATCH_INTERVAL: Micros = SECOND // 4
 
@@ -77,20 +77,25 @@ class SqliteStore:
         with self._writing() as ledger:
             return planning.create_all(ledger, plans)
 
-    async def find(self, tenant: str, schedule_id: str) -> Kept | None:
-        """The schedule of that id, unless it is deleted."""
+    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
+        """The schedule of that id."""
         with self._reading() as ledger:
-            return snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
+            found = snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
+            if found is None and deleted:
+                return snapshots.kept(ledger, snapshots.DELETED_BY_ID, tenant, schedule_id)
+            return found
 
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
         with self._reading() as ledger:
             return snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name)
 
-    async def schedules(self, tenant: str, *, after: str | None = None, limit: int) -> list[Kept]:
-        """A page of the tenant's schedules that are not deleted, oldest first."""
+    async def schedules(
+        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
+    ) -> list[Kept]:
+        """A page of the tenant's schedules, oldest first."""
         with self._reading() as ledger:
-            return snapshots.page(ledger, tenant, after, limit)
+            return snapshots.page(ledger, tenant, after, limit, deleted=deleted)
 
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
@@ -194,8 +199,13 @@ class SqliteStore:
 
     async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
-        with self._connections.reading() as connection:
-            return history.runs(connection, uid, limit)
+        with self._reading() as ledger:
+            return history.runs(ledger, uid, limit)
+
+    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+        """What each of some schedules does at present."""
+        with self._reading() as ledger:
+            return history.activities(ledger, uids)
 
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""

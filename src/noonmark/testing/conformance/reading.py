@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold
+from noonmark.core.run import Outcome
+from noonmark.ports.store import Activity
+from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
@@ -116,3 +120,98 @@ async def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
     assert await bench.store.prune(before=NOW, keep=0, limit=1) == 1
     assert await bench.store.occurrence(one.id) is None
     await bench.run(made, "a")
+
+
+@case
+async def a_deleted_schedule_is_found_when_it_is_asked_for(bench: Bench) -> None:
+    assert await bench.store.find("acme", "a", deleted=True) is None
+    for number in range(2):
+        made = await bench.create(f"uid-{number}", schedule_id="a")
+        bench.advance(1)
+        assert await bench.commit(edits.delete(await bench.snapshot(made), now=bench.now))
+        assert await bench.store.find("acme", "a") is None
+        found = await bench.store.find("acme", "a", deleted=True)
+        assert found is not None
+        assert (found.schedule.uid, found.schedule.phase) == (f"uid-{number}", SchedulePhase.DELETED)
+    await bench.create("uid-2", schedule_id="a")
+    listed = await bench.store.find("acme", "a", deleted=True)
+    assert listed is not None
+    assert listed.schedule.uid == "uid-2"
+    assert await bench.store.find("other", "a", deleted=True) is None
+
+
+@case
+async def deleted_schedules_are_listed_when_they_are_asked_for(bench: Bench) -> None:
+    made = [await bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
+    assert await bench.store.schedules("acme", limit=9, deleted=True) == []
+    for number in (2, 0, 3):
+        assert await bench.commit(edits.delete(await bench.snapshot(made[number]), now=bench.now))
+    first = await bench.store.schedules("acme", limit=2, deleted=True)
+    assert [kept.schedule.uid for kept in first] == ["uid-0", "uid-2"]
+    second = await bench.store.schedules("acme", after="uid-2", limit=2, deleted=True)
+    assert [kept.schedule.uid for kept in second] == ["uid-3"]
+    assert [kept.schedule.uid for kept in await bench.store.schedules("acme", limit=9)] == ["uid-1"]
+
+
+@case
+async def the_next_time_of_a_schedule_is_told_while_a_node_holds_it(bench: Bench) -> None:
+    made = await bench.create()
+    assert (await bench.kept(made)).next_due == NOW + MINUTE
+    [claim] = await bench.claim(until=NOW + MINUTE)
+    assert (await bench.kept(made)).next_due == NOW + MINUTE
+    bench.advance(MINUTE)
+    await bench.start(claim)
+    assert (await bench.kept(made)).next_due is None
+
+
+@case
+async def a_delivery_is_told_as_a_run_while_it_goes_on(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    assert await bench.settle(await bench.run(made, "before"))
+    bench.advance(1)
+    one = await bench.run(made, "now", 1)
+    run, before = await bench.store.runs(made.uid)
+    assert (run.id, run.occurrence_id, run.attempt, run.node) == (f"{one.id}-{one.fence}", one.id, 1, "node-a")
+    assert (run.started, run.ended, run.outcome) == (NOW + 1, None, None)
+    assert before.outcome is Outcome.COMPLETED
+    assert await bench.store.runs(made.uid, 1) == [run]
+    assert await bench.settle(one)
+    assert [each.ended is None for each in await bench.store.runs(made.uid)] == [False, False]
+
+
+@case
+async def what_a_schedule_does_at_present_is_told(bench: Bench) -> None:
+    quiet, busy = await bench.create_quiet("uid-1"), await bench.create_quiet("uid-2")
+    nothing = Activity()
+    assert await bench.store.activities([busy.uid, "nobody", quiet.uid]) == [nothing, nothing, nothing]
+    first = await bench.run(busy, "a")
+    assert await bench.settle(first)
+    bench.advance(1)
+    running = []
+    for key in "bc":
+        await bench.add(busy, key, 1)
+        running.append(await bench.decide(replace(start(await bench.claim_one()), takes_slot=False)))
+    [activity] = await bench.store.activities([busy.uid])
+    assert activity.delivering == tuple(sorted(one.id for one in running))
+    assert activity.last_run is not None
+    assert (activity.last_run.occurrence_id, activity.last_run.outcome) == (first.id, Outcome.COMPLETED)
+    assert await bench.fail(running[0])
+    _, activity = await bench.store.activities([quiet.uid, busy.uid])
+    assert activity.delivering == (running[1].id,)
+    assert activity.last_run is not None
+    assert activity.last_run.occurrence_id == running[0].id
+
+
+@case
+async def of_several_attempts_the_last_is_told(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    one = await bench.run(made, "a")
+    assert await bench.retry(one, NOW + 5)
+    [activity] = await bench.store.activities([made.uid])
+    assert activity.last_run is not None
+    assert activity.last_run.attempt == 1
+    bench.advance(5)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    [activity] = await bench.store.activities([made.uid])
+    assert activity.last_run is not None
+    assert activity.last_run.attempt == 2

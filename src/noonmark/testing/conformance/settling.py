@@ -42,7 +42,7 @@ async def a_stale_fence_settles_nothing(bench: Bench) -> None:
     assert await bench.row(stale) == claim.occurrence
     current = await bench.start(claim)
     assert not await bench.settle(stale)
-    assert [run.outcome for run in await bench.store.runs(made.uid)] == [Outcome.LEASE_LOST]
+    assert [run.outcome for run in await bench.store.runs(made.uid)] == [None, Outcome.LEASE_LOST]
     assert (await bench.kept(made)).tally.total == 0
     assert await bench.settle(current)
     assert not await bench.settle(stale)

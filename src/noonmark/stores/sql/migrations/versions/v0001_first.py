@@ -85,6 +85,8 @@ def _create_schedules() -> None:
         "is_listed = 1 AND name IS NOT NULL",
     )
     _index("schedules_by_creation", "schedules", ["tenant", "created", "schedule_id"], "is_listed = 1")
+    _index("schedules_deleted", "schedules", ["tenant", "created", "schedule_id"], "is_listed = 0")
+    _index("schedules_deleted_by_id", "schedules", ["tenant", "schedule_id", "deleted"], "is_listed = 0")
     _index("schedules_by_source", "schedules", ["source", "route"], "is_listed = 1")
 
 
