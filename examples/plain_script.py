@@ -18,7 +18,7 @@ def sample(context: Any) -> Any:  # noqa: ANN401 - it shows several kinds of res
     if context.payload == "last":
         seen_all.set()
         return "by hand"
-    number = len(scheduler.runs(job)) + 1
+    number = len(scheduler.runs(job))  # this one is among them
     if number == 2:
         raise ValueError("no answer")
     return number

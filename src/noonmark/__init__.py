@@ -38,7 +38,10 @@ if TYPE_CHECKING:
         fires,
         parse_trigger,
     )
-    from noonmark.embedded import Scheduler
+    from noonmark.embedded.asynchronous import AsyncScheduler
+    from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.embedded.pipeline import JobPipeline, PipelineError, Progress
+    from noonmark.embedded.scheduler import Scheduler
 
 _HOMES = {
     "noonmark.core.describe": ("Description", "describe"),
@@ -69,11 +72,15 @@ _HOMES = {
         "fires",
         "parse_trigger",
     ),
-    "noonmark.embedded": ("Scheduler",),
+    "noonmark.embedded.asynchronous": ("AsyncScheduler",),
+    "noonmark.embedded.jobs": ("Job", "JobStatus"),
+    "noonmark.embedded.pipeline": ("JobPipeline", "PipelineError", "Progress"),
+    "noonmark.embedded.scheduler": ("Scheduler",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AsyncScheduler",
     "CalendarTrigger",
     "Conflict",
     "CronTrigger",
@@ -82,12 +89,17 @@ __all__ = [
     "IntervalTrigger",
     "InvalidSchedule",
     "InvalidTrigger",
+    "Job",
+    "JobPipeline",
+    "JobStatus",
     "NoonmarkError",
     "NotFound",
     "Occurrence",
     "OnceTrigger",
     "OverlapConflict",
     "Phase",
+    "PipelineError",
+    "Progress",
     "QuotaExceeded",
     "RevisionConflict",
     "Run",

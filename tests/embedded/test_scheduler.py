@@ -78,7 +78,8 @@ class TestDeclaring:
         first = scheduler.schedule(nothing, name="report", trigger=NEVER)
         scheduler.delete(first)
         with pytest.raises(NotFound):
-            scheduler.occurrences(first)
+            scheduler.pause(first)
+        assert [str(one.phase) for one in scheduler.occurrences(first)] == ["cancelled"]
         again = scheduler.schedule(nothing, name="report", trigger=NEVER)
         assert stored(scheduler, again).revision == 1
 
@@ -452,7 +453,7 @@ class TestStartAndStop:
         assert scheduler._engine is engine
         scheduler.stop()
         scheduler.stop()
-        assert not engine.thread.is_alive()
+        assert not engine._thread.is_alive()
 
     def test_it_can_be_started_again(self, scheduler):
         for _ in range(3):
@@ -526,7 +527,7 @@ class TestStartAndStop:
 
         job = scheduler.schedule(work_later if is_async else work)
         scheduler.start()
-        thread = scheduler._engine.thread
+        thread = scheduler._engine._thread
         assert stopped.wait(SOON)
         thread.join(SOON)
         assert not thread.is_alive()

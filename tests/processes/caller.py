@@ -11,12 +11,12 @@ import sys
 import threading
 from pathlib import Path
 
+from noonmark import Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.driver.access import drive
-from noonmark.embedded import Scheduler
 from tests.processes import work
 from tests.processes.work import note
 

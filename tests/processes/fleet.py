@@ -10,12 +10,12 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
+from noonmark import Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.driver.access import drive
-from noonmark.embedded import Scheduler
 from noonmark.embedded.scheduler import OWNER
 from noonmark.stores.sqlite.driver import sqlite3
 from tests.processes.journal import Journal

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 
-from noonmark.embedded import Scheduler
+from noonmark import Scheduler
 from noonmark.ports import sink
 from tests.processes.work import note
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from noonmark import Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.driver.access import drive
-from noonmark.embedded import Scheduler
 from noonmark.testing import FakeClock, ManualDriver
 from tests.processes import work
 from tests.processes.checker import check, nominal_times, outcomes

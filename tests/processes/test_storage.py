@@ -2,8 +2,8 @@
 
 import shutil
 
+from noonmark import Scheduler
 from noonmark.driver.access import drive
-from noonmark.embedded import Scheduler
 from tests.processes import work
 from tests.processes.fleet import SCALE, Chance, every
 

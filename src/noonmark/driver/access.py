@@ -72,8 +72,15 @@ class Access:
                 result = drive(call)
             except BaseException as raised:  # noqa: BLE001 - it is raised where the answer is awaited
                 error = raised
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits
-                answer.get_loop().call_soon_threadsafe(_tell, answer, result, error)
+            hand(answer, result, error)
+
+
+def hand(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    """Give an answer to whoever awaits it on a loop, from another thread."""
+    if isinstance(error, StopIteration):  # no future takes one
+        error = RuntimeError(f"StopIteration: {error}")
+    with suppress(RuntimeError):  # the loop has ended, and nobody waits
+        answer.get_loop().call_soon_threadsafe(_tell, answer, result, error)
 
 
 def _tell(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

@@ -52,7 +52,7 @@ class Loop:
         self._runtime, self._node = runtime, self.driver.node
         self._alarms: list[Alarm] = []
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
-        self._stop, self._drain = self._alarm(), self._alarm()
+        self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
         self._is_stopping = self._is_drained = False
         self._fetches = 0
         self._grace: Micros | None = None
@@ -63,6 +63,10 @@ class Loop:
         looked_for = self._look_at
         if at is None or looked_for is None or at < looked_for + self._node.timing.lookahead:
             self._look.ring()
+
+    def attend(self) -> None:
+        """Look now whether anything that runs here is asked to stop, and not when the leases are next renewed."""
+        self._renew.ring()
 
     @property
     def is_stopping(self) -> bool:
@@ -104,10 +108,10 @@ class Loop:
             asyncio.create_task(duty)
             for duty in (
                 self._settling(),
-                self._every(timing.lease // 3, self.driver.renew_once),
-                self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap),
-                self._every(timing.prune_every, self._prune),
-                *([] if watch_interval is None else [self._every(watch_interval, self._watch)]),
+                self._every(timing.lease // 3, self.driver.renew_once, self._renew),
+                self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
+                self._every(timing.prune_every, self._prune, self._alarm()),
+                *([] if watch_interval is None else [self._every(watch_interval, self._watch, self._alarm())]),
             )
         ]
         node.tell([NodeStarted(node.id)])
@@ -119,6 +123,9 @@ class Loop:
             await asyncio.gather(*beginning)
             handed_back = await self._wind_up()
             await asyncio.gather(*keeping)
+        except asyncio.CancelledError:
+            await self._hand_over()
+            raise
         finally:
             for task in (*beginning, *keeping):
                 task.cancel()
@@ -147,6 +154,19 @@ class Loop:
         for alarm in self._alarms:
             alarm.ring()
         return handed_back
+
+    async def _hand_over(self) -> None:
+        """The event loop ends around it: give back what it holds, so that nobody has to wait for its leases."""
+        self._is_stopping = self._is_drained = True
+        self.driver.withdraw()
+        self.driver.hand_back()
+        try:
+            await self.driver.release()
+            await self.driver.settle_once()
+        except Exception:
+            logger.exception(
+                "what this node held could not be handed back; others take it when its leases have run out"
+            )
 
     async def _looking(self) -> None:
         """Plan and claim, whenever there is something to plan or to claim."""
@@ -207,8 +227,7 @@ class Loop:
                 # Others may depend on what has ended; only the store knows.
                 self._look.ring_within(PACE)
 
-    async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]]) -> None:
-        alarm = self._alarm()
+    async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]], alarm: Alarm) -> None:
         while not self._is_drained:
             await self._try(duty, alarm)
             if not self._is_drained:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from noonmark.core.documents import present
+from noonmark.core.documents import Reader, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.misfire import read_misfire
+from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.core.triggers import Trigger
 
@@ -27,10 +29,45 @@ SPOKEN = {
     "target.args": "args",
     "target.kwargs": "kwargs",
     "target.function": "function_name",
+    "target.payload": "payload",
+    "target.executor": "executor",
     "trigger.jitter_seconds": "jitter",
 }
 """The fields of a document that a caller in Python knows by another name."""
 MAX_RETRIES = 99
+
+
+class Terms(TypedDict, total=False):
+    """What may be said about a job beside its function and what it depends on; `schedule` says what each is."""
+
+    name: str | None
+    trigger: Trigger | None
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    payload: Any
+    max_runs: int | None
+    overlap: str | Mapping[str, Any] | None
+    misfire: str | Mapping[str, Any] | None
+    retries: int
+    timeout: float | None
+    jitter: float | None
+    labels: Mapping[str, str] | None
+    delivery: str | None
+    function_name: str | None
+    executor: str | None
+
+
+class Options(Terms, total=False):
+    """What may be said about a job beside its function."""
+
+    depends_on: Sequence[str | Mapping[str, Any]] | None
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what is no option, as a call of `schedule` would."""
+    unknown = [option for option in options if option not in Options.__optional_keys__]
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is no option of a job")
 
 
 @contextmanager
@@ -57,6 +94,7 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
     trigger: Trigger | None = None,
     args: object = (),
     kwargs: object = None,
+    payload: object = None,
     max_runs: object = None,
     overlap: object = None,
     misfire: object = None,
@@ -66,23 +104,18 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
     labels: object = None,
     depends_on: object = None,
     delivery: object = None,
+    executor: object = None,
 ) -> dict[str, Any]:
     """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it."""
-    if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
-        raise InvalidSchedule(f"must be a whole number from 0 to {MAX_RETRIES}, not {retries!r}", field="retries")
-    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
-        raise InvalidSchedule(f"must be a list or a tuple, not {type(args).__name__}", field="args")
-    if not isinstance(kwargs, Mapping | None):
-        raise InvalidSchedule(f"must be a mapping of names to values, not {type(kwargs).__name__}", field="kwargs")
-    target = {"target_kind": "function", "function": function, "args": list(args), "kwargs": dict(kwargs or {})}
     follows = trigger is None and bool(depends_on)
     if follows and jitter is not None:
         raise InvalidSchedule("needs a trigger; what follows others begins when they have ended", field="jitter")
+    target = {"target_kind": "function", "function": function, "args": _args(args), "kwargs": _kwargs(kwargs)}
     return present(
-        target=target,
+        target=target | present(payload=payload, executor=executor),
         trigger=None if follows else _trigger_document(trigger, jitter),
-        depends_on=_upstreams(depends_on),
-        retry_policy={"max_attempts": retries + 1},
+        depends_on=upstreams(depends_on),
+        retry_policy=_retry(retries),
         name=name,
         max_runs=max_runs,
         overlap_policy=overlap,
@@ -91,6 +124,80 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
         labels=labels,
         delivery=delivery,
     )
+
+
+def changed(declared: Declaration, function: str | None, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a schedule of which some arguments of `schedule` are said anew; None takes an option back.
+
+    A policy that was what its kind of trigger has by default is, with a trigger of another kind, that one's default.
+    """
+    document = declared.to_document()
+    trigger = _changed_trigger(document.get("trigger"), changes)
+    if declared.trigger is not None and trigger is not None and trigger["type"] != declared.trigger.type:
+        for field in _defaults(declared):
+            del document[field]
+    target = document["target"] | present(function=function)
+    target |= {option: read(changes[option]) for option, read in _OF_TARGET.items() if option in changes}
+    if "retries" in changes:
+        document["retry_policy"] |= _retry(changes["retries"])
+    if "depends_on" in changes:
+        document["depends_on"] = upstreams(changes["depends_on"])
+    document |= {field: changes[option] for option, field in _FIELDS.items() if option in changes}
+    return present(**{**document, "trigger": trigger, "target": present(**target)})
+
+
+def _changed_trigger(trigger: dict[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    if "trigger" in changes:
+        trigger = None if changes["trigger"] is None else _trigger_document(changes["trigger"], None)
+    if trigger is not None and "jitter" in changes:
+        trigger = present(**{**trigger, "jitter_seconds": changes["jitter"]})
+    return trigger
+
+
+def _defaults(declared: Declaration) -> set[str]:
+    """Which of the policies that have another default for each kind of trigger are at theirs."""
+    kind = "" if declared.trigger is None else declared.trigger.type
+    nothing_said = Reader({}, path="", code=InvalidSchedule.code, problems=[])
+    usual = {
+        "overlap_policy": read_overlap(nothing_said, "overlap_policy", trigger_type=kind),
+        "misfire_policy": read_misfire(nothing_said, "misfire_policy", trigger_type=kind),
+    }
+    return {field for field, policy in usual.items() if getattr(declared, field) == policy}
+
+
+def _args(args: object) -> list[Any]:
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        raise InvalidSchedule(f"must be a list or a tuple, not {type(args).__name__}", field="args")
+    return list(args)
+
+
+def _kwargs(kwargs: object) -> dict[Any, Any]:
+    if not isinstance(kwargs, Mapping | None):
+        raise InvalidSchedule(f"must be a mapping of names to values, not {type(kwargs).__name__}", field="kwargs")
+    return dict(kwargs or {})
+
+
+def _retry(retries: object) -> dict[str, Any]:
+    if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
+        raise InvalidSchedule(f"must be a whole number from 0 to {MAX_RETRIES}, not {retries!r}", field="retries")
+    return {"max_attempts": retries + 1}
+
+
+_OF_TARGET: dict[str, Callable[[Any], Any]] = {
+    "args": _args,
+    "kwargs": _kwargs,
+    "payload": lambda payload: payload,
+    "executor": lambda executor: executor,
+}
+_FIELDS = {
+    "name": "name",
+    "labels": "labels",
+    "max_runs": "max_runs",
+    "delivery": "delivery",
+    "overlap": "overlap_policy",
+    "misfire": "misfire_policy",
+    "timeout": "timeout_seconds",
+}
 
 
 def id_of_name(user: str, name: str) -> str:
@@ -106,7 +213,7 @@ def redeclared(document: dict[str, Any], stored: Schedule, trigger: Trigger | No
     return declare_again(document, stored, now=from_micros(now))
 
 
-def _upstreams(depends_on: object) -> list[Any] | None:
+def upstreams(depends_on: object) -> list[Any] | None:
     """The schedules to wait for, each as an id or a document."""
     if depends_on is None:
         return None

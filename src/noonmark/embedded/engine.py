@@ -1,4 +1,4 @@
-"""The engine: a driver's loop in a thread of its own, which a program without an event loop can start and stop."""
+"""The engine: a driver's loop, in a thread of its own or on the event loop of the program."""
 
 from __future__ import annotations
 
@@ -22,23 +22,19 @@ if TYPE_CHECKING:
 LAST_WORD = 1.0
 """Seconds that async functions have to end when they are cancelled at the end; one that goes on is left behind."""
 LOOK_EVERY = 0.25
-"""Seconds between two looks whether the thread is still there."""
+"""Seconds between two looks whether the loop is still there."""
 
 
-class Engine:
-    """Runs until it is stopped. With `looks=False` it does nothing but what it is asked to fetch."""
+class AnyEngine:
+    """A loop that runs until it is stopped, wherever that is."""
 
-    def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
-        """The thread is made, and the loop is running when this returns."""
-        self._runtime, self._looks = runtime, looks
-        self._ready = threading.Event()
+    loop: Loop
+    _events: asyncio.AbstractEventLoop
+    _thread: threading.Thread
+
+    def __init__(self) -> None:
+        """It has not ended."""
         self._ended = threading.Event()
-        self._failure: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, name="noonmark", daemon=True)
-        self.thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            raise self._failure
 
     def wake(self, at: Micros | None = None) -> None:
         """There is something new to be done, at that time or at once."""
@@ -51,7 +47,7 @@ class Engine:
     def wait(self, seconds: float | None = None) -> None:
         """Wait for its end, or so long.
 
-        Not by joining the thread: a join that is interrupted takes the thread for ended, and then nobody waits for it.
+        Not by joining a thread: a join that is interrupted takes the thread for ended, and then nobody waits for it.
         """
         self._ended.wait(seconds)
 
@@ -63,7 +59,7 @@ class Engine:
     @property
     def is_own_thread(self) -> bool:
         """Whether this is the thread of its loop, which must not wait for it."""
-        return threading.current_thread() is self.thread
+        return threading.current_thread() is self._thread
 
     @property
     def is_caller(self) -> bool:
@@ -86,6 +82,22 @@ class Engine:
         if not answer.done() or answer.cancelled():
             raise Conflict("the scheduler was stopped")
         return answer.result()
+
+
+class Engine(AnyEngine):
+    """In a thread of its own. With `looks=False` it does nothing but what it is asked to fetch."""
+
+    def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
+        """The thread is made, and the loop is running when this returns."""
+        super().__init__()
+        self._runtime, self._looks = runtime, looks
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="noonmark", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
         self._events = asyncio.new_event_loop()
@@ -111,3 +123,31 @@ class Engine:
             self._events.run_until_complete(asyncio.wait(left, timeout=LAST_WORD))
         self._events.run_until_complete(self._events.shutdown_asyncgens())
         self._events.close()
+
+
+class Guest(AnyEngine):
+    """On the event loop of the program, where its async functions run too."""
+
+    def __init__(self, runtime: Runtime, events: asyncio.AbstractEventLoop, *, looks: bool = True) -> None:
+        """Made from any thread while the event loop runs; it has begun when this returns."""
+        super().__init__()
+        self._events = events
+        if asyncio._get_running_loop() is events:  # noqa: SLF001 - get_running_loop raises where there is none
+            self._begin(runtime, looks=looks)
+            return
+        asyncio.run_coroutine_threadsafe(self._begin_there(runtime, looks=looks), events).result()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for its end, or so long; but an event loop that does not run any more will not bring it about."""
+        wait_for = LOOK_EVERY if seconds is None else seconds
+        while not self._ended.wait(wait_for) and seconds is None and self._events.is_running():
+            pass
+
+    async def _begin_there(self, runtime: Runtime, *, looks: bool) -> None:
+        self._begin(runtime, looks=looks)
+
+    def _begin(self, runtime: Runtime, *, looks: bool) -> None:
+        self._thread = threading.current_thread()
+        self.loop = Loop(runtime, looks=looks)
+        self._task = self._events.create_task(self.loop.run())
+        self._task.add_done_callback(lambda _: self._ended.set())

@@ -68,6 +68,16 @@ def check_name(field: str, name: object) -> None:
         raise InvalidSchedule(str(error), field=field) from None
 
 
+def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | None:
+    """How a function that is being decorated will be found in its module; None for one that has no place there."""
+    check_callable(func)
+    module, qualname = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
+    known = functions.name_of(func)
+    if known is not None or not module or not qualname or "<" in qualname:
+        return known
+    return f"{module}:{qualname}"
+
+
 def module_reference(func: Callable[..., Any]) -> str | None:
     """`module:qualname`, if importing that gives this very function."""
     module, qualname = getattr(func, "__module__", None), getattr(func, "__qualname__", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,12 +19,12 @@ from noonmark.operations import schedules
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.overlap import OverlapPolicy
     from noonmark.core.schedule import Schedule
-    from noonmark.embedded.engine import Engine
+    from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.target import Assignment
 
@@ -55,7 +56,7 @@ def read_request(schedule: Schedule, payload: Any, overlap: str | Mapping[str, A
 
 
 def run_now(
-    runtime: Runtime, engine: Engine | None, new_engine: Callable[[], Engine], asked: Request, *, wait: bool
+    runtime: Runtime, engine: AnyEngine | None, new_engine: Callable[[], AnyEngine], asked: Request, *, wait: bool
 ) -> Any:  # noqa: ANN401 - whatever the function returns
     """Add an occurrence and see it through; without an engine that runs, one is made for it alone."""
     if wait and engine is not None and engine.is_own_thread:
@@ -77,25 +78,34 @@ def run_now(
 
 
 def _see_through(
-    runtime: Runtime, engine: Engine | None, new_engine: Callable[[], Engine], asked: Request, one: Occurrence
+    runtime: Runtime, engine: AnyEngine | None, new_engine: Callable[[], AnyEngine], asked: Request, one: Occurrence
 ) -> Any:  # noqa: ANN401 - whatever the function returns
-    its_own = new_engine() if engine is None else None
-    used = engine or its_own
-    assert used is not None  # noqa: S101 - one of the two is there
-    node, ending = used.loop.driver.node, _Ending()
-    if asked.overlap is not None:
-        node.overrides[one.id] = asked.overlap
-    node.on_end[one.id] = ending
+    with an_engine(engine, new_engine) as used:
+        node, ending = used.loop.driver.node, _Ending()
+        if asked.overlap is not None:
+            node.overrides[one.id] = asked.overlap
+        node.on_end[one.id] = ending
+        try:
+            _add(runtime, one)
+            return _wait(runtime, used, one, ending)
+        finally:
+            node.on_end.pop(one.id, None)
+            node.overrides.pop(one.id, None)
+
+
+@contextmanager
+def an_engine(engine: AnyEngine | None, new_engine: Callable[[], AnyEngine]) -> Iterator[AnyEngine]:
+    """The engine that runs, or without one an engine for a while, which begins what it is asked to fetch."""
+    if engine is not None:
+        yield engine
+        return
+    its_own = new_engine()
     try:
-        _add(runtime, one)
-        return _wait(runtime, used, one, ending)
+        yield its_own
     finally:
-        node.on_end.pop(one.id, None)
-        node.overrides.pop(one.id, None)
-        if its_own is not None:
-            # Whatever still runs there is of no use to the caller, who was interrupted.
-            its_own.stop(0)
-            its_own.wait()
+        # Whatever still runs there is of no use to the caller, who was interrupted.
+        its_own.stop(0)
+        its_own.wait()
 
 
 def _check_function(runtime: Runtime, schedule: Schedule) -> None:
@@ -135,7 +145,7 @@ def _add(runtime: Runtime, one: Occurrence) -> None:
         raise NotFound("the schedule was deleted", field="job_id")
 
 
-def _wait(runtime: Runtime, engine: Engine, one: Occurrence, ending: _Ending) -> Any:  # noqa: ANN401 - the result
+def _wait(runtime: Runtime, engine: AnyEngine, one: Occurrence, ending: _Ending) -> Any:  # noqa: ANN401 - the result
     """Wait for its end, which may come about in another process."""
     stored: Occurrence | None = one
     while stored is not None and stored.phase not in FINAL:
@@ -148,7 +158,11 @@ def _wait(runtime: Runtime, engine: Engine, one: Occurrence, ending: _Ending) ->
             raise Conflict("the scheduler was stopped before the run had ended; it runs again after the next start")
     if stored is None:
         raise NotFound("the occurrence was removed with its schedule", field="job_id")
-    mine = ending.assignment
+    return answer(runtime, stored, ending.assignment)
+
+
+def answer(runtime: Runtime, stored: Occurrence, mine: Assignment | None) -> Any:  # noqa: ANN401 - the result
+    """What became of an occurrence that has ended: its result, or its error is raised."""
     if stored.phase is not Phase.COMPLETED:
         _raise(stored, None if mine is None else mine.error)
     return _stored_result(runtime, stored) if mine is None else mine.result

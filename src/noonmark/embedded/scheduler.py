@@ -3,58 +3,56 @@
 from __future__ import annotations
 
 import atexit
-import inspect
 import threading
 import weakref
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from noonmark.clocks import SystemClock
-from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
-from noonmark.core.instants import SECOND, from_micros
-from noonmark.core.schedule import Owner, parse_schedule
+from noonmark.core.errors import Conflict, NotFound
 from noonmark.driver.access import drive
-from noonmark.embedded.declaring import document_of, id_of_name, in_python, redeclared
+from noonmark.embedded import forking, looking
+from noonmark.embedded.decorators import Decorators
+from noonmark.embedded.desk import OWNER, Desk
 from noonmark.embedded.engine import Engine
-from noonmark.embedded.references import check_arguments, check_callable, check_name, refer
-from noonmark.embedded.running import read_request, run_now
+from noonmark.embedded.jobs import read_status
+from noonmark.embedded.references import check_callable, check_name
+from noonmark.embedded.running import an_engine, read_request, run_now
+from noonmark.embedded.settings import duration, limit_argument, whole_number
 from noonmark.operations import schedules
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.runner import FunctionRunner
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import fresh_id, make_store, node_name
+from noonmark.wiring import make_store, node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
     from types import TracebackType
 
-    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.triggers import Trigger
+    from noonmark.embedded.declaring import Options, Terms
+    from noonmark.embedded.engine import AnyEngine
+    from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.clock import Clock
     from noonmark.ports.sink import Sink
     from noonmark.ports.store import Kept
 
-SOURCE = "embedded"
-OPTIONS = frozenset(inspect.signature(document_of).parameters) - {"function"} | {"func", "function_name"}
-CHUNK = 1_000
-MAX_SECONDS = 1e10
+T = TypeVar("T")
+
 LAST_WAIT = 5.0
 """Seconds for what runs to be handed back, when whoever stops it is interrupted."""
-OWNER = Owner(tenant="default", user="local")
 
 
-class Scheduler:
+class Scheduler(Decorators):
     """Keeps schedules in a store, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
-    may share a durable store: each occurrence is run by one of them.
+    may share a durable store: each occurrence is run by one of them. A process that is forked has it too, not started.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
@@ -76,11 +74,11 @@ class Scheduler:
         self._clock = clock or SystemClock()
         self._functions = Functions()
         timing = Timing(
-            lease=_positive("lease", lease),
-            keep_for=_positive("keep_days", keep_days, unit=86_400),
-            keep_count=_at_least_one("keep_occurrences", keep_occurrences),
+            lease=duration("lease", lease),
+            keep_for=duration("keep_days", keep_days, unit=86_400),
+            keep_count=whole_number("keep_occurrences", keep_occurrences),
         )
-        self._max_threads = _at_least_one("max_threads", max_threads)
+        self._max_threads = whole_number("max_threads", max_threads)
         self._runtime = Runtime(
             node=node_name(),
             store=make_store(store, self._clock),
@@ -90,13 +88,16 @@ class Scheduler:
             timing=timing,
         )
         self._store = self._runtime.store
-        self._engine: Engine | None = None
-        self._leaving: Engine | None = None
+        self._desk = Desk(self._store, self._functions, self._clock, timing.lookahead)
+        self._decorated: dict[str, Callable[..., Any]] = {}
+        self._engine: AnyEngine | None = None
+        self._leaving: AnyEngine | None = None
         """The last one that was stopped; perhaps it has not ended yet."""
         self._at_exit = partial(_stop_at_exit, weakref.ref(self))
         self._is_closed = False
         self._lock = threading.RLock()
         drive(self._store.open())
+        forking.watch(self)
 
     def schedule(  # noqa: PLR0913 - each is an option of its own
         self,
@@ -106,6 +107,7 @@ class Scheduler:
         trigger: Trigger | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        payload: Any = None,  # noqa: ANN401 - JSON
         max_runs: int | None = None,
         overlap: str | Mapping[str, Any] | None = None,
         misfire: str | Mapping[str, Any] | None = None,
@@ -116,39 +118,42 @@ class Scheduler:
         depends_on: Sequence[str | Mapping[str, Any]] | None = None,
         delivery: str | None = None,
         function_name: str | None = None,
+        executor: str | None = None,
     ) -> str:
         """Keep a schedule for a function and return its id, under which it survives the process.
 
         Without a trigger it runs once, at once. With a name it is declared: the same declaration again changes nothing,
         another one is a new revision. Without a name it is always new.
 
-        `depends_on` names the jobs that must have run before it, each by its id, or with its `require_success` as a
-        mapping. Without a trigger, it then runs whenever all of them have.
+        `args`, `kwargs` and `payload` are JSON; the payload is what a `context` parameter carries. `depends_on` names
+        the jobs that must have run before it, each by its id, or with its `require_success` as a mapping. Without a
+        trigger, it then runs whenever all of them have. With `executor="process"` it runs in a process of its own.
         """
-        self._check_open()
-        document = self._document(
-            func,
-            name=name,
-            trigger=trigger,
-            args=args,
-            kwargs=kwargs,
-            max_runs=max_runs,
-            overlap=overlap,
-            misfire=misfire,
-            retries=retries,
-            timeout=timeout,
-            jitter=jitter,
-            labels=labels,
-            depends_on=depends_on,
-            delivery=delivery,
-            function_name=function_name,
-        )
-        while True:
-            stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
-            schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
-            if schedule is not None:
-                self._wake()
-                return schedule.schedule_id
+        options: Options = {
+            "name": name,
+            "trigger": trigger,
+            "args": args,
+            "kwargs": kwargs,
+            "payload": payload,
+            "max_runs": max_runs,
+            "overlap": overlap,
+            "misfire": misfire,
+            "retries": retries,
+            "timeout": timeout,
+            "jitter": jitter,
+            "labels": labels,
+            "depends_on": depends_on,
+            "delivery": delivery,
+            "function_name": function_name,
+            "executor": executor,
+        }
+        return self._declare(func, options)
+
+    def schedule_with_deps(
+        self, func: Callable[..., Any], depends_on: Sequence[str | Mapping[str, Any]], **options: Unpack[Terms]
+    ) -> str:
+        """The same for a function that waits for other jobs, or, without a trigger, follows them."""
+        return self._declare(func, {**options, "depends_on": depends_on})
 
     def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> list[str]:
         """Keep many schedules, a thousand to a transaction, and return their ids in order.
@@ -158,12 +163,26 @@ class Scheduler:
         """
         self._check_open()
         made: list[str] = []
-        declared = enumerate(declarations)
-        while chunk := [self._new(number, one) for number, one in islice(declared, CHUNK)]:
-            drive(schedules.create_many(self._store, chunk, lookahead=self._runtime.timing.lookahead))
-            made += [schedule.schedule_id for schedule in chunk]
+        for ids in self._desk.create_many(declarations):
+            made += ids
             self._wake()
         return made
+
+    def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
+        """Say some of the options anew, and leave the others; None takes one back. Gives the job as it is then.
+
+        What is due from then on follows the new declaration; what runs already finishes as it began.
+        """
+        self._check_open()
+        self._desk.update(job_id, func, dict(changes))
+        self._wake()
+        return self._job(self._find(job_id))
+
+    def add_dependency(self, job_id: str, depends_on: Sequence[str | Mapping[str, Any]]) -> None:
+        """Let a job wait for others too, each named by its id, or with its `require_success` as a mapping."""
+        self._check_open()
+        self._desk.depend(job_id, depends_on)
+        self._wake()
 
     def register_function(self, name: str, func: Callable[..., Any]) -> None:
         """Offer a function under a name; schedules that name it run here from now on."""
@@ -188,7 +207,7 @@ class Scheduler:
         Without `wait`, it is handed back at once, and runs again elsewhere, or after the next start. A function that
         runs here may call it too; it is not waited for by itself.
         """
-        grace = 0 if not wait else None if timeout is None else _positive("timeout", timeout, low=0)
+        grace = 0 if not wait else None if timeout is None else duration("timeout", timeout, low=0)
         with self._lock:
             engine = self._engine or self._leaving
             self._engine, self._leaving = None, engine
@@ -204,6 +223,18 @@ class Scheduler:
             engine.wait(LAST_WAIT)
             raise
         atexit.unregister(self._at_exit)
+
+    def cancel(self, job_id: str) -> bool:
+        """Start nothing of it any more, and ask what runs to stop; False when there is no such job, or it has ended."""
+        try:
+            asked = drive(schedules.cancel(self._store, self._find(job_id).schedule))
+        except NotFound:
+            return False
+        self._wake()
+        engine = self._engine
+        if asked and engine is not None:
+            engine.loop.attend()
+        return True
 
     def pause(self, job_id: str) -> None:
         """Start nothing of it until it is resumed; what that swallows is recorded."""
@@ -238,13 +269,30 @@ class Scheduler:
         asked = read_request(kept.schedule, payload, overlap)
         return run_now(self._runtime, engine, lambda: self._new_engine(looks=False), asked, wait=wait)
 
+    def get_job(self, job_id: str) -> Job | None:
+        """A job with its status and its last result; None when there never was one of that id."""
+        self._check_open()
+        check_name("job_id", job_id)
+        kept = drive(self._store.find(OWNER.tenant, job_id, deleted=True))
+        return None if kept is None else self._job(kept)
+
+    def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
+        """All jobs, oldest first, or those with a status; cancelled and deleted ones only when they are asked for."""
+        self._check_open()
+        return looking.jobs(self._store, OWNER.tenant, read_status(status))
+
+    def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
+        """The next times that a job or a trigger names, after an instant or from now on; nothing is planned by it."""
+        self._check_open()
+        return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
+
     def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, past and planned, newest first; all of them, unless there is a limit."""
-        return drive(self._store.occurrences(self._find(job_id).schedule.uid, _limit(limit)))
+        return drive(self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
 
     def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
-        """Its runs, newest first; all of them, unless there is a limit."""
-        return drive(self._store.runs(self._find(job_id).schedule.uid, _limit(limit)))
+        """Its runs, newest first, one that goes on too; all of them, unless there is a limit."""
+        return drive(self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
 
     def close(self) -> None:
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
@@ -263,6 +311,24 @@ class Scheduler:
         """Stop, and wait for what runs."""
         self.stop()
 
+    def with_engine(self, work: Callable[[AnyEngine], T]) -> T:
+        """Do something with the engine that runs, or without one with an engine of its own."""
+        self._check_open()
+        with self._lock:
+            engine = self._engine
+        with an_engine(engine, lambda: self._new_engine(looks=False)) as used:
+            return work(used)
+
+    @property
+    def blocking(self) -> Scheduler:
+        """The scheduler whose methods can be called without an event loop: this one."""
+        return self
+
+    @property
+    def desk(self) -> Desk:
+        """Where its schedules are declared."""
+        return self._desk
+
     @property
     def runtime(self) -> Runtime:
         """What it is made of, for those who drive it by hand."""
@@ -277,101 +343,40 @@ class Scheduler:
         if self._is_closed:
             raise Conflict("the scheduler was closed")
 
-    def _find(self, job_id: str) -> Kept:
+    def _find(self, job_id: str, *, deleted: bool = False) -> Kept:
         self._check_open()
-        check_name("job_id", job_id)
-        return drive(schedules.find(self._store, OWNER.tenant, job_id))
+        return self._desk.find(job_id, deleted=deleted)
+
+    def _job(self, kept: Kept) -> Job:
+        [job] = looking.seen(self._store, [kept])
+        return job
 
     def _wake(self) -> None:
         engine = self._engine
         if engine is not None:
             engine.wake()
 
-    def _document(self, func: Callable[..., Any], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - judged by the parser
-        """The document that a call of `schedule` stands for; the function is offered from now on."""
-        name, function_name = options.get("name"), options.pop("function_name", None)
-        if name is not None:
-            check_name("name", name)
-        check_callable(func)
-        check_arguments(func, options.get("args", ()), options.get("kwargs"))
-        reference = refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)
-        return document_of(reference, **options)
+    def _declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
+        self._check_open()
+        job_id = self._desk.declare(func, options)
+        self._wake()
+        return job_id
 
-    def _new(self, number: int, declared: object) -> Schedule:
-        """One of many; an error says which."""
-        where = f"declarations[{number}]"
-        if not isinstance(declared, Mapping) or "func" not in declared:
-            raise InvalidSchedule("must be a mapping of the arguments of schedule(), func among them", field=where)
-        if unknown := [str(one) for one in declared if one not in OPTIONS]:
-            raise InvalidSchedule("is no argument of schedule()", field=f"{where}.{unknown[0]}")
-        if declared.get("name") is not None:
-            raise InvalidSchedule("what has a name is declared by itself, with schedule()", field=f"{where}.name")
-        try:
-            return self._read(self._document(**declared))
-        except InvalidSchedule as error:
-            raise type(error)(error.message, field=f"{where}.{error.field}", problems=error.problems) from None
-
-    def _read(self, document: dict[str, Any]) -> Schedule:
-        """The new schedule that a document declares."""
-        now, uid = drive(self._store.clock()), fresh_id(self._clock)
-        schedule_id = self._id_for(document.get("name"), uid)
-        with in_python():
-            declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
-        return schedules.new_schedule(
-            declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=SOURCE, now=now
-        )
-
-    def _create(self, document: dict[str, Any]) -> Schedule | None:
-        """Keep a new schedule; None when another process declared the name a moment before."""
-        schedule = self._read(document)
-        return schedule if drive(self._keep(schedule)) else None
-
-    def _id_for(self, name: object, uid: str) -> str:
-        """A named schedule has the id of its name, unless that went to one that an edit has given another name."""
-        if not isinstance(name, str):
-            return f"job_{uid}"
-        schedule_id = id_of_name(OWNER.user, name)
-        taken = drive(self._store.find(OWNER.tenant, schedule_id))
-        return schedule_id if taken is None or taken.schedule.declaration.name == name else f"job_{uid}"
-
-    async def _keep(self, schedule: Schedule) -> bool:
-        return await schedules.create(self._store, schedule, lookahead=self._runtime.timing.lookahead)
-
-    def _declare(self, document: dict[str, Any], stored: Kept, trigger: Trigger | None) -> Schedule | None:
-        """Put a declaration in force; None when the schedule was deleted a moment before."""
-        uid, lookahead = stored.schedule.uid, self._runtime.timing.lookahead
-
-        def read(schedule: Schedule, now: Micros) -> Declaration:
-            with in_python():
-                return redeclared(document, schedule, trigger, now=now)
-
-        try:
-            return drive(schedules.declare(self._store, uid, read, lookahead=lookahead))
-        except NotFound:
-            return None
-
-    def _new_engine(self, *, looks: bool) -> Engine:
+    def _new_engine(self, *, looks: bool) -> AnyEngine:
         """Each has a runner of its own: one that stops must not take the threads of another with it."""
         runner = FunctionRunner(self._functions, self._max_threads)
-        return Engine(replace(self._runtime, target=runner), looks=looks)
+        return self._host(replace(self._runtime, target=runner), looks=looks)
 
+    def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
+        """Let a loop run somewhere."""
+        return Engine(runtime, looks=looks)
 
-def _limit(limit: object) -> int | None:
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise InvalidSchedule(f"must be a whole number from 0 on, or None for all, not {limit!r}", field="limit")
-    return limit
-
-
-def _at_least_one(field: str, number: object) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise InvalidSchedule(f"must be a whole number from 1 on, not {number!r}", field=field)
-    return number
-
-
-def _positive(field: str, number: object, *, unit: int = 1, low: float = 0.001) -> Micros:
-    if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number * unit <= MAX_SECONDS:
-        raise InvalidSchedule(f"must be a number from {low:g} to {MAX_SECONDS / unit:g}, not {number!r}", field=field)
-    return int(number * unit * SECOND)
+    def after_fork(self) -> None:
+        """This process is new: threads did not come along, and locks that others held are held for good."""
+        self._engine = self._leaving = None
+        self._lock = threading.RLock()
+        self._runtime = replace(self._runtime, node=node_name())
+        atexit.unregister(self._at_exit)
 
 
 def _stop_at_exit(scheduler: weakref.ref[Scheduler]) -> None:

@@ -1,4 +1,4 @@
-"""Operations on schedules: create, declare, pause, resume, delete, run now."""
+"""Operations on schedules: create, declare, pause, resume, delete, cancel, run now."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MAX_TRIES = 100
 """A change that was outrun so often gives up; each time somebody else's was written, so there is no deadlock."""
 
 
-async def find(store: Store, tenant: str, schedule_id: str) -> Kept:
-    """The schedule of that id; NotFound when there is none."""
-    kept = await store.find(tenant, schedule_id)
+async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept:
+    """The schedule of that id, perhaps a deleted one; NotFound when there is none."""
+    kept = await store.find(tenant, schedule_id, deleted=deleted)
     if kept is None:
         raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
     return kept
@@ -135,6 +135,16 @@ async def resume(store: Store, uid: str, *, lookahead: Micros) -> Schedule:
 async def delete(store: Store, uid: str) -> Schedule:
     """Nothing of it starts from now on; its history stays."""
     return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+
+
+async def cancel(store: Store, schedule: Schedule) -> int:
+    """Delete it, and ask what is being delivered to stop; says how many were asked. NotFound when it has completed."""
+    [activity] = await store.activities([schedule.uid])
+    if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering:
+        raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
+    await delete(store, schedule.uid)
+    [activity] = await store.activities([schedule.uid])
+    return sum([await store.request_stop(one) for one in activity.delivering])
 
 
 async def _ordered(store: Store, plan: Plan, schedule: Schedule) -> Plan:

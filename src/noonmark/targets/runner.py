@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import threading
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from noonmark.targets.functions import Function, Functions
 
 
-_mine = threading.local()
+_mine: ContextVar[Assignment | None] = ContextVar("assignment", default=None)
 
 
 def current_assignment() -> Assignment | None:
-    """What this thread was called for, if it is a worker in a call."""
-    return getattr(_mine, "assignment", None)
+    """What the function that asks was called for, if it is one that a schedule runs."""
+    return _mine.get()
 
 
 class FunctionRunner:
@@ -101,7 +101,7 @@ class FunctionRunner:
             function, args, kwargs = prepare(self.functions, assignment)
         except LookupError as error:
             return undeliverable(error, now=self._now())
-        _mine.assignment = assignment
+        mine = _mine.set(assignment)
         try:
             result = function.call(*args, **kwargs)
             if inspect.iscoroutine(result):  # an async function in disguise: behind a lambda, or a decorator
@@ -110,7 +110,7 @@ class FunctionRunner:
             assignment.error = error
             return raised(assignment, error, now=self._now())
         finally:
-            _mine.assignment = None
+            _mine.reset(mine)
         return succeeded(assignment, result, now=self._now())
 
     def _cut_off(self, assignment: Assignment) -> None:
@@ -133,6 +133,7 @@ class FunctionRunner:
             self._end(assignment, undeliverable(error, now=self._now()))
             return
         deadline = assignment.ends_by(assignment.started)
+        _mine.set(assignment)  # of this task; the next one has it too
         task = asyncio.ensure_future(_caught(function, args, kwargs))
         assignment.signal = _Cancel(self._loop, task, assignment.signal)
         timeout = None if deadline is None else max(0, deadline - assignment.started) / SECOND

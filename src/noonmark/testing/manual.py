@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.run import Run
-    from noonmark.embedded import Scheduler
+    from noonmark.embedded.scheduler import Scheduler
     from noonmark.ports.sink import Happening, Sink
 
 

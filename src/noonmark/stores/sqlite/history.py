@@ -43,7 +43,8 @@ _DISPATCHING = """
 """
 OVERDUE = f"deadline IS NOT NULL AND {_DELIVERING} AND deadline <= ? ORDER BY deadline, id LIMIT ?"
 _RUN_COLUMNS = """
-    occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended, outcome, result, error, tokens, cost_usd
+    occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
+    outcome, result, error, tokens, cost_usd
 """
 _RUNS = f"""
     SELECT {_RUN_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key

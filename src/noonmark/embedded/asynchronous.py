@@ -1,0 +1,193 @@
+"""The scheduler for a program with an event loop: the same, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
+
+from noonmark.core.errors import Conflict
+from noonmark.driver.access import hand
+from noonmark.embedded.decorators import Decorators
+from noonmark.embedded.engine import Guest
+from noonmark.embedded.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+    from types import TracebackType
+
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
+    from noonmark.core.triggers import Trigger
+    from noonmark.embedded.declaring import Options, Terms
+    from noonmark.embedded.engine import AnyEngine
+    from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.ports.runtime import Runtime
+    from noonmark.targets.functions import Functions
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncScheduler(Decorators):
+    """What `Scheduler` does, without ever keeping the event loop waiting; async functions run on that loop.
+
+    The settings and methods are those of `Scheduler`, and are described there. Only the decorators are not awaited:
+    they are used where functions are defined, before there is a loop, and they write to the store at once.
+    """
+
+    def __init__(self, store: str = "memory://", **settings: Any) -> None:  # noqa: ANN401 - those of Scheduler
+        """Open a store: `memory://`, `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+        self._inner = _Hosted(store, **settings)
+
+    async def schedule(self, func: Callable[..., Any], **options: Unpack[Options]) -> str:
+        """Keep a schedule for a function and return its id."""
+        return await _in_thread(self._inner.schedule, func, **options)
+
+    async def schedule_with_deps(
+        self, func: Callable[..., Any], depends_on: Sequence[str | Mapping[str, Any]], **options: Unpack[Terms]
+    ) -> str:
+        """The same for a function that waits for other jobs, or follows them."""
+        return await _in_thread(self._inner.schedule_with_deps, func, depends_on, **options)
+
+    async def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Keep many schedules, a thousand to a transaction."""
+        return await _in_thread(self._inner.create_many, declarations)
+
+    async def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
+        """Say some of the options anew, and leave the others."""
+        return await _in_thread(self._inner.update, job_id, func, **changes)
+
+    async def add_dependency(self, job_id: str, depends_on: Sequence[str | Mapping[str, Any]]) -> None:
+        """Let a job wait for others too."""
+        await _in_thread(self._inner.add_dependency, job_id, depends_on)
+
+    async def register_function(self, name: str, func: Callable[..., Any]) -> None:
+        """Offer a function under a name."""
+        self._inner.register_function(name, func)
+
+    async def start(self) -> None:
+        """Begin to run what is due: sync functions in threads, async ones on this event loop."""
+        self._inner.events = asyncio.get_running_loop()
+        self._inner.start()
+
+    async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
+        """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back."""
+        await _in_thread(self._inner.stop, wait, timeout)
+
+    async def cancel(self, job_id: str) -> bool:
+        """Start nothing of it any more, and ask what runs to stop."""
+        return await _in_thread(self._inner.cancel, job_id)
+
+    async def pause(self, job_id: str) -> None:
+        """Start nothing of it until it is resumed."""
+        await _in_thread(self._inner.pause, job_id)
+
+    async def resume(self, job_id: str) -> None:
+        """Go on from now."""
+        await _in_thread(self._inner.resume, job_id)
+
+    async def delete(self, job_id: str) -> None:
+        """Start nothing of it any more; the history stays in the store."""
+        await _in_thread(self._inner.delete, job_id)
+
+    async def run_now(
+        self,
+        job_id: str,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
+        overlap: str | Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the function returns
+        """Run it once more, now, and return its result, or raise what it raised."""
+        self._inner.events = asyncio.get_running_loop()
+        return await _in_thread(self._inner.run_now, job_id, payload, wait, overlap)
+
+    async def get_job(self, job_id: str) -> Job | None:
+        """A job with its status and its last result."""
+        return await _in_thread(self._inner.get_job, job_id)
+
+    async def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
+        """All jobs, oldest first, or those with a status."""
+        return await _in_thread(self._inner.list_jobs, status)
+
+    async def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
+        """The next times that a job or a trigger names."""
+        return await _in_thread(self._inner.preview, job, count, after)
+
+    async def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
+        """Its occurrences, newest first."""
+        return await _in_thread(self._inner.occurrences, job_id, limit)
+
+    async def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
+        """Its runs, newest first."""
+        return await _in_thread(self._inner.runs, job_id, limit)
+
+    async def close(self) -> None:
+        """Stop, and let go of the store."""
+        await _in_thread(self._inner.close)
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop, and wait for what runs."""
+        await self.stop()
+
+    @property
+    def blocking(self) -> Scheduler:
+        """The scheduler whose methods can be called without an event loop."""
+        return self._inner
+
+    @property
+    def functions(self) -> Functions:
+        """What it can run."""
+        return self._inner.functions
+
+    @property
+    def _decorated(self) -> dict[str, Callable[..., Any]]:
+        return self._inner._decorated  # noqa: SLF001 - the same scheduler
+
+    def _declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
+        return self._inner._declare(func, options)  # noqa: SLF001 - likewise
+
+
+class _Hosted(Scheduler):
+    """A scheduler whose loop runs on the event loop of the program."""
+
+    events: asyncio.AbstractEventLoop | None = None
+
+    def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
+        if self.events is None or not self.events.is_running():
+            raise Conflict("an AsyncScheduler runs on an event loop: await its methods there")
+        return Guest(runtime, self.events, looks=looks)
+
+
+async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Make a call that blocks, in a thread of its own.
+
+    Not in one of the executor: those are few, and calls that wait for a run could hold all of them while the run waits
+    for another call.
+    """
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    context = contextvars.copy_context()
+    thread = threading.Thread(
+        target=context.run, args=(_answer, answer, call, args, kwargs), name="noonmark-call", daemon=True
+    )
+    thread.start()
+    return await answer
+
+
+def _answer(answer: asyncio.Future[Any], call: Callable[..., Any], args: Any, kwargs: Any) -> None:  # noqa: ANN401
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        result = call(*args, **kwargs)
+    except BaseException as raised:  # noqa: BLE001 - it is raised where the answer is awaited
+        error = raised
+    hand(answer, result, error)

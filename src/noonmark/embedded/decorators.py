@@ -1,0 +1,114 @@
+"""Decorators: a function and when it runs, declared in one place."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
+
+from noonmark.core.errors import InvalidSchedule, InvalidTrigger
+from noonmark.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
+from noonmark.embedded.references import reference_to_be
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+
+    from noonmark.core.triggers import Trigger
+    from noonmark.embedded.declaring import Options
+    from noonmark.targets.functions import Functions
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
+
+
+class _Declares(Protocol):
+    """What a decorator needs of a scheduler."""
+
+    def _declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str: ...
+
+    @property
+    def functions(self) -> Functions: ...
+
+    @property
+    def _decorated(self) -> dict[str, Callable[..., Any]]: ...
+
+
+class Decorators:
+    """Each declares the function below it, under the name of that function unless it is given another.
+
+    So a program that is started again finds its schedules again. All other options are those of `schedule`. The
+    function stays what it is, and has the id of its job as `job_id`.
+    """
+
+    def cron(
+        self: _Declares,
+        expressions: str | Iterable[str],
+        timezone: str = "UTC",
+        *,
+        dst: Mapping[str, str] | None = None,
+        **options: Unpack[Options],
+    ) -> Callable[[F], F]:
+        """By a cron expression, or by several."""
+        return _decorator(self, CronTrigger(expressions, timezone, dst), options)
+
+    def every(
+        self: _Declares,
+        seconds: float = 0,
+        *,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        **options: Unpack[Options],
+    ) -> Callable[[F], F]:
+        """Again and again after so long, counted from the moment it was first declared."""
+        return _decorator(self, IntervalTrigger(seconds + 60 * minutes + 3_600 * hours + 86_400 * days), options)
+
+    def once(self: _Declares, at: datetime, **options: Unpack[Options]) -> Callable[[F], F]:
+        """Once, at an instant."""
+        return _decorator(self, OnceTrigger(at), options)
+
+    def daily(self: _Declares, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Callable[[F], F]:
+        """Every day at a time by the clock on the wall, such as 09:00 or 09:00:30."""
+        return _decorator(self, daily(at, timezone), options)
+
+    def on_event(
+        self: _Declares,
+        event_type: str | Iterable[str],
+        filters: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Callable[[F], F]:
+        """Whenever an event of the type is emitted that passes the filters."""
+        return _decorator(self, EventTrigger(event_type, filters), options)
+
+
+def daily(at: str, timezone: str = "UTC") -> CronTrigger:
+    """Every day at a time by the clock on the wall."""
+    found = _TIME.fullmatch(str(at))
+    if found is None:
+        raise InvalidTrigger(f"must be a time of day such as 09:00 or 09:00:30, not {at!r}", field="at")
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    return CronTrigger(f"{minute} {hour} * * *" if second == 0 else f"{second} {minute} {hour} * * *", timezone)
+
+
+def _decorator(scheduler: _Declares, trigger: Trigger, options: Options) -> Callable[[F], F]:
+    if options.get("trigger") is not None:
+        raise InvalidSchedule("the decorator has a trigger already", field="trigger")
+
+    def decorate(func: F) -> F:
+        # The function gets its name in its module only when the decorator has returned.
+        reference = options.get("function_name") or reference_to_be(scheduler.functions, func)
+        name = options.get("name") or reference
+        if name is not None and scheduler._decorated.get(name) is func:  # noqa: SLF001 - a part of the scheduler
+            message = f"{name} is declared a second time; give each of its jobs a name of its own with name=..."
+            raise InvalidSchedule(message, field="name")
+        said = {**options, "trigger": trigger, "name": name, "function_name": reference}
+        job_id = scheduler._declare(func, said)  # noqa: SLF001 - likewise
+        if name is not None:
+            scheduler._decorated[name] = func  # noqa: SLF001 - likewise
+        with suppress(AttributeError):  # not everything that can be called can be written on
+            func.job_id = job_id  # type: ignore[attr-defined] # a note on the function
+        return func
+
+    return decorate

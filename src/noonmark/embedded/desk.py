@@ -1,0 +1,182 @@
+"""The desk: where a program declares its schedules, and changes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import InvalidSchedule, NotFound
+from noonmark.core.instants import from_micros
+from noonmark.core.schedule import Owner, declare_again, parse_schedule
+from noonmark.core.targets import FunctionTarget
+from noonmark.driver.access import drive
+from noonmark.embedded.declaring import (
+    changed,
+    check_options,
+    document_of,
+    id_of_name,
+    in_python,
+    redeclared,
+    upstreams,
+)
+from noonmark.embedded.references import check_arguments, check_callable, check_name, refer
+from noonmark.operations import schedules
+from noonmark.wiring import fresh_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.triggers import Trigger
+    from noonmark.ports.clock import Clock
+    from noonmark.ports.store import Kept, Store
+    from noonmark.targets.functions import Functions
+
+SOURCE = "embedded"
+OPTIONS = frozenset(inspect.signature(document_of).parameters) - {"function"} | {"func", "function_name"}
+CHUNK = 1_000
+OWNER = Owner(tenant="default", user="local")
+
+
+class Desk:
+    """Turns calls in Python into schedules of a store; the functions they name are offered from then on."""
+
+    def __init__(self, store: Store, functions: Functions, clock: Clock, lookahead: Micros) -> None:
+        """The store must be open when the desk is used."""
+        self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
+
+    def find(self, job_id: str, *, deleted: bool = False) -> Kept:
+        """The schedule of that id, perhaps a deleted one; NotFound when there is none."""
+        check_name("job_id", job_id)
+        return drive(schedules.find(self._store, OWNER.tenant, job_id, deleted=deleted))
+
+    def declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
+        """Keep a schedule, or with a name that is known put another declaration in force; its id."""
+        check_options(options)
+        document = self._document(func, **options)
+        name, trigger = options.get("name"), options.get("trigger")
+        while True:
+            stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
+            schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
+            if schedule is not None:
+                return schedule.schedule_id
+
+    def new(self, func: Callable[..., Any], **options: Any) -> Schedule:  # noqa: ANN401 - judged by the parser
+        """A schedule that is not kept yet."""
+        return self._read(self._document(func, **options))
+
+    def keep(self, made: Iterable[Schedule]) -> None:
+        """Keep new schedules, none of which has a name, in one transaction."""
+        drive(schedules.create_many(self._store, list(made), lookahead=self._lookahead))
+
+    def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
+        """Keep many schedules, a thousand to a transaction; the ids of each thousand."""
+        declared = enumerate(declarations)
+        while chunk := [self._new(number, one) for number, one in islice(declared, CHUNK)]:
+            self.keep(chunk)
+            yield [schedule.schedule_id for schedule in chunk]
+
+    def update(self, job_id: str, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
+        """Put in force what is left of a declaration after some of it was said anew."""
+        check_options(changes)
+        if func is not None or "args" in changes or "kwargs" in changes:
+            self._check_call(self.find(job_id).schedule, func, changes)
+        function = self._function(func, changes.get("function_name")) if func is not None else None
+        said = {option: value for option, value in changes.items() if option != "function_name"}
+        self._edit(job_id, lambda declared: changed(declared, function, said))
+
+    def depend(self, job_id: str, depends_on: Iterable[str | Mapping[str, Any]]) -> None:
+        """Let a schedule wait for others too; what is said of one again takes the place of what was said before."""
+        more = upstreams(depends_on) or []
+        again = {one.get("schedule_id") for one in more if isinstance(one, Mapping)}
+
+        def document(declared: Declaration) -> dict[str, Any]:
+            known = [one.to_document() for one in declared.depends_on if one.schedule_id not in again]
+            return changed(declared, None, {"depends_on": [*known, *more]})
+
+        self._edit(job_id, document)
+
+    def _check_call(self, schedule: Schedule, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
+        """Refuse arguments that do not fit, where the function is known here."""
+        target = schedule.declaration.target
+        if not isinstance(target, FunctionTarget):
+            return
+        known = self._functions.find(target.function)
+        call = func if func is not None or known is None else known.call
+        if call is not None:
+            check_callable(call)
+            check_arguments(call, changes.get("args", target.args), changes.get("kwargs", target.kwargs))
+
+    def _edit(self, job_id: str, write: Callable[[Declaration], dict[str, Any]]) -> None:
+        """Put another document in force, written from the declaration as it then stands."""
+
+        def read(schedule: Schedule, now: Micros) -> Declaration:
+            with in_python():
+                return declare_again(write(schedule.declaration), schedule, now=from_micros(now))
+
+        uid = self.find(job_id).schedule.uid
+        drive(schedules.declare(self._store, uid, read, lookahead=self._lookahead))
+
+    def _document(self, func: Callable[..., Any], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - judged by the parser
+        """The document that a call of `schedule` stands for."""
+        name, function_name = options.get("name"), options.pop("function_name", None)
+        if name is not None:
+            check_name("name", name)
+        check_callable(func)
+        check_arguments(func, options.get("args", ()), options.get("kwargs"))
+        return document_of(self._function(func, function_name), **options)
+
+    def _function(self, func: Callable[..., Any], function_name: str | None) -> str:
+        return refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)
+
+    def _new(self, number: int, declared: object) -> Schedule:
+        """One of many; an error says which."""
+        where = f"declarations[{number}]"
+        if not isinstance(declared, Mapping) or "func" not in declared:
+            raise InvalidSchedule("must be a mapping of the arguments of schedule(), func among them", field=where)
+        if unknown := [str(one) for one in declared if one not in OPTIONS]:
+            raise InvalidSchedule("is no argument of schedule()", field=f"{where}.{unknown[0]}")
+        if declared.get("name") is not None:
+            raise InvalidSchedule("what has a name is declared by itself, with schedule()", field=f"{where}.name")
+        try:
+            return self.new(**declared)
+        except InvalidSchedule as error:
+            raise type(error)(error.message, field=f"{where}.{error.field}", problems=error.problems) from None
+
+    def _read(self, document: dict[str, Any]) -> Schedule:
+        """The new schedule that a document declares."""
+        now, uid = drive(self._store.clock()), fresh_id(self._clock)
+        schedule_id = self._id_for(document.get("name"), uid)
+        with in_python():
+            declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
+        return schedules.new_schedule(
+            declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=SOURCE, now=now
+        )
+
+    def _create(self, document: dict[str, Any]) -> Schedule | None:
+        """Keep a new schedule; None when another process declared the name a moment before."""
+        schedule = self._read(document)
+        return schedule if drive(schedules.create(self._store, schedule, lookahead=self._lookahead)) else None
+
+    def _id_for(self, name: object, uid: str) -> str:
+        """A named schedule has the id of its name, unless that went to one that an edit has given another name."""
+        if not isinstance(name, str):
+            return f"job_{uid}"
+        schedule_id = id_of_name(OWNER.user, name)
+        taken = drive(self._store.find(OWNER.tenant, schedule_id))
+        return schedule_id if taken is None or taken.schedule.declaration.name == name else f"job_{uid}"
+
+    def _declare(self, document: dict[str, Any], stored: Kept, trigger: Trigger | None) -> Schedule | None:
+        """Put a declaration in force; None when the schedule was deleted a moment before."""
+
+        def read(schedule: Schedule, now: Micros) -> Declaration:
+            with in_python():
+                return redeclared(document, schedule, trigger, now=now)
+
+        try:
+            return drive(schedules.declare(self._store, stored.schedule.uid, read, lookahead=self._lookahead))
+        except NotFound:
+            return None

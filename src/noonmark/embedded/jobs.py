@@ -1,0 +1,115 @@
+"""Jobs: schedules as a Python program sees them, with what became of their last run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import named, one_of
+from noonmark.core.errors import InvalidSchedule
+from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.run import Outcome
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.run import Run
+    from noonmark.core.triggers import Trigger
+    from noonmark.ports.store import Activity, Kept
+
+
+class JobStatus(StrEnum):
+    """How a job stands. One that fires again and again is pending between its runs, however they ended."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """Nothing more is to come of it, and its last occurrence did not complete."""
+    CANCELLED = "cancelled"
+    """It was cancelled or deleted, or its last occurrence was."""
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as it was when it was asked for."""
+
+    id: str
+    name: str | None
+    status: JobStatus
+    next_run: datetime | None
+    """When it is next due, as far as that is known: not while it is paused, or waits for an event or for other jobs."""
+    last_run: datetime | None
+    """When it was last started."""
+    run_count: int
+    """How many of its occurrences were run to an end, well or badly."""
+    last_result: Any
+    """What its last run returned, if that ended well."""
+    last_error: str | None
+    """What went wrong with its last run, if that ended badly."""
+    trigger: Trigger | None
+    labels: dict[str, str] = field(hash=False)
+
+
+def job_of(kept: Kept, activity: Activity) -> Job:
+    """A schedule as its owner sees it."""
+    schedule, tally = kept.schedule, kept.tally
+    declared = schedule.declaration
+    return Job(
+        id=schedule.schedule_id,
+        name=declared.name,
+        status=status_of(kept, is_running=bool(activity.delivering)),
+        next_run=None if kept.next_due is None else from_micros(kept.next_due),
+        last_run=_last_start(tally.last_started, activity.last_run),
+        run_count=tally.successful + tally.failed,
+        last_result=_result(activity.last_run),
+        last_error=_error(activity.last_run),
+        trigger=declared.trigger,
+        labels=dict(declared.labels),
+    )
+
+
+def status_of(kept: Kept, *, is_running: bool) -> JobStatus:
+    """What somebody decided about the schedule comes first, then what it does."""
+    match kept.schedule.phase:
+        case SchedulePhase.DELETED:
+            return JobStatus.CANCELLED
+        case SchedulePhase.PAUSED:
+            return JobStatus.PAUSED
+        case _ if is_running:
+            return JobStatus.RUNNING
+        case SchedulePhase.ACTIVE:
+            return JobStatus.PENDING
+    if kept.tally.last_phase is Phase.CANCELLED:
+        return JobStatus.CANCELLED
+    return JobStatus.COMPLETED if kept.tally.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
+
+
+def read_status(status: object) -> JobStatus | None:
+    """A status that was asked for, as one or as text."""
+    if status is None:
+        return None
+    try:
+        return one_of(status, named(JobStatus))
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="status") from None
+
+
+def _last_start(committed: Micros | None, run: Run | None) -> datetime | None:
+    """A start is committed a little before it is due; a run tells when it really began."""
+    starts = [start for start in (committed, None if run is None else run.started) if start is not None]
+    return from_micros(max(starts)) if starts else None
+
+
+def _result(run: Run | None) -> Any:  # noqa: ANN401 - JSON
+    return run.result if run is not None and run.outcome is Outcome.COMPLETED else None
+
+
+def _error(run: Run | None) -> str | None:
+    if run is None or run.outcome is Outcome.COMPLETED:
+        return None
+    return run.error or f"the run ended as {run.outcome}"

@@ -1,0 +1,78 @@
+"""Looking: jobs and their times as they are. Nothing here plans or changes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import InvalidSchedule
+from noonmark.core.instants import from_micros, to_micros
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.triggers import Trigger, fires, parse_trigger
+from noonmark.driver.access import drive
+from noonmark.embedded.jobs import JobStatus, job_of
+from noonmark.embedded.settings import whole_number
+from noonmark.ports.store import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from noonmark.embedded.jobs import Job
+    from noonmark.ports.store import Store
+
+PAGE = 1_000
+MAX_PREVIEW = 1_000
+
+
+def seen(store: Store, found: Sequence[Kept]) -> list[Job]:
+    """Schedules as their owner sees them."""
+    activities = drive(store.activities([kept.schedule.uid for kept in found]))
+    return [job_of(kept, activity) for kept, activity in zip(found, activities, strict=True)]
+
+
+def jobs(store: Store, tenant: str, status: JobStatus | None) -> list[Job]:
+    """All jobs of a tenant, or those with a status, oldest first."""
+    found = _all(store, tenant, deleted=False)
+    if status is None:
+        return found
+    if status is JobStatus.CANCELLED:
+        found += _all(store, tenant, deleted=True)
+    return [job for job in found if job.status is status]
+
+
+def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | None) -> list[datetime]:
+    """The next times that a job or a trigger names; of a job no more than the runs it has left."""
+    wanted = whole_number("count", count, high=MAX_PREVIEW)
+    now = drive(store.clock())
+    since = from_micros(now if after is None else _instant(after))
+    if not isinstance(job, Kept):
+        # What it leaves relative counts from now, as it would if it were declared.
+        return fires(parse_trigger(_trigger(job).to_document(), now=from_micros(now)), since, wanted)
+    declared = job.schedule.declaration
+    if declared.trigger is None or job.schedule.phase is SchedulePhase.COMPLETED:
+        return []
+    if declared.max_runs is not None:
+        wanted = min(wanted, max(0, declared.max_runs - job.tally.admitted))
+    return fires(declared.trigger, since, wanted)
+
+
+def _all(store: Store, tenant: str, *, deleted: bool) -> list[Job]:
+    found: list[Job] = []
+    after = None
+    while page := drive(store.schedules(tenant, after=after, limit=PAGE, deleted=deleted)):
+        found += seen(store, page)
+        after = page[-1].schedule.uid
+    return found
+
+
+def _instant(after: datetime) -> int:
+    try:
+        return to_micros(after)
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="after") from None
+
+
+def _trigger(job: object) -> Trigger:
+    if isinstance(job, Trigger):
+        return job
+    raise InvalidSchedule(f"must be the id of a job or a trigger, not {type(job).__name__}", field="job")
