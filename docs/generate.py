@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import noonmark
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
     ENDINGS,
@@ -21,6 +22,8 @@ NOTE = "<!-- Written by docs/generate.py; change the code and run `make docs`. -
 
 def errors_page() -> str:
     """Every error with its code and what it means."""
+    for name in noonmark.__all__:  # some errors are defined where they are raised
+        getattr(noonmark, name)
     kinds = [errors.NoonmarkError, *_below(errors.NoonmarkError)]
     rows = [f"| `{kind.__name__}` | `{kind.code}` | {_parents(kind)} | {_first_line(kind)} |" for kind in kinds[1:]]
     return (
