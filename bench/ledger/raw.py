@@ -6,7 +6,7 @@ import tempfile
 import time
 
 from bench.ledger.ours import _once, _scheduler, keep
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.stores.sqlite.driver import sqlite3
 
 BATCH = 1_000

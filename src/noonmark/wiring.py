@@ -12,6 +12,8 @@ from noonmark.core.errors import InvalidSchedule
 if TYPE_CHECKING:
     from noonmark.ports.clock import Clock
     from noonmark.ports.store import Store
+    from noonmark.ports.target import Target
+    from noonmark.targets.functions import Functions
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -31,6 +33,13 @@ def make_store(url: object, clock: Clock) -> Store:
         return SqliteStore(url.removeprefix(SQLITE), clock.micros)
     known = "memory://, sqlite:///relative.db or sqlite:////absolute.db"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def make_target(functions: Functions, max_threads: int) -> Target:
+    """What delivers to the functions of this process."""
+    from noonmark.targets.runner import FunctionRunner
+
+    return FunctionRunner(functions, max_threads)
 
 
 def fresh_id(clock: Clock) -> str:

@@ -8,8 +8,8 @@ from noonmark.core.ids import manual
 from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered
-from noonmark.driver import Driver
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
+from noonmark.driver.duties import Driver
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories

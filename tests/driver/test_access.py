@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.driver.access import Access, drive
+from noonmark.driver.access import Access
+from noonmark.driver.drive import drive
 from noonmark.ports.store import StoreTraits
 
 BLOCKING = SimpleNamespace(traits=StoreTraits(is_durable=True, blocks=True))

@@ -14,7 +14,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.driver.reports import (
     AdmitReport,
     ClaimReport,

@@ -15,7 +15,7 @@ from noonmark.core.policies import overlap
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.driver.loop import Loop
 from noonmark.ports import sink
 from noonmark.ports.runtime import Runtime, Timing

@@ -7,7 +7,7 @@ import pytest
 from noonmark import CronTrigger, InvalidSchedule, Scheduler
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.operations import schedules
 from noonmark.testing import FakeClock, ManualDriver
 

@@ -7,7 +7,7 @@ import pytest
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies import overlap
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.operations import schedules
 from tests.driver.rig import Rig
 

@@ -16,7 +16,7 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from tests.processes import work
 from tests.processes.work import note
 

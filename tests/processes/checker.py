@@ -7,7 +7,7 @@ from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import MAX_INSTANT, SECOND
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.run import Outcome
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections import Counter
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.ports.runtime import Timing
 from tests.processes import work
 from tests.processes.fleet import CLOCK, SCALE, Chance

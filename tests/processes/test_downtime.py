@@ -9,7 +9,7 @@ from noonmark import Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.testing import FakeClock, ManualDriver
 from tests.processes import work
 from tests.processes.checker import check, nominal_times, outcomes

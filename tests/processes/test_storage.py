@@ -3,7 +3,7 @@
 import shutil
 
 from noonmark import Scheduler
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from tests.processes import work
 from tests.processes.fleet import SCALE, Chance, every
 

@@ -110,3 +110,28 @@ def test_importing_a_trigger_loads_nothing_heavy():
     assert "noonmark.core.triggers" in loaded
     for heavy in ("pydantic", "sqlalchemy", "rich", "cyclopts", "cron_descriptor", "asyncio", "noonmark.core.describe"):
         assert heavy not in loaded
+
+
+def test_importing_the_scheduler_loads_what_it_needs_and_no_more():
+    script = "import sys; from noonmark import Scheduler; print(' '.join(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    heavy = {
+        "alembic",
+        "asyncio",
+        "cyclopts",
+        "multiprocessing",
+        "pydantic",
+        "pysqlite3",
+        "rich",
+        "sqlalchemy",
+        "sqlite3",
+    }
+    assert not loaded & heavy
+    unneeded = {
+        "noonmark.driver.loop",
+        "noonmark.stores.sqlite",
+        "noonmark.core.targets.session",
+        "noonmark.targets.runner",
+    }
+    assert not loaded & unneeded

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from noonmark.core.errors import NoonmarkError, StoreUnavailable
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from tests.simulation.trace import summary
 
 

@@ -5,7 +5,7 @@ from noonmark.core.lifecycle import FINAL, LIVE, TRANSITIONS, Phase, SchedulePha
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.ports.store import Admitted
 from noonmark.stores.memory.ledger import DELIVERING
 from tests.simulation.accounts import Account, Rule

@@ -1,7 +1,7 @@
 """The machines of a simulation: clocks that are wrong in their own ways, and the nodes that run on them."""
 
 from noonmark.core.instants import SECOND
-from noonmark.driver import Driver
+from noonmark.driver.duties import Driver
 from noonmark.driver.reckoning import Reckoning
 from noonmark.ports.runtime import Runtime
 from tests.simulation.calls import Call, Pause, Task

@@ -29,13 +29,14 @@ from noonmark.core.policies.misfire import MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
-from noonmark.core.targets import Target, read_target
+from noonmark.core.targets import read_target
 from noonmark.core.triggers import EventTrigger, Trigger, parse_trigger
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.lifecycle import SchedulePhase
+    from noonmark.core.targets import Target
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000

@@ -1,8 +1,4 @@
-"""Calls to the store, from a loop and from a thread without one.
-
-A store that blocks does its work in the thread that awaits a verb, and never suspends. So a thread without a loop can
-drive a verb to its end by itself, and a loop hands it to a thread that does.
-"""
+"""Calls to the store from a loop: one that would keep the loop waiting is handed to a thread that drives it."""
 
 from __future__ import annotations
 
@@ -12,6 +8,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from noonmark.driver.drive import drive
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
@@ -20,17 +18,6 @@ if TYPE_CHECKING:
     Question = tuple[Coroutine[Any, Any, Any], asyncio.Future[Any]]
 
 T = TypeVar("T")
-
-
-def drive(call: Coroutine[Any, Any, T]) -> T:
-    """Run a call that never suspends to its end, in this thread."""
-    try:
-        call.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    call.close()
-    raise RuntimeError("the store suspended in a call that has no event loop")
 
 
 class Access:

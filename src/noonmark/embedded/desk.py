@@ -11,7 +11,7 @@ from noonmark.core.errors import InvalidSchedule, NotFound
 from noonmark.core.instants import from_micros
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.core.targets import FunctionTarget
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
     changed,
     check_options,

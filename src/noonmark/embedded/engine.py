@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.errors import Conflict
 from noonmark.driver.loop import Loop
+from noonmark.embedded.settings import LOOK_EVERY
 from noonmark.targets.runner import current_assignment
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 LAST_WORD = 1.0
 """Seconds that async functions have to end when they are cancelled at the end; one that goes on is left behind."""
-LOOK_EVERY = 0.25
-"""Seconds between two looks whether the loop is still there."""
 
 
 class AnyEngine:

@@ -8,7 +8,7 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, to_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import Trigger, fires, parse_trigger
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
 from noonmark.embedded.settings import whole_number
 from noonmark.ports.store import Kept

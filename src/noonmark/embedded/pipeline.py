@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
-from noonmark.driver.access import drive
-from noonmark.embedded.engine import LOOK_EVERY
+from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import answer
+from noonmark.embedded.settings import LOOK_EVERY
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.driver.access import drive
-from noonmark.embedded.engine import LOOK_EVERY
+from noonmark.driver.drive import drive
+from noonmark.embedded.settings import LOOK_EVERY
 from noonmark.operations import schedules
 from noonmark.wiring import fresh_id
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict, NotFound
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.embedded import forking, looking
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.desk import OWNER, Desk
-from noonmark.embedded.engine import Engine
 from noonmark.embedded.jobs import read_status
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import an_engine, read_request, run_now
@@ -23,9 +22,8 @@ from noonmark.embedded.settings import duration, limit_argument, whole_number
 from noonmark.operations import schedules
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
-from noonmark.targets.runner import FunctionRunner
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_store, node_name
+from noonmark.wiring import make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,7 +81,7 @@ class Scheduler(Decorators):
             node=node_name(),
             store=make_store(store, self._clock),
             clock=self._clock,
-            target=FunctionRunner(self._functions, max_threads),
+            target=make_target(self._functions, max_threads),
             sink=sink,
             timing=timing,
         )
@@ -364,11 +362,13 @@ class Scheduler(Decorators):
 
     def _new_engine(self, *, looks: bool) -> AnyEngine:
         """Each has a runner of its own: one that stops must not take the threads of another with it."""
-        runner = FunctionRunner(self._functions, self._max_threads)
-        return self._host(replace(self._runtime, target=runner), looks=looks)
+        target = make_target(self._functions, self._max_threads)
+        return self._host(replace(self._runtime, target=target), looks=looks)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""
+        from noonmark.embedded.engine import Engine
+
         return Engine(runtime, looks=looks)
 
     def after_fork(self) -> None:

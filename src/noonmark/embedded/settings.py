@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
 MAX_SECONDS = 1e10
+LOOK_EVERY = 0.25
+"""Seconds between two looks of a thread that waits, whether what it waits for can still come about."""
 
 
 def limit_argument(limit: object) -> int | None:

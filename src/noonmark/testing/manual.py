@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import from_micros, to_micros
-from noonmark.driver import Driver
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
+from noonmark.driver.duties import Driver
 from noonmark.ports.sink import Settled
 from noonmark.targets.inline import InlineRunner
 from noonmark.testing.clock import FakeClock

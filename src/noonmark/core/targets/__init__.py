@@ -1,22 +1,16 @@
-"""Targets: what receives the work of a schedule. Nine kinds, told apart by `target_kind`."""
+"""Targets: what receives the work of a schedule. Nine kinds, told apart by `target_kind`.
+
+Those of agents and of the network are loaded when one is read: a program that runs its own functions has no need of
+them, and should not wait for them.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
-from noonmark.core.targets.http import HttpTarget, read_http
-from noonmark.core.targets.mob import (
-    MobFlowTarget,
-    MobForkTarget,
-    MobMemberTarget,
-    MobSpawnTarget,
-    MobTarget,
-    read_mob,
-)
-from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget, read_session
 from noonmark.core.targets.work import (
     BundleTarget,
     CommandTarget,
@@ -33,40 +27,37 @@ from noonmark.core.targets.work import (
     read_workflow,
 )
 
+if TYPE_CHECKING:
+    from noonmark.core.targets.http import HttpTarget
+    from noonmark.core.targets.mob import MobTarget
+    from noonmark.core.targets.session import OnDemandSessionTarget, SessionTarget
+
+    Target = (
+        FunctionTarget
+        | HttpTarget
+        | CommandTarget
+        | WorkflowTarget
+        | BundleTarget
+        | EventTarget
+        | TaskTarget
+        | SessionTarget
+        | OnDemandSessionTarget
+        | MobTarget
+    )
+    """Each has a `kind`, the `route` that a node must serve to deliver it, and `to_document()`."""
+
 __all__ = [
     "BundleTarget",
     "CommandTarget",
     "EventTarget",
     "Executor",
     "FunctionTarget",
-    "HttpTarget",
-    "MobFlowTarget",
-    "MobForkTarget",
-    "MobMemberTarget",
-    "MobSpawnTarget",
-    "OnDemandSessionTarget",
-    "SessionTarget",
-    "Target",
     "TargetKind",
     "TaskTarget",
     "WorkflowTarget",
     "parse_target",
     "read_target",
 ]
-
-Target = (
-    FunctionTarget
-    | HttpTarget
-    | CommandTarget
-    | WorkflowTarget
-    | BundleTarget
-    | EventTarget
-    | TaskTarget
-    | SessionTarget
-    | OnDemandSessionTarget
-    | MobTarget
-)
-"""Each has a `kind`, the `route` that a node must serve to deliver it, and `to_document()`."""
 
 
 class TargetKind(StrEnum):
@@ -111,6 +102,8 @@ def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:
         case TargetKind.FUNCTION:
             target = read_function(fields)
         case TargetKind.HTTP:
+            from noonmark.core.targets.http import read_http
+
             target = read_http(fields)
         case TargetKind.COMMAND:
             target = read_command(fields)
@@ -123,8 +116,12 @@ def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:
         case TargetKind.TASK:
             target = read_task(fields)
         case TargetKind.SESSION:
+            from noonmark.core.targets.session import read_session
+
             return read_session(fields)
         case TargetKind.MOB:
+            from noonmark.core.targets.mob import read_mob
+
             return read_mob(fields)
         case _:
             assert_never(kind)
