@@ -448,3 +448,27 @@ def test_a_row_that_was_never_started_is_a_projection():
 )
 def test_any_other_row_is_none(changes):
     assert projection(replace(ROW, **changes)) is None
+
+
+def listening(end):
+    return scheduled(EventTrigger("uploaded", end_at=moment(end)))
+
+
+def test_a_schedule_that_waits_for_events_is_planned_when_its_trigger_listens_no_more():
+    made = first_plan(listening(100), lookahead=LOOKAHEAD)
+    assert (made.plan_at, made.exhausted, made.planned) == (at(100) + 1, False, ())
+    made = plan_at(read(listening(100), 0), 100)
+    assert (made.plan_at, made.exhausted) == (at(100) + 1, False)
+    made = plan_at(read(listening(100), 0), 101)
+    assert (made.plan_at, made.exhausted) == (None, True)
+
+
+def test_a_schedule_that_waits_for_events_without_end_is_never_planned_again():
+    made = plan_at(read(scheduled(EventTrigger("uploaded")), 0), 100)
+    assert (made.plan_at, made.exhausted) == (None, False)
+
+
+def test_resuming_a_schedule_whose_events_are_over_ends_it():
+    paused = replace(listening(100), phase=SchedulePhase.PAUSED)
+    assert edits.resume(read(paused, 0), now=at(50), lookahead=0).plan_at == at(100) + 1
+    assert edits.resume(read(paused, 0), now=at(101), lookahead=0).exhausted

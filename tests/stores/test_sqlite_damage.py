@@ -3,8 +3,10 @@
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.events import Event
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import plan
+from noonmark.core.reactions import Reaction
 from noonmark.core.reasons import Reason
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
@@ -136,3 +138,47 @@ def test_a_list_passes_over_a_schedule_that_cannot_be_read(bench):
         "uid-3",
         "uid-4",
     ]
+
+
+def emitted(bench, *ids):
+    assert all(done(bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=one) for one in ids])))
+
+
+@pytest.mark.parametrize("damaged", ["payload = '{1'", "payload = x'00ff'", "source = x'00ff'", "event_type = x'01'"])
+def test_an_event_that_cannot_be_read_is_passed_over(bench, damaged):
+    done(bench.create_quiet())
+    emitted(bench, "a", "broken", "b")
+    damage(bench, f"UPDATE events SET {damaged} WHERE event_id = 'broken'")  # noqa: S608 - a test's own text
+    audiences = done(bench.store.unmatched(9))
+    assert [(one.event.event_id, len(one.listeners)) for one in audiences] == [("a", 1), ("broken", 0), ("b", 1)]
+    assert [bool(one.problem) for one in audiences] == [False, True, False]
+    assert all(done(bench.store.commit_reactions([Reaction(audience=one) for one in audiences])))
+    assert done(bench.store.unmatched(9)) == []
+    told = done(bench.store.events("acme", 9))
+    assert [one.event_id for one in told] == ["b", "broken", "a"]
+
+
+def test_an_event_without_a_moment_is_never_found(bench):
+    emitted(bench, "broken", "sound")
+    damage(bench, "UPDATE events SET emitted = 'garbage' WHERE event_id = 'broken'")
+    [audience] = done(bench.store.unmatched(9))
+    assert audience.event.event_id == "sound"
+    assert done(bench.store.commit_reactions([Reaction(audience=audience)])) == [True]
+    assert done(bench.store.next_time([])) is None
+
+
+def test_a_listener_that_cannot_be_read_keeps_no_event_from_the_others(bench):
+    done(bench.create_quiet("broken"))
+    sound = done(bench.create_quiet("sound"))
+    emitted(bench, "a")
+    damage(bench, "UPDATE schedules SET trigger_document = '[1' WHERE schedule_id = 'schedule-of-broken'")
+    [audience] = done(bench.store.unmatched(9))
+    assert audience.listeners == (sound,)
+    assert done(bench.store.commit_reactions([Reaction(audience=audience)])) == [True]
+
+
+def test_events_that_somebody_removed_by_hand_are_forgotten(bench):
+    emitted(bench, "a", "b")
+    assert all(done(bench.store.commit_reactions([Reaction(audience=one) for one in done(bench.store.unmatched(9))])))
+    damage(bench, "DELETE FROM events")
+    assert done(bench.store.prune_events(before=bench.now, keep=0, limit=9)) == 0

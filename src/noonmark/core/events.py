@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
-from noonmark.core.instants import Micros, from_micros
-from noonmark.core.jsonvalues import event_type, identifier
+from noonmark.core.instants import Micros, from_micros, to_text
+from noonmark.core.jsonvalues import event_type, identifier, json_copy
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,6 +28,16 @@ class Event:
     def emitted_at(self) -> datetime:
         """When it was emitted, in UTC."""
         return from_micros(self.emitted)
+
+    def to_envelope(self) -> dict[str, Any]:
+        """The whole event as JSON; of an occurrence that it sets off, this is the payload."""
+        return {
+            "event_id": self.event_id,
+            "event_type": self.event_type,
+            "source": self.source,
+            "payload": json_copy(self.payload),
+            "emitted_at": to_text(self.emitted),
+        }
 
 
 def parse_event(document: object, *, now: datetime) -> Event:

@@ -211,12 +211,19 @@ def follow(so_far: Plan, *, now: Micros) -> Plan:
 
 def _look_upstream(so_far: Plan, schedule: Schedule, *, now: Micros) -> Plan:
     """Plan a schedule that names no times; what an edit lets it follow is read with the next snapshot."""
-    upstreams = so_far.snapshot.upstreams
-    if schedule.declaration.trigger is not None:
-        return so_far
+    upstreams, trigger = so_far.snapshot.upstreams, schedule.declaration.trigger
+    if trigger is not None:
+        return _listen(so_far, trigger.end, now=now)
     if upstreams is None or so_far.schedule is not None:
         return replace(so_far, plan_at=now)
     return replace(follow(so_far, now=now), exhausted=all(one.is_over for one in upstreams.each))
+
+
+def _listen(so_far: Plan, end: Micros | None, *, now: Micros) -> Plan:
+    """Plan a schedule that waits for events: when its trigger listens no more, nothing follows."""
+    if end is None:
+        return so_far
+    return replace(so_far, exhausted=end < now, plan_at=end + 1 if end >= now else None)
 
 
 def _stop(so_far: Plan, *, now: Micros) -> Plan:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.driver.admitting import admit_once
 from noonmark.driver.claiming import claim_once, release, renew_once
 from noonmark.driver.housekeeping import adopt_once, prune_once, reap_once
+from noonmark.driver.matching import match_once
 from noonmark.driver.node import Node
 from noonmark.driver.planning import plan_once
 from noonmark.driver.settling import hand_back, settle_once
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from noonmark.driver.reports import (
         AdmitReport,
         ClaimReport,
+        MatchReport,
         PlanReport,
         PruneReport,
         ReapReport,
@@ -38,6 +40,10 @@ class Driver:
     def report(self, assignment: Assignment, delivered: Delivered) -> None:
         """Take note of how a delivery ended, from any thread; `settle_once` writes it."""
         self.node.finished.append((assignment, delivered))
+
+    async def match_once(self) -> MatchReport:
+        """Let events set off what waits for them."""
+        return await match_once(self.node)
 
     async def plan_once(self) -> PlanReport:
         """Plan the schedules whose time has come."""
@@ -84,7 +90,7 @@ class Driver:
         return hand_back(self.node)
 
     async def next_time(self) -> Micros | None:
-        """When there is next something to plan, to claim or to decide."""
+        """When there is next something to match, to plan, to claim or to decide."""
         stored = await self.node.ask(self.node.store.next_time(self.node.runtime.target.routes()))
         times = [time for time in (stored, self.node.next_decision) if time is not None]
         return min(times, default=None)

@@ -34,14 +34,14 @@ async def reap_once(node: Node) -> ReapReport:
 
 
 async def prune_once(node: Node) -> PruneReport:
-    """Forget one batch of what is old, or more than is kept of its schedule."""
+    """Forget one batch of what is old, or more than is kept of its schedule or tenant."""
     timing = node.timing
-    forgotten = await node.ask(
-        node.store.prune(before=await node.time() - timing.keep_for, keep=timing.keep_count, limit=timing.batch)
-    )
-    if forgotten:
-        node.tell([Pruned(forgotten)])
-    return PruneReport(forgotten=forgotten, more=forgotten == timing.batch)
+    before, limit = await node.time() - timing.keep_for, timing.batch
+    forgotten = await node.ask(node.store.prune(before=before, keep=timing.keep_count, limit=limit))
+    events = await node.ask(node.store.prune_events(before=before, keep=timing.keep_events, limit=limit))
+    if forgotten or events:
+        node.tell([Pruned(forgotten, events)])
+    return PruneReport(forgotten=forgotten, events=events, more=limit in (forgotten, events))
 
 
 async def _end_overdue(node: Node) -> int:

@@ -169,7 +169,7 @@ class Loop:
             )
 
     async def _looking(self) -> None:
-        """Plan and claim, whenever there is something to plan or to claim."""
+        """Match, plan and claim, whenever there is something to match, to plan or to claim."""
         while not self._is_stopping:
             self._look_at = None
             pause = await self._try(self._look_once, self._look)
@@ -184,13 +184,14 @@ class Loop:
             return None
         if (pause := time - node.timing.lookahead - node.now) > 0:
             return pause
+        matched = await self.driver.match_once()
         planned = await self.driver.plan_once()
         claimed = await self.driver.claim_once()
         if claimed.claimed:
             self._start.ring()
-        if planned.more or claimed.more:
+        if matched.more or planned.more or claimed.more:
             return 0
-        if planned.planned or claimed.claimed:
+        if matched.matched or planned.planned or claimed.claimed:
             return PACE
         if time <= node.now:
             await self._reap()

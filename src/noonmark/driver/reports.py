@@ -16,6 +16,17 @@ class PlanReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MatchReport:
+    """Events that were matched, or a page of their listeners, and those for which somebody else was faster."""
+
+    matched: int = 0
+    occurrences: int = 0
+    """What they set off."""
+    outrun: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimReport:
     """Occurrences that this node holds from now on."""
 
@@ -67,7 +78,8 @@ class ReapReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport:
-    """Occurrences that were forgotten."""
+    """Occurrences and events that were forgotten."""
 
     forgotten: int = 0
+    events: int = 0
     more: bool = False

@@ -32,9 +32,11 @@ class Timing:
     capacity: int = 25_000
     """So many occurrences a node holds at once."""
     keep_for: Micros = 30 * DAY_SECONDS * SECOND
-    """Occurrences that ended longer ago are forgotten."""
+    """Occurrences that ended longer ago are forgotten, and so are events."""
     keep_count: int = 10_000
     """Of each schedule, so many ended occurrences are kept."""
+    keep_events: int = 100_000
+    """Of each tenant, so many matched events are kept."""
     prune_every: Micros = 60 * SECOND
 
 

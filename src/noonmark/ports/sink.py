@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
@@ -21,6 +22,15 @@ class Planned:
     """A plan was written: it may close a gap, and add occurrences."""
 
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Of those that listen for an event, some or all were asked; what it set off was added."""
+
+    tenant: str
+    event: Event
+    occurrences: tuple[Occurrence, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +93,10 @@ class Abandoned:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """So many occurrences were forgotten, by age or by count."""
+    """So many occurrences, and so many events, were forgotten, by age or by count."""
 
     count: int
+    events: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,7 @@ class NodeStopped:
 
 Happening = (
     Planned
+    | Matched
     | Claimed
     | Started
     | Waiting

@@ -19,6 +19,9 @@ what is decided: an occurrence of it ended, or it was created, edited, paused, r
 nothing to come. News are counted in the transaction that brings them, and whatever waits for them is given a time, now.
 What is kept as the moment of an end is later than that of the end before, and than the watermark of every schedule
 without a trigger that depends on it, even where the clock stands still.
+
+An event is *matched* when all the schedules that may want it have been asked; until then it is in the way of the
+tenant's later ones, so that whatever they set off is added in the order in which they were emitted.
 """
 
 from __future__ import annotations
@@ -30,11 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
@@ -220,6 +225,37 @@ class Store(Protocol):
         False where the id is known, or the schedule is unknown or deleted.
         """
 
+    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+        """Keep events, each of which has an id; False where the tenant has one of that id, also earlier in this call.
+
+        The moment that is kept is the store's own: now, or just after that of the tenant's event before, so that no two
+        are alike and their order is that in which they were emitted.
+        """
+
+    async def unmatched(self, limit: int) -> list[Audience]:
+        """Events that were not matched yet, each with schedules that may want it. Changes nothing.
+
+        Those of a tenant in the order in which they were emitted; the tenant that was matched up to the earliest moment
+        comes first. At most `limit` events, and `limit` schedules in all: an event for which there is not enough room
+        ends the list, with the page of its schedules that fits. They are those of its tenant that are not deleted and
+        whose trigger names its type, in an order of the store's own, from the cursor on, and cost nothing beyond that
+        page. One whose record cannot be read is left out; an event that cannot be read has a problem, and nobody.
+        """
+
+    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+        """Write what becomes of events, each with the page that was decided; False for what came too late.
+
+        In the order given, each seeing the ones before it. The event must be the tenant's first that is not matched,
+        with its cursor where it was read, and every schedule that is to have an occurrence must have the revision and
+        the phase with which it was read; otherwise nothing of that reaction is written.
+
+        Occurrences are added, pending ones and ended ones; one whose id is known stays as it is. The event goes on to
+        its next page, or is matched, and the tenant's next event is the first.
+        """
+
+    async def events(self, tenant: str, limit: int) -> list[Event]:
+        """The tenant's events, matched or not, newest first. A payload that cannot be read is told as None."""
+
     async def claim(  # noqa: PLR0913 - each says which rows
         self,
         node: str,
@@ -361,7 +397,7 @@ class Store(Protocol):
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed with one of the routes.
 
-        The end of a lease counts too.
+        The end of a lease counts too. While an event is not matched, it is now at the latest.
         """
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
@@ -369,4 +405,10 @@ class Store(Protocol):
 
         Newest by nominal time. Their runs go with them; live rows and tallies stay. At most `limit` in one call; says
         how many.
+        """
+
+    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget matched events from before `before`, and of each tenant all matched ones but the newest `keep`.
+
+        Their ids are free again; what they set off stays. At most `limit` in one call; says how many.
         """

@@ -63,11 +63,13 @@ class ManualDriver:
         """Each duty once; whether there may be more to do."""
         driver = self._driver
         reaped = await driver.reap_once()
+        matched = await driver.match_once()
         planned = await driver.plan_once()
         claimed = await driver.claim_once()
         await driver.admit_once()
         settled = await driver.settle_once()
-        return bool(planned.planned or claimed.claimed or settled.settled or reaped.overdue or reaped.orphans)
+        counts = (matched.matched, planned.planned, claimed.claimed, settled.settled, reaped.overdue, reaped.orphans)
+        return any(counts)
 
 
 class _Record:

@@ -160,6 +160,34 @@ CREATE TABLE schedules (
 );
 INSERT INTO "schedules" VALUES(1,'acme','ada','schedule-of-uid-1',NULL,'nightly','Every minute, really.','{"team": "data"}','{"type": "interval", "every_seconds": 60, "start_at_utc": "2030-03-17T17:48:00Z"}','{"target": {"target_kind": "function", "function": "work", "args": [], "kwargs": {}}, "overlap_policy": "skip", "misfire_policy": {"type": "skip", "grace_seconds": 60}, "missing_target_policy": "mark_misfired", "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300}, "delivery": "at_least_once", "enabled": true, "planning_horizon_days": 30, "planning_horizon_occurrences": 1}','test','function:work',1900000020000000,NULL,NULL,1);
 INSERT INTO "schedules" VALUES(2,'acme','ada','schedule-of-uid-2',NULL,NULL,'',NULL,'{"type": "event", "event_type": "seen"}','{"target": {"target_kind": "function", "function": "work", "args": [], "kwargs": {}}, "overlap_policy": "skip", "misfire_policy": {"type": "skip", "grace_seconds": 60}, "missing_target_policy": "mark_misfired", "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300}, "delivery": "at_least_once", "enabled": true, "planning_horizon_days": 30, "planning_horizon_occurrences": 1}','test','function:work',1900000020000000,NULL,NULL,1);
+CREATE TABLE event_listeners (
+    tenant TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    schedule BIGINT NOT NULL,
+    PRIMARY KEY (tenant, event_type, schedule),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
+)
+ WITHOUT ROWID;
+INSERT INTO "event_listeners" VALUES('acme','seen',2);
+CREATE TABLE event_streams (
+    tenant TEXT NOT NULL,
+    newest BIGINT NOT NULL,
+    matched_until BIGINT NOT NULL,
+    cursor BIGINT DEFAULT 0 NOT NULL,
+    matched INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant),
+    CONSTRAINT matched_is_a_count CHECK (matched >= 0)
+);
+CREATE TABLE events (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    source TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    emitted BIGINT NOT NULL,
+    PRIMARY KEY ("key")
+);
 CREATE TABLE served_routes (
     route TEXT NOT NULL,
     seen BIGINT NOT NULL,
@@ -188,4 +216,10 @@ CREATE INDEX occurrences_wanting ON occurrences (wanted, held, due, nominal, id)
 CREATE INDEX occurrences_with_deadline ON occurrences (deadline, id) WHERE deadline IS NOT NULL AND phase IN ('dispatching', 'awaiting_completion');
 CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL;
 CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
+CREATE INDEX event_streams_behind ON event_streams (matched_until, tenant) WHERE newest > matched_until;
+CREATE INDEX event_streams_by_count ON event_streams (matched);
+CREATE INDEX events_by_age ON events (emitted);
+CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
+CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
 COMMIT;

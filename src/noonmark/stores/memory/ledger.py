@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.memory.rows import Key, Row, Sheet, Turn
+    from noonmark.stores.memory.rows import Key, Row, Sheet, Stream, Turn
 
 
 Listed = tuple[int, str, str]
@@ -60,6 +60,12 @@ class Ledger:
         self.waiting: defaultdict[Key, list[Turn]] = defaultdict(list)
         self.followers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """Who depends on the schedule of a tenant and an id."""
+        self.listeners: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        """The schedules of a tenant whose trigger names an event type, by uid, in order."""
+        self.streams: dict[str, Stream] = {}
+        """The events of each tenant."""
+        self.behind, self.events_by_age, self.events_by_count = Agenda(), Agenda(), Agenda()
+        """Of the streams: which have events to match, by the moment they are matched up to; and what may be pruned."""
         self.graphs: defaultdict[str, int] = defaultdict(int)
         """How often what depends on what has changed in a tenant."""
 

@@ -8,7 +8,7 @@ from noonmark.core import edits
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
-from noonmark.stores.memory import dependents, endings, places
+from noonmark.stores.memory import dependents, endings, listening, places
 from noonmark.stores.memory.rows import Row, Sheet
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def create(ledger: Ledger, plan: Plan) -> bool:
         return False
     sheet = Sheet(schedule=schedule, watermark=plan.watermark)
     ledger.keep_schedule(sheet, schedule)
+    listening.listen(ledger, None, schedule)
     dependents.bind(ledger, sheet, None)
     _write(ledger, sheet, plan)
     return True
@@ -174,6 +175,7 @@ def _follow(ledger: Ledger, sheet: Sheet, before: Schedule) -> None:
         is_outdated = after.revision != before.revision and dependents.waits(ledger, row)
         if (has_other_places and waits_for_place) or is_outdated:
             places.wake(ledger, row)
+    listening.listen(ledger, before, after)
     dependents.bind(ledger, sheet, before)
 
 

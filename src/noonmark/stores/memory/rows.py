@@ -1,7 +1,8 @@
-"""What the memory store keeps of an occurrence and of a schedule, besides the values themselves."""
+"""What the memory store keeps of an occurrence, of a schedule and of events, besides the values themselves."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from noonmark.core.plans import Snapshot, projection
 from noonmark.ports.store import Kept, Tally
 
 if TYPE_CHECKING:
+    from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.dependencies import Standings
@@ -147,3 +149,17 @@ class Sheet:
         named = [row.occurrence for row in rows if row.occurrence.origin == TRIGGER]
         found = [(one.nominal, one.missed_last or one.nominal) for one in named if one.phase is not Phase.SUPERSEDED]
         return tuple(sorted(times for times in found if times[1] > self.watermark))
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """The events of a tenant, oldest first."""
+
+    newest: Micros
+    """The moment of the newest, also when that is forgotten."""
+    matched_until: Micros
+    cursor: str = ""
+    """How far the listeners of the first that waits have been asked: all uids up to this one."""
+    waiting: deque[Event] = field(default_factory=deque)
+    matched: deque[Event] = field(default_factory=deque)
+    ids: set[str | None] = field(default_factory=set)

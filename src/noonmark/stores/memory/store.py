@@ -15,16 +15,19 @@ from noonmark.core.settlement import lost_run, open_run
 from noonmark.core.values import altered
 from noonmark.ports.store import Activity, Renewal, StoreTraits
 from noonmark.stores.memory import admitting, agenda, dependents, endings, places, planning
+from noonmark.stores.memory import events as emitted
 from noonmark.stores.memory.ledger import DELIVERING, Ledger, listed_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 
     from noonmark.core.admission import Admission, Busy
+    from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
     from noonmark.ports.store import Admitted, Graph, Hold, Kept, LeaseLost
@@ -134,6 +137,26 @@ class MemoryStore:
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         return [planning.add(self._ledger, one) for one in occurrences]
+
+    @_atomic
+    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+        """Keep events, in their order."""
+        return [emitted.emit(self._ledger, tenant, one) for one in events]
+
+    @_atomic
+    async def unmatched(self, limit: int) -> list[Audience]:
+        """Events that were not matched yet, each with schedules that may want it."""
+        return emitted.unmatched(self._ledger, limit)
+
+    @_atomic
+    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+        """Write what becomes of events, where nothing has happened since."""
+        return [emitted.commit(self._ledger, one) for one in reactions]
+
+    @_atomic
+    async def events(self, tenant: str, limit: int) -> list[Event]:
+        """The tenant's events, newest first."""
+        return emitted.newest(self._ledger, tenant, limit)
 
     @_atomic
     async def claim(  # noqa: PLR0913 - as the port has it
@@ -295,7 +318,8 @@ class MemoryStore:
         agendas = [ledger.plans, ledger.deadlines]
         agendas += [ledger.ready[route] for route in known & ledger.ready.keys()]
         agendas += [ledger.leases[route] for route in known & ledger.leases.keys()]
-        return min((first[0] for one in agendas if (first := one.first()) is not None), default=None)
+        times = [first[0] for one in agendas if (first := one.first()) is not None]
+        return min(times if ledger.behind.first() is None else [ledger.now(), *times], default=None)
 
     @_atomic
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
@@ -313,6 +337,11 @@ class MemoryStore:
                 ledger.forget(row)
             count += len(oldest)
         return count
+
+    @_atomic
+    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget events that are old, or too many."""
+        return emitted.prune(self._ledger, before=before, keep=keep, limit=limit)
 
     def _rows(self, uid: str) -> Iterable[Row]:
         sheet = self._ledger.sheets.get(uid)

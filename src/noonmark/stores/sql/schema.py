@@ -258,6 +258,44 @@ dependency_graphs = Table(
     Column("version", Integer, nullable=False),
 )
 
+event_listeners = Table(
+    "event_listeners",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("event_type", Text, primary_key=True),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+_index("event_listeners_by_schedule", event_listeners, "schedule")
+
+event_streams = Table(
+    "event_streams",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    _instant("newest", required=True),
+    _instant("matched_until", required=True),
+    Column("cursor", BigInteger, nullable=False, server_default=text("0")),
+    _count("matched"),
+    CheckConstraint("matched >= 0", name="matched_is_a_count"),
+)
+_index("event_streams_behind", event_streams, "matched_until, tenant", "newest > matched_until")
+_index("event_streams_by_count", event_streams, "matched")
+
+events = Table(
+    "events",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("event_id", Text, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    _instant("emitted", required=True),
+)
+_index("events_by_id", events, "tenant, event_id", unique=True)
+_index("events_in_order", events, "tenant, emitted", unique=True)
+_index("events_by_age", events, "emitted")
+
 nodes = Table("nodes", metadata, Column("name", Text, primary_key=True), _instant("seen", required=True))
 _index("nodes_seen", nodes, "seen")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.stores.sqlite import dependents, endings, places
+from noonmark.stores.sqlite import dependents, endings, listening, places
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
@@ -29,6 +29,7 @@ def follow(ledger: Ledger, sheet: Sheet, before: Schedule, after: Schedule) -> N
                 places.wake(ledger, row)
     if after.revision != before.revision and old.depends_on:
         dependents.wake_waiting(ledger, sheet)
+    listening.listen(ledger, sheet, before, after)
     dependents.bind(ledger, sheet, before, after)
 
 

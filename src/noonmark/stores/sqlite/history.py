@@ -33,6 +33,7 @@ NEXT_TIME = f"""
         WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL
         UNION ALL
         SELECT min(deadline) FROM occurrences WHERE deadline IS NOT NULL AND {_DELIVERING}
+        UNION ALL SELECT ? WHERE EXISTS (SELECT 1 FROM event_streams WHERE newest > matched_until)
         UNION ALL SELECT {FIRST_READY} FROM json_each(?) AS j
         UNION ALL SELECT {FIRST_LEASED} FROM json_each(?) AS j
     )
@@ -127,11 +128,11 @@ def _run(columns: Sequence[Any]) -> Run:
     )
 
 
-def next_time(connection: sqlite3.Connection, routes: Collection[str]) -> Micros | None:
-    """When anything can next be planned, is overdue, or can be claimed."""
+def next_time(connection: sqlite3.Connection, routes: Collection[str], *, now: Micros) -> Micros | None:
+    """When anything can next be matched, planned, is overdue, or can be claimed."""
     named = json.dumps(list(routes))
     time: Micros | None
-    [time] = connection.execute(NEXT_TIME, (named, named)).fetchone()
+    [time] = connection.execute(NEXT_TIME, (now, named, named)).fetchone()
     return time
 
 

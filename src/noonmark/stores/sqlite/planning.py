@@ -9,7 +9,7 @@ from noonmark.core import edits
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
-from noonmark.stores.sqlite import dependents, endings, following, places, snapshots
+from noonmark.stores.sqlite import dependents, endings, following, listening, places, snapshots
 from noonmark.stores.sqlite.records import Sheet, Unreadable, to_json, to_row
 
 if TYPE_CHECKING:
@@ -40,14 +40,17 @@ def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
     # Schedules are numbered in the order of their first occurrences, as those are: see the ledger.
     accepted.sort(key=lambda one: one[0].planned[0].id if one[0].planned else "")
     ledger.reserve(row.id for plan, _ in accepted for row in plan.planned)
+    created = []
     for plan, schedule in accepted:
         sheet = _new_sheet(ledger.next_key("schedules"), schedule, plan)
         sheet.followed = int((schedule.owner.tenant, schedule.schedule_id) in followed)
         ledger.add_schedule(sheet, schedule)
+        created.append((sheet, schedule))
         if sheet.followed or schedule.declaration.depends_on:
             dependents.bind(ledger, sheet, None, schedule)
             followed |= {(schedule.owner.tenant, one.schedule_id) for one in schedule.declaration.depends_on}
         _write(ledger, sheet, plan, schedule, schedule)
+    listening.add_all(ledger, created)
     return answers
 
 
@@ -64,14 +67,15 @@ def add_all(ledger: Ledger, occurrences: Sequence[Occurrence]) -> list[bool]:
     sheets = ledger.read_sheets({one.uid for one in occurrences})
     ledger.read_rows(one.id for one in occurrences)
     ledger.reserve({one.id for one in occurrences})
-    answers = []
-    for one in occurrences:
-        sheet = sheets.get(one.uid)
-        fits = sheet is not None and sheet.phase != SchedulePhase.DELETED and ledger.known(one.id) is None
-        answers.append(fits)
-        if fits and sheet is not None:
-            _insert(ledger, sheet, one)
-    return answers
+    return [add(ledger, sheets.get(one.uid), one) for one in occurrences]
+
+
+def add(ledger: Ledger, sheet: Sheet | None, one: Occurrence) -> bool:
+    """Keep an occurrence, when all that is known of it and its schedule was read."""
+    fits = sheet is not None and sheet.phase != SchedulePhase.DELETED and ledger.known(one.id) is None
+    if fits and sheet is not None:
+        _insert(ledger, sheet, one)
+    return fits
 
 
 def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:

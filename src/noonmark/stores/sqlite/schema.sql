@@ -17,6 +17,30 @@ CREATE TABLE dependency_graphs (
     version INTEGER NOT NULL,
     PRIMARY KEY (tenant)
 );
+CREATE TABLE event_streams (
+    tenant TEXT NOT NULL,
+    newest BIGINT NOT NULL,
+    matched_until BIGINT NOT NULL,
+    cursor BIGINT DEFAULT 0 NOT NULL,
+    matched INTEGER DEFAULT 0 NOT NULL,
+    PRIMARY KEY (tenant),
+    CONSTRAINT matched_is_a_count CHECK (matched >= 0)
+);
+CREATE INDEX event_streams_behind ON event_streams (matched_until, tenant) WHERE newest > matched_until;
+CREATE INDEX event_streams_by_count ON event_streams (matched);
+CREATE TABLE events (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    source TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    emitted BIGINT NOT NULL,
+    PRIMARY KEY ("key")
+);
+CREATE INDEX events_by_age ON events (emitted);
+CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
+CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
 CREATE TABLE nodes (
     name TEXT NOT NULL,
     seen BIGINT NOT NULL,
@@ -63,6 +87,15 @@ CREATE TABLE dependencies (
 )
  WITHOUT ROWID;
 CREATE INDEX dependencies_by_upstream ON dependencies (tenant, upstream_id);
+CREATE TABLE event_listeners (
+    tenant TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    schedule BIGINT NOT NULL,
+    PRIMARY KEY (tenant, event_type, schedule),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
+)
+ WITHOUT ROWID;
+CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
 CREATE TABLE occurrences (
     "key" INTEGER NOT NULL,
     id TEXT NOT NULL,

@@ -20,6 +20,7 @@ from noonmark.stores.sqlite import (
     snapshots,
     upstreams,
 )
+from noonmark.stores.sqlite import events as emitted
 from noonmark.stores.sqlite.connections import Connections
 from noonmark.stores.sqlite.documents import Library
 from noonmark.stores.sqlite.ledger import Ledger
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
     from noonmark.ports.store import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
@@ -127,6 +130,26 @@ class SqliteStore:
         """Keep occurrences that the trigger did not name."""
         with self._writing() as ledger:
             return planning.add_all(ledger, occurrences)
+
+    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+        """Keep events, in their order."""
+        with self._writing() as ledger:
+            return emitted.emit(ledger, tenant, events)
+
+    async def unmatched(self, limit: int) -> list[Audience]:
+        """Events that were not matched yet, each with schedules that may want it."""
+        with self._reading() as ledger:
+            return emitted.unmatched(ledger, limit)
+
+    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+        """Write what becomes of events, where nothing has happened since."""
+        with self._writing() as ledger:
+            return emitted.commit(ledger, reactions)
+
+    async def events(self, tenant: str, limit: int) -> list[Event]:
+        """The tenant's events, newest first."""
+        with self._connections.reading() as connection:
+            return emitted.newest(connection, tenant, limit)
 
     async def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -242,12 +265,17 @@ class SqliteStore:
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
         with self._connections.reading() as connection:
-            return history.next_time(connection, routes)
+            return history.next_time(connection, routes, now=self._now())
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         with self._connections.writing() as connection:
             return history.prune(connection, before=before, keep=keep, limit=limit)
+
+    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget events that are old, or too many."""
+        with self._connections.writing() as connection:
+            return emitted.prune(connection, before=before, keep=keep, limit=limit)
 
     @contextmanager
     def _writing(self) -> Iterator[Ledger]:

@@ -17,6 +17,7 @@ def upgrade() -> None:
     _create_schedules()
     _create_served_routes()
     _create_dependencies()
+    _create_events()
     _create_occurrences()
     _index_occurrences()
     _create_schedule_states()
@@ -111,6 +112,45 @@ def _create_dependencies() -> None:
         sqlite_with_rowid=False,
     )
     _index("dependencies_by_upstream", "dependencies", ["tenant", "upstream_id"])
+
+
+def _create_events() -> None:
+    op.create_table(
+        "event_listeners",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("event_type", sa.Text(), nullable=False),
+        sa.Column("schedule", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
+        sa.PrimaryKeyConstraint("tenant", "event_type", "schedule"),
+        sqlite_with_rowid=False,
+    )
+    _index("event_listeners_by_schedule", "event_listeners", ["schedule"])
+    op.create_table(
+        "event_streams",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("newest", sa.BigInteger(), nullable=False),
+        sa.Column("matched_until", sa.BigInteger(), nullable=False),
+        sa.Column("cursor", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("matched", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.CheckConstraint("matched >= 0", name="matched_is_a_count"),
+        sa.PrimaryKeyConstraint("tenant"),
+    )
+    _index("event_streams_behind", "event_streams", ["matched_until", "tenant"], "newest > matched_until")
+    _index("event_streams_by_count", "event_streams", ["matched"])
+    op.create_table(
+        "events",
+        sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("event_id", sa.Text(), nullable=False),
+        sa.Column("event_type", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("payload", sa.Text(), nullable=False),
+        sa.Column("emitted", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key"),
+    )
+    _index("events_by_id", "events", ["tenant", "event_id"], unique=True)
+    _index("events_in_order", "events", ["tenant", "emitted"], unique=True)
+    _index("events_by_age", "events", ["emitted"])
 
 
 def _create_occurrences() -> None:

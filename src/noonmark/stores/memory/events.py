@@ -1,0 +1,133 @@
+"""Events: those of a tenant in the order in which they were emitted, and what becomes of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import MAX_INSTANT
+from noonmark.core.reactions import Audience
+from noonmark.stores.memory import planning
+from noonmark.stores.memory.agenda import take
+from noonmark.stores.memory.rows import Stream
+
+if TYPE_CHECKING:
+    from noonmark.core.events import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.reactions import Reaction
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.memory.ledger import Ledger
+
+
+def emit(ledger: Ledger, tenant: str, event: Event) -> bool:
+    """Keep an event; False when its id is known."""
+    now, stream = ledger.now(), ledger.streams.get(tenant)
+    if stream is None:
+        stream = ledger.streams[tenant] = Stream(newest=now - 1, matched_until=now - 1)
+    if event.event_id in stream.ids:
+        return False
+    stream.newest = max(now, stream.newest + 1)
+    stream.ids.add(event.event_id)
+    stream.waiting.append(replace(event, emitted=stream.newest))
+    ledger.behind.put(tenant, stream.matched_until)
+    return True
+
+
+def unmatched(ledger: Ledger, limit: int) -> list[Audience]:
+    """Events that were not matched yet, each with schedules that may want it."""
+    tenants = list(take([(ledger.behind, MAX_INSTANT)], limit))
+    for tenant in tenants:
+        ledger.behind.put(tenant, ledger.streams[tenant].matched_until)  # to take is to remove
+    found: list[Audience] = []
+    room = limit
+    for tenant in tenants:
+        cursor = ledger.streams[tenant].cursor
+        for event in islice(ledger.streams[tenant].waiting, limit - len(found)):
+            if not room:
+                return found
+            found.append(_audience(ledger, tenant, event, cursor, room))
+            room -= len(found[-1].listeners)
+            cursor = ""
+    return found
+
+
+def commit(ledger: Ledger, reaction: Reaction) -> bool:
+    """Write what becomes of an event; False when it, or whoever reacts to it, is no longer as it was read."""
+    audience = reaction.audience
+    stream = ledger.streams.get(audience.tenant)
+    if stream is None or not stream.waiting or stream.cursor != audience.cursor:
+        return False
+    if stream.waiting[0].emitted != audience.event.emitted:
+        return False
+    read = {one.uid: one for one in audience.listeners}
+    if not all(_is_as_read(ledger, read[one.uid]) for one in reaction.occurrences):
+        return False
+    for one in reaction.occurrences:
+        planning.add(ledger, one)
+    stream.cursor = audience.next_cursor or ""
+    if audience.next_cursor is None:
+        event = stream.waiting.popleft()
+        stream.matched.append(event)
+        stream.matched_until = event.emitted
+        _file(ledger, audience.tenant, stream)
+    return True
+
+
+def newest(ledger: Ledger, tenant: str, limit: int) -> list[Event]:
+    """The events of a tenant, newest first."""
+    stream = ledger.streams.get(tenant)
+    if stream is None:
+        return []
+    found = list(islice(reversed(stream.waiting), limit))
+    return found + list(islice(reversed(stream.matched), limit - len(found)))
+
+
+def prune(ledger: Ledger, *, before: Micros, keep: int, limit: int) -> int:
+    """Forget what is old, and what is too much."""
+    count = 0
+    while count < limit and (oldest := ledger.events_by_age.first()) is not None and oldest[0] < before:
+        count += _forget(ledger, oldest[2])
+    while count < limit and (fullest := ledger.events_by_count.first()) is not None and -fullest[0] > keep:
+        count += _forget(ledger, fullest[2])
+    return count
+
+
+def _audience(ledger: Ledger, tenant: str, event: Event, cursor: str, room: int) -> Audience:
+    uids = ledger.listeners.get((tenant, event.event_type), [])
+    begin = bisect_right(uids, cursor)
+    page = uids[begin : begin + room]
+    return Audience(
+        tenant=tenant,
+        event=event,
+        cursor=cursor,
+        listeners=tuple(ledger.sheets[uid].schedule for uid in page),
+        next_cursor=page[-1] if begin + len(page) < len(uids) else None,
+    )
+
+
+def _is_as_read(ledger: Ledger, read: Schedule) -> bool:
+    stored = ledger.sheets[read.uid].schedule
+    return (stored.revision, stored.phase) == (read.revision, read.phase)
+
+
+def _file(ledger: Ledger, tenant: str, stream: Stream) -> None:
+    """Put a stream where matching and pruning look, after anything about it has changed."""
+    if stream.waiting:
+        ledger.behind.put(tenant, stream.matched_until)
+    else:
+        ledger.behind.discard(tenant)
+    if stream.matched:
+        ledger.events_by_age.put(tenant, stream.matched[0].emitted)
+        ledger.events_by_count.put(tenant, -len(stream.matched))
+    else:
+        ledger.events_by_age.discard(tenant)
+        ledger.events_by_count.discard(tenant)
+
+
+def _forget(ledger: Ledger, tenant: str) -> int:
+    stream = ledger.streams[tenant]
+    stream.ids.discard(stream.matched.popleft().event_id)
+    _file(ledger, tenant, stream)
+    return 1

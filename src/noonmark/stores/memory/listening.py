@@ -1,0 +1,31 @@
+"""Listening: which schedules want to hear of which events."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.triggers import EventTrigger
+
+if TYPE_CHECKING:
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.memory.ledger import Ledger
+
+
+def listen(ledger: Ledger, before: Schedule | None, after: Schedule) -> None:
+    """Remember which events a schedule listens for from now on."""
+    old, new = set() if before is None else _heard_by(before), _heard_by(after)
+    tenant, uid = after.owner.tenant, after.uid
+    for event_type in old - new:
+        uids = ledger.listeners[tenant, event_type]
+        del uids[bisect_left(uids, uid)]
+    for event_type in new - old:
+        insort(ledger.listeners[tenant, event_type], uid)
+
+
+def _heard_by(schedule: Schedule) -> set[str]:
+    trigger = schedule.declaration.trigger
+    if schedule.phase is SchedulePhase.DELETED or not isinstance(trigger, EventTrigger):
+        return set()
+    return set(trigger.event_types)

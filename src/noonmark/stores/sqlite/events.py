@@ -1,0 +1,242 @@
+"""Events: those of a tenant in the order in which they were emitted, and what becomes of them.
+
+What was matched is told by one moment per tenant: to match an event is to move that moment on, and no event is ever
+written a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.events import Event
+from noonmark.core.reactions import Audience
+from noonmark.stores.sqlite import batches, planning
+from noonmark.stores.sqlite.records import Unreadable, from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.reactions import Reaction
+    from noonmark.stores.sqlite.driver import sqlite3
+    from noonmark.stores.sqlite.ledger import Ledger
+    from noonmark.stores.sqlite.records import Sheet
+
+COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "tenant")
+_SELECTED = "emitted, event_id, event_type, source, payload"
+_KNOWN = "SELECT event_id FROM json_each(?) AS j CROSS JOIN events ON tenant = ? AND event_id = j.value"
+_ADVANCE = """
+    INSERT INTO event_streams (tenant, newest, matched_until) VALUES (?, ?, ?)
+    ON CONFLICT (tenant) DO UPDATE SET newest = excluded.newest
+"""
+_BEHIND = """
+    SELECT tenant, matched_until, cursor FROM event_streams
+    WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT ?
+"""
+_WAITING = "tenant = ? AND emitted > ? AND typeof(emitted) = 'integer' ORDER BY emitted LIMIT ?"
+_LISTENERS = """
+    SELECT schedule FROM event_listeners WHERE tenant = ? AND event_type = ? AND schedule > ? ORDER BY schedule LIMIT ?
+"""
+_OLD = """
+    SELECT key, events.tenant FROM events CROSS JOIN event_streams ON event_streams.tenant = events.tenant
+    WHERE emitted < ? AND emitted <= matched_until ORDER BY emitted, key LIMIT ?
+"""
+_FULLEST = "SELECT tenant, matched FROM event_streams WHERE matched > ? ORDER BY matched DESC, tenant LIMIT 1"
+_OLDEST = """
+    SELECT key, tenant FROM events
+    WHERE tenant = ?1 AND emitted <= (SELECT matched_until FROM event_streams WHERE tenant = ?1)
+    ORDER BY emitted LIMIT ?2
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """How far a tenant's events are matched, as a transaction works on it."""
+
+    tenant: str
+    matched_until: Micros
+    cursor: int
+    """How far the listeners of the first that waits have been asked: all keys up to this one."""
+    matched: int
+    waiting: list[Micros]
+    """The moments of the first events that wait, the last one first."""
+
+
+def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
+    """Keep events, in their order; False where an id is known."""
+    connection, now = ledger.connection, ledger.now()
+    ids = json.dumps([one.event_id for one in events])
+    known = {event_id for (event_id,) in connection.execute(_KNOWN, (ids, tenant))}
+    found = connection.execute("SELECT newest FROM event_streams WHERE tenant = ?", (tenant,)).fetchone()
+    newest = now - 1 if found is None else found[0]
+    answers, rows = [], []
+    for one in events:
+        answers.append(one.event_id not in known)
+        if answers[-1]:
+            known.add(one.event_id)
+            newest = max(now, newest + 1)
+            payload = "null" if one.payload is None else to_json(one.payload)
+            rows.append((newest, one.event_id, one.event_type, one.source, payload, tenant))
+    if rows:
+        batches.insert(connection, "events", COLUMNS, rows)
+        connection.execute(_ADVANCE, (tenant, newest, now - 1))
+    return answers
+
+
+def unmatched(ledger: Ledger, limit: int) -> list[Audience]:
+    """Events that were not matched yet, each with schedules that may want it."""
+    pages = _Pages(ledger, limit)
+    count = 0
+    for tenant, until, cursor in ledger.connection.execute(_BEHIND, (limit,)).fetchall():
+        begin = cursor
+        for event, problem in _read(ledger.connection, _WAITING, (tenant, until, limit - count)):
+            if not pages.room:
+                return pages.audiences()
+            pages.add(tenant, event, problem, begin)
+            begin = 0
+            count += 1
+    return pages.audiences()
+
+
+def commit(ledger: Ledger, reactions: Sequence[Reaction]) -> list[bool]:
+    """Write what becomes of events; False where one, or whoever reacts to it, is no longer as it was read."""
+    streams = _streams(ledger.connection, [one.audience.tenant for one in reactions])
+    rows = [row for one in reactions for row in one.occurrences]
+    sheets = ledger.read_sheets({row.uid for row in rows}) if rows else {}
+    ledger.read_rows(row.id for row in rows)
+    ledger.reserve({row.id for row in rows})
+    written = [_commit(ledger, streams.get(one.audience.tenant), sheets, one) for one in reactions]
+    if any(written):
+        names = ("tenant", "matched_until", "cursor", "matched")
+        values = [(one.tenant, one.matched_until, one.cursor, one.matched) for one in streams.values()]
+        batches.update(ledger.connection, "event_streams", names, values)
+    return written
+
+
+def newest(connection: sqlite3.Connection, tenant: str, limit: int) -> list[Event]:
+    """The events of a tenant, newest first."""
+    return [event for event, _ in _read(connection, "tenant = ? ORDER BY emitted DESC LIMIT ?", (tenant, limit))]
+
+
+def prune(connection: sqlite3.Connection, *, before: Micros, keep: int, limit: int) -> int:
+    """Forget what is old, and what is too much."""
+    count = _forget(connection, connection.execute(_OLD, (before, limit)).fetchall())
+    while count < limit and (fullest := connection.execute(_FULLEST, (keep,)).fetchone()) is not None:
+        tenant, matched = fullest
+        found = connection.execute(_OLDEST, (tenant, min(matched - keep, limit - count))).fetchall()
+        if not found:  # somebody has removed them by hand
+            break
+        count += _forget(connection, found)
+    return count
+
+
+class _Pages:
+    """Events with the keys of their listeners, while there is room; the schedules are read together in the end."""
+
+    def __init__(self, ledger: Ledger, room: int) -> None:
+        self.room = room
+        self._ledger = ledger
+        self._found: list[tuple[str, Event, str, int, list[int], int | None]] = []
+        self._whole: dict[tuple[str, str], list[int]] = {}
+        """The listeners of a type, where all of them fit: a burst is of few types."""
+
+    def add(self, tenant: str, event: Event, problem: str, begin: int) -> None:
+        """One more event, from a cursor on."""
+        keys, following = ([], None) if problem else self._page(tenant, event.event_type, begin)
+        self.room -= len(keys)
+        self._found.append((tenant, event, problem, begin, keys, following))
+
+    def audiences(self) -> list[Audience]:
+        """All of them, with those of their schedules that can be read."""
+        ledger = self._ledger
+        sheets = ledger.sheets_of({key for *_, keys, _ in self._found for key in keys})
+        read = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
+        return [
+            Audience(
+                tenant=tenant,
+                event=event,
+                cursor=str(begin),
+                listeners=tuple(one for key in keys if not isinstance(one := read[key], Unreadable)),
+                next_cursor=None if following is None else str(following),
+                problem=problem,
+            )
+            for tenant, event, problem, begin, keys, following in self._found
+        ]
+
+    def _page(self, tenant: str, event_type: str, begin: int) -> tuple[list[int], int | None]:
+        keys = self._whole.get((tenant, event_type)) if begin == 0 else None
+        if keys is None:
+            found = self._ledger.connection.execute(_LISTENERS, (tenant, event_type, begin, self.room + 1))
+            keys = [key for (key,) in found]
+            if begin == 0 and len(keys) <= self.room:
+                self._whole[tenant, event_type] = keys
+        page = keys[: self.room]
+        return page, page[-1] if len(keys) > len(page) else None
+
+
+def _read(connection: sqlite3.Connection, where: str, parameters: tuple[Any, ...]) -> list[tuple[Event, str]]:
+    """Events, and what is wrong with each, if it cannot be read."""
+    inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"  # noqa: S608 - our own text
+    found = []
+    for emitted, event_id, event_type, source, payload in batches.gather(connection, _SELECTED, inner, parameters):
+        problem, value = "", None
+        try:
+            value = from_json(payload, "payload")
+        except Unreadable as error:
+            problem = str(error)
+        if {type(event_id), type(event_type), type(source), type(payload)} != {str}:
+            problem = "a column has a value of the wrong kind"
+        event = Event(event_type=event_type, emitted=emitted, event_id=event_id, source=source, payload=value)
+        found.append((event, problem))
+    return found
+
+
+def _streams(connection: sqlite3.Connection, tenants: Sequence[str]) -> dict[str, Stream]:
+    """The streams of some tenants, one mention for each event that is to be matched."""
+    streams: dict[str, Stream] = {}
+    columns = "event_streams.tenant, matched_until, cursor, matched"
+    for tenant, until, cursor, matched in batches.select(
+        connection, columns, "event_streams", "tenant", list(dict.fromkeys(tenants))
+    ):
+        waiting = connection.execute(
+            f"SELECT emitted FROM events WHERE {_WAITING}",  # noqa: S608 - our own text
+            (tenant, until, tenants.count(tenant)),
+        ).fetchall()
+        streams[tenant] = Stream(tenant, until, cursor, matched, [emitted for (emitted,) in reversed(waiting)])
+    return streams
+
+
+def _commit(ledger: Ledger, stream: Stream | None, sheets: dict[str, Sheet], reaction: Reaction) -> bool:
+    audience = reaction.audience
+    if stream is None or not stream.waiting or stream.waiting[-1] != audience.event.emitted:
+        return False
+    if str(stream.cursor) != audience.cursor:
+        return False
+    read = {one.uid: (one.revision, one.phase) for one in audience.listeners}
+    stored = [(sheets[row.uid], read[row.uid]) for row in reaction.occurrences]
+    if any((sheet.revision, sheet.phase) != then for sheet, then in stored):
+        return False
+    for row in reaction.occurrences:
+        planning.add(ledger, sheets[row.uid], row)
+    if audience.next_cursor is not None:
+        stream.cursor = int(audience.next_cursor)
+    else:
+        stream.matched_until, stream.cursor = stream.waiting.pop(), 0
+        stream.matched += 1
+    return True
+
+
+def _forget(connection: sqlite3.Connection, found: Sequence[tuple[int, str]]) -> int:
+    if found:
+        batches.delete(connection, "events", "key", [key for key, _ in found])
+        fewer: dict[str, int] = {}
+        for _, tenant in found:
+            fewer[tenant] = fewer.get(tenant, 0) + 1
+        connection.execute(
+            "UPDATE event_streams SET matched = matched - (j.value ->> 1) FROM json_each(?) AS j"
+            " WHERE tenant = j.value ->> 0",
+            (json.dumps(list(fewer.items())),),
+        )
+    return len(found)
