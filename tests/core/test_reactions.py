@@ -48,12 +48,6 @@ def test_a_match_is_one_occurrence_that_is_due_at_once():
     }
 
 
-def test_what_one_occurrence_does_to_its_payload_does_not_reach_the_others():
-    event = upload()
-    match(event, listener(), now=NOW).payload["payload"]["tags"].append("y")
-    assert event.payload["tags"] == ["x"]
-
-
 @pytest.mark.parametrize(
     ("made", "wanted"),
     [

@@ -77,7 +77,11 @@ class Wrapped:
             self.calls[verb] += 1
             if self.is_down or self._spend(self._before, verb):
                 raise StoreUnavailable(f"{verb} was not done")
-            if self.spoiled is not None and verb in ("admit", "settle", "renew") and self.spoiled in repr(args):
+            if (
+                self.spoiled is not None
+                and verb in ("admit", "settle", "renew", "commit_reactions")
+                and self.spoiled in repr(args)
+            ):
                 raise TypeError("a number was expected")
             if (act := self._meanwhile.pop(verb, None)) is not None:
                 await act()
@@ -152,9 +156,9 @@ class Record:
 class Rig:
     """One node, with everything within reach. Several may share a world and a store."""
 
-    def __init__(self, other=None, *, node="node-a", ahead=0, routes=(), **timing):
+    def __init__(self, other=None, *, node="node-a", ahead=0, routes=(), make_store=MemoryStore, **timing):
         self.world = World() if other is None else other.world
-        self.store = Wrapped(MemoryStore(lambda: self.world.now)) if other is None else other.store
+        self.store = Wrapped(make_store(lambda: self.world.now)) if other is None else other.store
         self.target = HandTarget(*routes)
         self.sink = Record()
         self.timing = Timing(**timing)

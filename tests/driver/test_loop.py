@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.clocks import SystemClock
+from noonmark.core.events import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
@@ -138,6 +139,23 @@ def test_it_runs_what_is_due_and_writes_its_end():
             "Started",
             "Settled",
         ]
+
+    asyncio.run(story())
+
+
+def test_an_event_runs_what_waits_for_it():
+    async def story():
+        place = Place(lookahead=0)
+        made = place.create()
+        async with place.running() as loop:
+            for name in ("a", "b"):
+                drive(place.store.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=name)]))
+                loop.wake()
+                await place.sink.until(lambda told, of=f"event:{name}": of in begun(told))
+        assert [one.origin for one in drive(place.store.store.occurrences(made.uid))] == ["event:b", "event:a"]
+
+    def begun(told):
+        return [one.occurrence.origin for one in told if isinstance(one, sink.Started)]
 
     asyncio.run(story())
 

@@ -4,7 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from noonmark import CronTrigger, IntervalTrigger, OnceTrigger, Scheduler
+from noonmark import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
+from noonmark.core.events import parse_event
+from noonmark.driver.access import drive
+from noonmark.operations.events import emit
 from noonmark.ports.sink import Settled
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -42,6 +45,18 @@ class TestRunDue:
         assert [run.result for run in kit.driver.run_due()] == [1]
         assert kit.times == [START + MINUTE]
         assert kit.driver.run_due() == []
+
+    def test_events_run_what_waits_for_them_one_after_another(self, kit):
+        def note(context):
+            return (context.event["event_id"], context.payload["n"])
+
+        kit.scheduler.schedule(note, trigger=EventTrigger("counted"))
+        store = kit.scheduler.runtime.store
+        for number in range(3):
+            document = {"event_type": "counted", "event_id": f"e{number}", "payload": {"n": number}}
+            drive(emit(store, "default", parse_event(document, now=kit.clock.now()), fresh_id="-"))
+        assert [run.result for run in kit.driver.run_due()] == [["e0", 0], ["e1", 1], ["e2", 2]]
+        assert kit.driver.run_until(START + DAY) == []
 
     def test_it_gives_the_runs_in_order(self, kit):
         for name, after in (("late", 3), ("early", 1), ("middle", 2)):

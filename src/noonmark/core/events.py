@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, moment
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
 from noonmark.core.instants import Micros, from_micros, to_text
-from noonmark.core.jsonvalues import event_type, identifier, json_copy
+from noonmark.core.jsonvalues import event_type, identifier
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,7 +35,7 @@ class Event:
             "event_id": self.event_id,
             "event_type": self.event_type,
             "source": self.source,
-            "payload": json_copy(self.payload),
+            "payload": self.payload,
             "emitted_at": to_text(self.emitted),
         }
 
