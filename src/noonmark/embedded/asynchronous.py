@@ -104,6 +104,16 @@ class AsyncScheduler(Decorators):
         self._inner.events = asyncio.get_running_loop()
         return await _in_thread(self._inner.run_now, job_id, payload, wait, overlap)
 
+    async def emit(
+        self,
+        event_type: str,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        source: str = "embedded",
+        event_id: str | None = None,
+    ) -> str:
+        """Keep an event, which sets off the jobs that wait for it, and return its id."""
+        return await _in_thread(self._inner.emit, event_type, payload, source, event_id)
+
     async def get_job(self, job_id: str) -> Job | None:
         """A job with its status and its last result."""
         return await _in_thread(self._inner.get_job, job_id)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule, NotFound
+from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.core.targets import FunctionTarget
@@ -22,7 +23,7 @@ from noonmark.embedded.declaring import (
     upstreams,
 )
 from noonmark.embedded.references import check_arguments, check_callable, check_name, refer
-from noonmark.operations import schedules
+from noonmark.operations import events, schedules
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class Desk:
             return changed(declared, None, {"depends_on": [*known, *more]})
 
         self._edit(job_id, document)
+
+    def emit(self, document: dict[str, Any]) -> str:
+        """Keep an event; its id."""
+        event = parse_event(document, now=from_micros(drive(self._store.clock())))
+        return drive(events.emit(self._store, OWNER.tenant, event, fresh_id=fresh_id(self._clock)))
 
     def _check_call(self, schedule: Schedule, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Refuse arguments that do not fit, where the function is known here."""

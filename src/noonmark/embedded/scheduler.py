@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from noonmark.clocks import SystemClock
+from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.driver.drive import drive
 from noonmark.embedded import forking, looking
@@ -266,6 +267,23 @@ class Scheduler(Decorators):
             engine = self._engine
         asked = read_request(kept.schedule, payload, overlap)
         return run_now(self._runtime, engine, lambda: self._new_engine(looks=False), asked, wait=wait)
+
+    def emit(
+        self,
+        event_type: str,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        source: str = "embedded",
+        event_id: str | None = None,
+    ) -> str:
+        """Keep an event, which sets off the jobs that wait for it, and return its id.
+
+        It is on record when this returns, whatever becomes of those jobs. An id of your own makes it harmless to emit
+        the same event again.
+        """
+        self._check_open()
+        kept = self._desk.emit(present(event_type=event_type, payload=payload, source=source, event_id=event_id))
+        self._wake()
+        return kept
 
     def get_job(self, job_id: str) -> Job | None:
         """A job with its status and its last result; None when there never was one of that id."""
