@@ -6,7 +6,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-DEMO := examples/dst_demo.py
+DEMO := -m examples.demo
 BENCH := -m bench
 
 .DEFAULT_GOAL := help
@@ -59,8 +59,8 @@ format: setup ## Repair what ruff can repair, then format
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-demo: setup ## Show the next fires of interesting schedules across a clock change
-	@echo "==> demo: $(DEMO)"
+demo: setup ## Run a handful of interesting schedules, shown live; DEMO_SECONDS=30 ends it by itself
+	@echo "==> demo: schedules in .demo/jobs.db; remove .demo to begin anew"
 	@$(BIN)/python $(DEMO)
 
 bench: setup ## Measure fires per second beside other schedulers
