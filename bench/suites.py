@@ -19,6 +19,7 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "counting": counting.tables,
     "hostile": hostile.tables,
     "burst": ledger.bursts,
+    "embedded": ledger.embedded,
     "steady": ledger.steady,
     "stored": ledger.stored,
 }

@@ -14,6 +14,8 @@ MEASUREMENTS = {
     "noonmark_steady": "bench.ledger.ours",
     "noonmark_stored": "bench.ledger.ours",
     "noonmark_create": "bench.ledger.ours",
+    "noonmark_import": "bench.ledger.ours",
+    "noonmark_emit": "bench.ledger.ours",
     "apscheduler_burst": "bench.ledger.theirs",
     "apscheduler_steady": "bench.ledger.theirs",
     "apscheduler_create": "bench.ledger.theirs",

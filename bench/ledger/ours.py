@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -10,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from noonmark import IntervalTrigger, OnceTrigger, Scheduler
+from noonmark import EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.planner import first_plan
 from noonmark.core.schedule import Owner, parse_schedule
@@ -141,6 +143,40 @@ def noonmark_create(count: int) -> dict[str, float]:
         for _ in range(count):
             scheduler.schedule(nothing, trigger=trigger, function_name="nothing")
         return {"rate": count / (time.perf_counter() - started)}
+
+
+def noonmark_import(count: int) -> dict[str, float]:
+    """The import of the scheduler in a new process, less what an empty one takes; the middle of several."""
+    return {"seconds": _middle("from noonmark import Scheduler", count) - _middle("pass", count)}
+
+
+def noonmark_emit(store: str, count: int) -> dict[str, float]:
+    """From the call of emit to the start of the function that it sets off, one event at a time."""
+    started = threading.Event()
+    waited: list[float] = []
+
+    def listen(context: object) -> None:
+        waited.append(time.perf_counter() - context.payload)  # type: ignore[attr-defined]
+        started.set()
+
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = _scheduler(store, folder)
+        scheduler.schedule(listen, trigger=EventTrigger("bench"), function_name="listen")
+        with scheduler:
+            for _ in range(count):
+                started.clear()
+                scheduler.emit("bench", time.perf_counter())
+                assert started.wait(30), "the event set nothing off"
+        return percentiles(waited)
+
+
+def _middle(script: str, count: int) -> float:
+    times = []
+    for _ in range(count):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", script], check=True)  # noqa: S603 - our own code
+        times.append(time.perf_counter() - started)
+    return sorted(times)[count // 2]
 
 
 def keep(scheduler: Scheduler, plans: Iterator[object]) -> None:

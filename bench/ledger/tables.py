@@ -1,4 +1,4 @@
-"""The tables of the ledger: bursts, a steady load, many stored schedules, a busy interpreter."""
+"""The tables of the ledger: bursts, a steady load, many stored schedules, and what a program feels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 RAW_SHARE, OVERDUE_SHARE, TIMES_APSCHEDULER, TIMES_CREATE = 0.5, 0.4, 10, 3
 P50, P99 = 0.001, 0.010
-FLAT, MAX_MB, MAX_START = 0.8, 250, 3.0
+FLAT, MAX_MB, MAX_START, MAX_IMPORT = 0.8, 250, 3.0, 0.2
 
 
 def bursts(settings: Settings) -> Iterator[Table]:
@@ -41,7 +41,25 @@ def bursts(settings: Settings) -> Iterator[Table]:
     busy = measure("noonmark_burst", store="sqlite", count=count, busy=True)["rate"]
     table.add("SQLite, beside a CPU-bound thread", _rate(busy), "", "", "", "", "")
     yield table
+
+
+def embedded(settings: Settings) -> Iterator[Table]:
+    """What a program feels: the import, a call of schedule, the way of an event."""
     yield _creates(settings)
+    table = Table(
+        "Import and events: what a program waits for",
+        ("what", "p50", "p99", "bar"),
+        notes=(
+            f"Bar: the import <= {duration(MAX_IMPORT)}, beyond what an empty Python takes.",
+            "emit: from the call to the start of the function, one at a time, the event durable in between.",
+        ),
+    )
+    import_seconds = measure("noonmark_import", count=settings.rounds)["seconds"]
+    table.add("from noonmark import Scheduler", _time(import_seconds), "", bar(met=import_seconds <= MAX_IMPORT))
+    for store in ("SQLite", "memory"):
+        found = measure("noonmark_emit", store=store.lower(), count=settings.creates // 10)
+        table.add(f"emit to start, {store}", _time(found["p50"]), _time(found["p99"]), "")
+    yield table
 
 
 def steady(settings: Settings) -> Iterator[Table]:

@@ -24,6 +24,7 @@ ROWS = {
     "Hostile input": sum(len(inputs) for _, inputs in PARSERS.values()),
     "Burst": 4,
     "Create": 1,
+    "Import and events": 3,
     "Steady": 3,
     "Stored": len(QUICK.stored) + 1,
 }
