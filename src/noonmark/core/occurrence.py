@@ -36,20 +36,29 @@ class Occurrence:
     """
 
     id: str
+    """Computed from the schedule, the origin and the nominal time; the same in every attempt."""
     uid: str
     schedule_id: str
+    """The id of its job."""
     revision: int
+    """The revision of the declaration that is in force for it."""
     origin: Origin
+    """What asked for it: `trigger`, or `manual:`, `event:` and `backfill:` with a key."""
     phase: Phase
+    """Where it stands; the final ones are for good."""
     route: str
     nominal: Micros
     due: Micros
     first_due: Micros
     attempt: int = 0
+    """How many attempts it has had; a run that was handed back is none."""
     fence: int = 0
     reason: Reason | None = None
+    """Why it is in this phase."""
     detail: str = ""
+    """The numbers behind the reason, as JSON, or nothing."""
     missed_count: int = 0
+    """How many fires it stands for, when it is the record of missed ones."""
     missed_first: Micros | None = None
     missed_last: Micros | None = None
     caught_up: Micros | None = None

@@ -37,14 +37,21 @@ class Run:
     """Start, end and outcome; `ended` and `outcome` are None while it runs. `result` is JSON, `error` is for people."""
 
     id: str
+    """The id of its occurrence, and the number of the attempt."""
     occurrence_id: str
+    """What it is a run of."""
     attempt: int
+    """1, and more after a failure."""
     node: str
+    """The process that ran it."""
     started: Micros
     ended: Micros | None = None
     outcome: Outcome | None = None
+    """How it ended."""
     result: Any = field(default=None, hash=False)
+    """What the function returned, as far as that is JSON of at most 64 KiB."""
     error: str | None = None
+    """The traceback of what it raised, or why its result was not kept."""
     usage: Usage | None = None
 
     @property

@@ -25,13 +25,17 @@ class JobStatus(StrEnum):
     """How a job stands. One that fires again and again is pending between its runs, however they ended."""
 
     PENDING = "pending"
+    """It may fire again, and nothing of it runs now."""
     RUNNING = "running"
+    """A run of it goes on, and it is neither paused nor deleted."""
     COMPLETED = "completed"
+    """Nothing more is to come of it, and its last occurrence completed, or it never had one."""
     FAILED = "failed"
     """Nothing more is to come of it, and its last occurrence did not complete."""
     CANCELLED = "cancelled"
     """It was cancelled or deleted, or its last occurrence was."""
     PAUSED = "paused"
+    """It was paused; a run that had begun may go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +43,11 @@ class Job:
     """A job as it was when it was asked for."""
 
     id: str
+    """What every method takes."""
     name: str | None
+    """The name it was declared under; None when it has none."""
     status: JobStatus
+    """How it stands."""
     next_run: datetime | None
     """When it is next due, as far as that is known: not while it is paused, or waits for an event or for other jobs."""
     last_run: datetime | None
@@ -52,7 +59,9 @@ class Job:
     last_error: str | None
     """What went wrong with its last run, if that ended badly."""
     trigger: Trigger | None
+    """When it fires; None when it follows other jobs."""
     labels: dict[str, str] = field(hash=False)
+    """What it was labelled with."""
 
 
 def job_of(kept: Kept, activity: Activity) -> Job:

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class PipelineError(NoonmarkError):
-    """A stage failed, and no later one was begun."""
+    """A stage failed, and no later one was begun.
+
+    `stage` is its name, or its number from 0 on; `errors` lists what its functions raised, in their order.
+    """
 
     code = "pipeline_failed"
 
@@ -51,7 +54,9 @@ class Progress:
     stage: str | int
     """Its name, or its number from 0 on."""
     finished: int
+    """How many functions of the stage have ended, well or badly."""
     of: int
+    """How many it has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,15 +60,23 @@ class Context:
     """What a function learns about its run, when it has a parameter named `context`."""
 
     occurrence_id: str
+    """The same in every attempt, so that it can serve as a key of what was done already."""
     schedule_id: str
+    """The id of its job."""
     nominal_at: datetime
+    """The time that the trigger named, in UTC."""
     due_at: datetime
+    """That time with jitter, or the time of a retry."""
     attempt: int
+    """1, and more after a failure."""
     payload: Any
+    """What `run_now` or the event brought, else the payload of the job."""
     event: Any
+    """The event that set it off, if one did."""
     cancelled: Event
     """Set when the run should end early: it timed out, was cancelled, or this node lost it."""
     logger: logging.LoggerAdapter[logging.Logger]
+    """Adds the ids of the occurrence and of the job to each record."""
 
 
 @dataclass(frozen=True, slots=True)
