@@ -181,6 +181,13 @@ def test_a_rule_with_times_takes_over_from_one_without():
     assert (nominals(made), made.closed) == ([600], ())
 
 
+@pytest.mark.parametrize("due", [499, 500])
+def test_a_single_moment_just_past_is_not_hidden_by_a_fire_of_the_old_rule(due):
+    made = edit(read(scheduled(), 500, 500), declared(OnceTrigger(moment(due))), 500)
+    assert sorted(nominals(made)) == sorted({due, 500})
+    assert (made.watermark, made.exhausted) == (at(500), True)
+
+
 def test_an_edit_of_the_trigger_reopens_a_completed_schedule():
     snapshot = read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100, admitted=100)
     made = edit(snapshot, declared(every(1_000)), 500)

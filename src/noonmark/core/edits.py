@@ -126,7 +126,7 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
         until.closing,
         schedule=after,
         watermark=_not_before(
-            accounted(snapshot, now=now) if has_same_times else in_force_after(after, now), until.wanted
+            accounted(snapshot, now=now) if has_same_times else in_force_after(after, now), until.wanted, now
         ),
         planned=tuple(rebound),
         superseded=tuple(superseded),
@@ -149,9 +149,12 @@ def _rebind(row: Occurrence, after: Schedule, caught_up: Micros | None) -> Occur
     )
 
 
-def _not_before(watermark: Micros, rows: tuple[Occurrence, ...]) -> Micros:
-    """What a schedule owed to its upstreams may lie a moment after now, where its clock has stood still."""
-    return max([watermark, *(row.nominal for row in rows)])
+def _not_before(watermark: Micros, rows: tuple[Occurrence, ...], now: Micros) -> Micros:
+    """What a schedule owed to its upstreams may lie a moment after now, where its clock has stood still.
+
+    What is past must not hide a single moment just before it, which the new rule still names.
+    """
+    return max([watermark, *(row.nominal for row in rows if row.nominal > now)])
 
 
 def _within_watermark(moved: Plan, now: Micros) -> Plan:
@@ -173,7 +176,7 @@ def _withdraw(snapshot: Snapshot, phase: Phase, reason: Reason, *, now: Micros) 
     replaced = {row.id for row in closed}
     return replace(
         until.closing,
-        watermark=_not_before(accounted(snapshot, now=now), (*closed, *until.wanted)),
+        watermark=_not_before(accounted(snapshot, now=now), (*closed, *until.wanted), now),
         exhausted=is_used_up(snapshot.schedule, snapshot.runs),
         planned=(),
         closed=closed,
