@@ -9,10 +9,12 @@ from noonmark.driver.drive import drive
 from noonmark.ports.store import Admitted
 from noonmark.stores.memory.ledger import DELIVERING
 from tests.simulation.accounts import Account, Rule
+from tests.simulation.hearing import Hearing
 from tests.simulation.targets import Effect
 from tests.simulation.trace import Violation, short, summary
 
 READS = frozenset({"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat"})
+READS |= {"unmatched"}
 FULL_EVERY = 50
 """So many writes lie between two looks at everything that has ended."""
 REACH = {phase: ways.union(*map(TRANSITIONS.get, ways)) for phase, ways in TRANSITIONS.items()}
@@ -27,6 +29,7 @@ class Checker:
         self.known = {}
         """Every schedule's rows as they were last seen; what was pruned stays."""
         self.accounts = {}
+        self.hearing = Hearing(self._ledger, self.known)
         self._fences = {}
         self._accepted = set()
         self._exclusive = set()
@@ -57,6 +60,7 @@ class Checker:
             case "commit_plans":
                 self._note_plans(args[0], answer)
         self._look()
+        self.hearing.look()
         self._note_pauses()
         if verb == "commit_plans":
             for plan in args[0]:

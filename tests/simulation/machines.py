@@ -8,9 +8,9 @@ from tests.simulation.calls import Call, Pause, Task
 from tests.simulation.targets import SimulatedTarget
 
 MILLION = 1_000_000
-DUTIES = {"plan": 1, "claim": 2, "admit": 1, "settle": 1, "renew": 1, "reap": 2, "prune": 1, "turn": 1}
+DUTIES = {"match": 2, "plan": 1, "claim": 2, "admit": 1, "settle": 1, "renew": 1, "reap": 2, "prune": 1, "turn": 1}
 """How many of each a node may have under way at once: a caller may fetch, and a look may reap, beside the loop."""
-BEGINNING = frozenset({"plan", "claim", "admit", "turn"})
+BEGINNING = frozenset({"match", "plan", "claim", "admit", "turn"})
 """What a node that stops does no more."""
 
 
@@ -113,6 +113,7 @@ class Machine:
         """Every duty once, as a quiet node does them."""
         await self.driver.renew_once()
         await self.driver.reap_once()
+        await self.driver.match_once()
         await self.driver.plan_once()
         await self.driver.claim_once()
         await self.driver.admit_once()

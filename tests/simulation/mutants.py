@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from noonmark.stores.memory import admitting, places, planning
+from noonmark.stores.memory import admitting, events, places, planning
 
 
 def without_fence(patch):
@@ -41,3 +41,18 @@ def without_slot(patch):
 def without_watermark(patch):
     """A plan is written, whatever was planned since it was made."""
     patch.setattr(planning, "_version", lambda schedule, watermark: (schedule.phase,))
+
+
+def without_cursor(patch):
+    """Whatever was decided about an event is written as if it were the first that waits, from its first listener on."""
+    commit = events.commit
+
+    def commit_anyway(ledger, reaction):
+        audience = reaction.audience
+        stream = ledger.streams[audience.tenant]
+        if not stream.waiting:
+            return False
+        believed = replace(audience, event=stream.waiting[0], cursor=stream.cursor)
+        return commit(ledger, replace(reaction, audience=believed))
+
+    patch.setattr(events, "commit", commit_anyway)

@@ -35,7 +35,7 @@ def simulate(seed, steps=STEPS):
         for _ in range(steps):
             world.step()
         world.drain()
-    except Exception as error:
+    except (Exception, Violation) as error:
         invariant = error.invariant if isinstance(error, Violation) else type(error).__name__
         raise SimulationFailed(_message(world, seed, steps, error), invariant) from error
     finally:

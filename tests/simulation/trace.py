@@ -7,6 +7,7 @@ from hashlib import blake2b
 from noonmark.core.admission import Busy, Claim
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.plans import Snapshot
+from noonmark.core.reactions import Audience
 from noonmark.core.run import Run
 from noonmark.core.schedule import Schedule
 from noonmark.ports.store import Admitted, Kept, LeaseLost, Renewal
@@ -14,8 +15,8 @@ from noonmark.ports.store import Admitted, Kept, LeaseLost, Renewal
 SHOWN = 20
 
 
-class Violation(AssertionError):
-    """An invariant did not hold."""
+class Violation(BaseException):
+    """An invariant did not hold. A driver that isolates errors, as it should, must not isolate this one."""
 
     def __init__(self, invariant, what):
         super().__init__(f"{invariant}: {what}")
@@ -69,6 +70,11 @@ def _(answer: int | str | None):
 @summary.register
 def _(answer: Occurrence):
     return f"{short(answer.id)}/{answer.fence}:{answer.phase}"
+
+
+@summary.register
+def _(answer: Audience):
+    return f"{answer.event.event_id}@{answer.cursor}+{len(answer.listeners)}"
 
 
 @summary.register

@@ -3,15 +3,19 @@
 from dataclasses import replace
 
 from noonmark.core import edits
+from noonmark.core.events import parse_event
 from noonmark.core.ids import backfill, event, occurrence_id
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Delivered, settle
 from noonmark.operations import schedules
+from noonmark.operations.events import emit
 from tests.simulation.calls import RemoteStore, Task
+from tests.simulation.workload import EVENTS
 
+TENANT = "acme"
 MOST = 6
 """So many schedules at once."""
 ENDS = (Outcome.COMPLETED, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.TIMED_OUT)
@@ -28,6 +32,7 @@ class Users:
     def act(self):
         """Begin something, as a task of its own."""
         ways = [self.edit, self.edit, self.pause, self.resume, self.resume, self.run_now, self.run_now, self.emit]
+        ways += [self.emit, self.emit, self.emit, self.hear]
         ways += [self.fill, self.cancel, self.stop, self.tell, self.tell]
         ways += [self.delete] if self._rng.random() < 0.3 else []
         uids = self._uids()
@@ -45,7 +50,7 @@ class Users:
             self._world.workload.declaration(now),
             uid=f"uid-{number}",
             schedule_id=f"schedule-{self._rng.randrange(12)}",
-            owner=Owner(tenant="acme", user="ada"),
+            owner=Owner(tenant=TENANT, user="ada"),
             source="simulation",
             now=now,
         )
@@ -75,6 +80,17 @@ class Users:
         await self._store.add([schedules.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)])
 
     async def emit(self):
+        """A new event or several, or one that somebody does not know to have been kept."""
+        stream, rng = self._world.ledger.streams.get(TENANT), self._rng
+        known = [] if stream is None else [one.event_id for one in (*stream.matched, *stream.waiting)]
+        for _ in range(rng.choice([1, 1, 4])):
+            event_id = rng.choice(known) if known and rng.random() < 0.2 else f"e{self._next()}"
+            document = {"event_type": rng.choice(EVENTS), "event_id": event_id, "payload": {"size": rng.randrange(6)}}
+            now = from_micros(await self._store.clock())
+            await emit(self._store, TENANT, parse_event(document, now=now), fresh_id="-")
+
+    async def hear(self):
+        """Occurrences of events that nobody has emitted here, in any schedule."""
         await self._add(lambda: event(f"e{self._next()}"), ahead=0)
 
     async def fill(self):

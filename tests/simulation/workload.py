@@ -13,6 +13,7 @@ from noonmark.core.targets.work import FunctionTarget
 from noonmark.core.triggers import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
 
 FUNCTIONS = ("tidy", "count")
+EVENTS = ("uploaded", "removed")
 NIGHTS = (
     ("Europe/Stockholm", datetime(2026, 3, 29, 1, tzinfo=UTC)),
     ("Europe/Stockholm", datetime(2026, 10, 25, 1, tzinfo=UTC)),
@@ -61,7 +62,7 @@ class Workload:
 
     def trigger(self, now):
         kind = self._rng.choice([self._interval, self._interval, self._cron, self._cron, self._calendar, self._once])
-        return EventTrigger("uploaded") if self._rng.random() < 0.1 else kind(now)
+        return self._event(now) if self._rng.random() < 0.3 else kind(now)
 
     def declaration(self, now):
         rng = self._rng
@@ -125,6 +126,12 @@ class Workload:
 
     def _jitter(self):
         return self._rng.choice(JITTERS)
+
+    def _event(self, now):
+        rng = self._rng
+        end = from_micros(now + rng.choice([1, 60, 3_600]) * SECOND) if rng.random() < 0.3 else None
+        types, filters = rng.choice([EVENTS[0], EVENTS[1], EVENTS]), rng.choice([None, None, {"size": {"gt": 3}}])
+        return EventTrigger(types, filters, end_at=end, jitter_seconds=self._jitter())
 
     def _interval(self, now):
         rng = self._rng

@@ -39,6 +39,7 @@ class World:
             batch=rng.choice([1, 3, 1_000]),
             capacity=rng.choice([3, 20, 25_000]),
             keep_count=rng.choice([300, 10_000]),
+            keep_events=rng.choice([3, 100_000]),
             lookahead=rng.choice([0, 2 * SECOND, 2 * SECOND]),
         )
         self.memory = MemoryStore(lambda: self.store_time)
@@ -159,12 +160,14 @@ class World:
         # What was leased while the store's clock was ahead is free when it has come that far again.
         self.time += 3 * HOUR if self.went_back >= self.workload.begins else 0
         began = self.store_time
+        self._match_events()
         self._work_off(lambda: self._overdue(began))
         self.others.append(self.users.delete_all(list(self.ledger.ids.values())))
         self._finish_tasks()
         self._work_off(lambda: [row.occurrence for sheet in self.ledger.sheets.values() for row in sheet.live.values()])
         self.checker.check_everything()
         self.checker.check_gaps()
+        self.checker.hearing.check_ends()
         for uid, sheet in self.ledger.sheets.items():
             self.trace.add(uid, *(summary(row.occurrence) for row in sheet.ended.values()))
 
@@ -182,7 +185,16 @@ class World:
             machine.begin("renew")
         self._finish_tasks()
 
+    def _match_events(self):
+        """Every look matches a page at least."""
+        for _ in range(DRAIN_STEPS * DRAIN_STEPS):
+            if self.ledger.behind.first() is None:
+                return
+            self.machines[0].begin("match")
+            self._finish_tasks()
+
     def _work_off(self, left):
+        backlog = self._live()
         for _ in range(DRAIN_STEPS):
             if not (occurrences := left()):
                 return
@@ -191,9 +203,12 @@ class World:
                 self._finish_tasks()
                 machine.begin("turn")
             self._finish_tasks()
-        if sum(len(sheet.live) for sheet in self.ledger.sheets.values()) < BACKLOG:
+        if max(backlog, self._live()) < BACKLOG:
             one = occurrences[0]
             raise Violation("not drained", f"{summary(one)} of {one.uid} was first due at {one.first_due}: {one}")
+
+    def _live(self):
+        return sum(len(sheet.live) for sheet in self.ledger.sheets.values())
 
     def _overdue(self, began):
         """What was due when the faults ended, unless a pause holds it, or whoever is before it in the slot."""

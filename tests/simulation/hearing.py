@@ -1,0 +1,68 @@
+"""Hearing: every event, and every schedule that waited for it, come to exactly one outcome."""
+
+from itertools import takewhile
+
+from noonmark.core.ids import event as event_origin
+from noonmark.core.ids import occurrence_id
+from noonmark.core.lifecycle import FINAL, SchedulePhase
+from noonmark.core.triggers import EventTrigger
+from tests.simulation.trace import Violation
+
+LISTENING = (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
+
+
+class Hearing:
+    """Who waited for each event when it was emitted, and what came of it."""
+
+    def __init__(self, ledger, known):
+        self._ledger, self._known = ledger, known
+        self._owed = {}
+        """By event id: the uids of those who waited for it, each with the moment its trigger was declared."""
+        self._newest = self._matched = 0
+        self._rows = set()
+
+    def look(self):
+        """See what was emitted, and what was matched, since the last look."""
+        for stream in self._ledger.streams.values():
+            for event in reversed(list(takewhile(lambda one: one.emitted > self._newest, reversed(stream.waiting)))):
+                self._newest = event.emitted
+                self._owed[event.event_id] = dict(self._listeners(event))
+            for event in reversed(list(takewhile(lambda one: one.emitted > self._matched, reversed(stream.matched)))):
+                self._matched = event.emitted
+                self._check(event)
+            moments = [one.emitted for one in (*stream.matched, *stream.waiting)]
+            if moments != sorted(set(moments)):
+                raise Violation("events", f"their moments do not rise: {moments}")
+
+    def check_ends(self):
+        """Whatever an event has set off has come to an end."""
+        if self._ledger.behind.first() is not None:
+            raise Violation("events", "some are not matched")
+        for uid, row in sorted(self._rows):
+            if self._known[uid][row].phase not in FINAL:
+                raise Violation("events", f"{self._known[uid][row]} has no outcome")
+
+    def _listeners(self, event):
+        for uid, sheet in self._ledger.sheets.items():
+            made = sheet.schedule
+            trigger, declared = made.declaration.trigger, _declared(made)
+            if made.phase not in LISTENING or not isinstance(trigger, EventTrigger) or declared > event.emitted:
+                continue
+            if trigger.matches(event.event_type, event.payload, source=event.source, at=event.emitted_at):
+                yield uid, declared
+
+    def _check(self, event):
+        """It has a row wherever it was waited for, unless whoever waited does so no longer."""
+        for uid, declared in self._owed.pop(event.event_id).items():
+            row, made = occurrence_id(uid, event_origin(event.event_id), 0), self._ledger.sheets[uid].schedule
+            gave_up = made.phase is SchedulePhase.DELETED or _declared(made) != declared
+            # By the clock, it was emitted after the end: that stood still meanwhile, or went back.
+            is_over = made.phase is SchedulePhase.COMPLETED and event.emitted > made.updated
+            if row in self._known[uid]:
+                self._rows.add((uid, row))
+            elif not gave_up and not is_over:
+                raise Violation("events", f"{event.event_id} has set off nothing in {uid}, which waited for it")
+
+
+def _declared(schedule):
+    return schedule.created if schedule.anchored is None else schedule.anchored
