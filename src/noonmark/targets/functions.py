@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
-import traceback
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,24 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import from_micros
-from noonmark.core.jsonvalues import json_copy, json_problem, printable
-from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome
-from noonmark.core.settlement import Delivered
+from noonmark.core.jsonvalues import json_copy
 from noonmark.core.targets import FunctionTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.ports.target import Assignment
 
 ROUTE = "function:"
-MAX_RESULT = 65_536
-"""Bytes of JSON that are kept of a result, and characters of a traceback."""
-
+MAIN = "__main__"
 logger = logging.getLogger("noonmark.jobs")
 
 
@@ -157,14 +150,46 @@ def import_function(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return] # callable was just checked
 
 
+def import_reference(call: Callable[..., Any]) -> str | None:
+    """`module:qualname`, if importing that gives this very function."""
+    module, qualname = getattr(call, "__module__", None), getattr(call, "__qualname__", None)
+    if not module or not qualname or "<" in qualname:
+        return None
+    reference = f"{module}:{qualname}"
+    try:
+        return reference if import_function(reference) == call else None
+    except (ImportError, AttributeError, TypeError):
+        return None
+
+
+def main_origin() -> dict[str, str] | None:
+    """Where the program that was started can be loaded from again, by another process: a module or a file."""
+    main = sys.modules["__main__"]
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    if name is not None and name != MAIN:
+        return {"module": name}
+    path = getattr(main, "__file__", None)
+    return None if path is None else {"path": path}
+
+
+def process_problem(call: Callable[..., Any]) -> str | None:
+    """Why a function cannot be called in a process of its own, if it cannot."""
+    if getattr(sys, "frozen", False) or not sys.executable:
+        return "a program that is not run by a Python interpreter of its own has none to start processes with"
+    shown = getattr(call, "__qualname__", type(call).__qualname__)
+    if _is_async(call):
+        return f"{shown} is async, and runs on the loop of the scheduler: a process is for functions that are not"
+    reference = import_reference(call)
+    if reference is None:
+        return f"{shown} cannot be imported by another process: it must be a function of a module"
+    if reference.startswith(f"{MAIN}:") and main_origin() is None:
+        return f"{shown} was typed at a prompt, where no other process can import it from: put it into a module"
+    return None
+
+
 def prepare(functions: Functions, assignment: Assignment) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
     """The function of an assignment with its arguments; raises LookupError when this process has no such function."""
-    target = assignment.schedule.declaration.target
-    if not isinstance(target, FunctionTarget):
-        raise LookupError(f"a {target.kind} target is not a function")
-    function = functions.find(target.function)
-    if function is None:
-        raise LookupError(f"no function is registered as {target.function!r} in this process")
+    function, target = _resolve(functions, assignment)
     # Copies: what a function does to its arguments must not reach the next run.
     args = tuple(json_copy(target.args)) if target.args else ()
     kwargs = json_copy(target.kwargs) if target.kwargs else {}
@@ -174,53 +199,47 @@ def prepare(functions: Functions, assignment: Assignment) -> tuple[Function, tup
     assignment.signal = signal
     if assignment.stop_reason is not None:  # it was asked before there was a signal
         signal.set()
-    return function, args, {**kwargs, "context": _context(assignment.occurrence, target, signal)}
+    context = make_context(_context_fields(assignment.occurrence, target), signal)
+    return function, args, {**kwargs, "context": context}
 
 
-def succeeded(assignment: Assignment, result: object, *, now: Micros) -> Delivered:
-    """The function returned. If it had noticed that it should stop, it did not finish its work."""
-    assignment.result = result
-    if assignment.stop_reason is not None and getattr(assignment.signal, "was_seen", False):
-        return _stopped(assignment, assignment.stop_reason, None, now=now)
-    started = now if assignment.started is None else assignment.started
-    if result is None:
-        return Delivered(outcome=Outcome.COMPLETED, started=started, ended=now)
-    kept, note = _kept(result)
-    return Delivered(outcome=Outcome.COMPLETED, started=started, ended=now, result=kept, error=note)
+def prepare_elsewhere(functions: Functions, assignment: Assignment) -> dict[str, Any]:
+    """The call of an assignment as JSON, for another process; raises LookupError when it cannot be made there."""
+    function, target = _resolve(functions, assignment)
+    if (problem := process_problem(function.call)) is not None:
+        raise LookupError(f"{target.function!r} cannot be called in a process of its own: {problem}")
+    wants_context = function.wants_context and "context" not in target.kwargs
+    return {
+        "function": import_reference(function.call),
+        "args": target.args,
+        "kwargs": target.kwargs,
+        "context": _context_fields(assignment.occurrence, target) if wants_context else None,
+    }
 
 
-def raised(assignment: Assignment, error: BaseException, *, now: Micros) -> Delivered:
-    """The function raised; when it had been asked to stop, that was its answer."""
-    text = _shown(error)
-    if assignment.stop_reason is not None:
-        return _stopped(assignment, assignment.stop_reason, text, now=now)
-    started = now if assignment.started is None else assignment.started
-    return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=text)
+def make_context(fields: dict[str, Any], signal: StopSignal) -> Context:
+    """The context of a run, from what is said about it as JSON."""
+    ids = {"occurrence_id": fields["occurrence_id"], "schedule_id": fields["schedule_id"]}
+    return Context(
+        **ids,
+        nominal_at=from_micros(fields["nominal"]),
+        due_at=from_micros(fields["due"]),
+        attempt=fields["attempt"],
+        payload=fields["payload"],
+        event=fields["event"],
+        cancelled=signal,
+        logger=logging.LoggerAdapter(logger, ids),
+    )
 
 
-def cut_off(assignment: Assignment, *, now: Micros) -> Delivered:
-    """Its time was up: its timeout, or the end of its window."""
-    started = now if assignment.started is None else assignment.started
-    if assignment.is_timeout(now):
-        return Delivered(outcome=Outcome.TIMED_OUT, started=started, ended=now)
-    return Delivered(outcome=Outcome.CANCELLED, started=started, ended=now, reason=Reason.WINDOW_CLOSED)
-
-
-def undeliverable(error: LookupError, *, now: Micros) -> Delivered:
-    """This process has no such function any more."""
-    return Delivered(outcome=Outcome.DELIVERY_FAILED, started=now, ended=now, error=str(error.args[0]))
-
-
-def not_begun(assignment: Assignment, reason: Reason, *, now: Micros) -> Delivered:
-    """It was asked to stop while it waited for its time, or for a thread."""
-    return _stopped(assignment, reason, None, now=now)
-
-
-def _stopped(assignment: Assignment, reason: Reason, text: str | None, *, now: Micros) -> Delivered:
-    started = now if assignment.started is None else assignment.started
-    if reason is Reason.LEASE_LOST:
-        return Delivered(outcome=Outcome.LEASE_LOST, started=started, ended=now, error=text)
-    return Delivered(outcome=Outcome.CANCELLED, started=started, ended=now, error=text, reason=reason)
+def _resolve(functions: Functions, assignment: Assignment) -> tuple[Function, FunctionTarget]:
+    target = assignment.schedule.declaration.target
+    if not isinstance(target, FunctionTarget):
+        raise LookupError(f"a {target.kind} target is not a function")
+    function = functions.find(target.function)
+    if function is None:
+        raise LookupError(f"no function is registered as {target.function!r} in this process")
+    return function, target
 
 
 def _function(call: Callable[..., Any]) -> Function:
@@ -228,47 +247,25 @@ def _function(call: Callable[..., Any]) -> Function:
         wants_context = "context" in inspect.signature(call).parameters
     except (TypeError, ValueError):  # some built-in functions do not tell
         wants_context = False
+    return Function(call, is_async=_is_async(call), wants_context=wants_context)
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
     inner = call.func if isinstance(call, partial) else call
-    is_async = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
-    return Function(call, is_async=is_async, wants_context=wants_context)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
-def _context(occurrence: Occurrence, target: FunctionTarget, signal: StopSignal) -> Context:
-    """An event brings its payload, a call that asked for the run may; otherwise it is the one of the schedule."""
+def _context_fields(occurrence: Occurrence, target: FunctionTarget) -> dict[str, Any]:
+    """What a context says. An event brings its payload, a call that asked for the run may; else the schedule has it."""
     brought = json_copy(occurrence.payload)
     event = brought if kind_of(occurrence.origin) is OriginKind.EVENT else None
     payload = brought if event is None else event["payload"]
-    ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id}
-    return Context(
-        occurrence_id=occurrence.id,
-        schedule_id=occurrence.schedule_id,
-        nominal_at=from_micros(occurrence.nominal),
-        due_at=from_micros(occurrence.due),
-        attempt=occurrence.attempt,
-        payload=json_copy(target.payload) if payload is None else payload,
-        event=event,
-        cancelled=signal,
-        logger=logging.LoggerAdapter(logger, ids),
-    )
-
-
-def _shown(error: BaseException) -> str:
-    """The end of a traceback, as text that every store can hold."""
-    try:
-        text = "".join(traceback.format_exception(error))[-MAX_RESULT:]
-    except Exception:  # noqa: BLE001 - an error that cannot even be shown is still an error
-        text = f"{type(error).__name__}, which cannot be shown"
-    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
-
-
-def _kept(result: object) -> tuple[Any, str | None]:
-    """What is kept of a result: JSON, and not too much of it. The work is done, so anything else is no failure."""
-    try:
-        text = json.dumps(result, allow_nan=False)
-    except Exception as error:  # noqa: BLE001 - it may be made of anything
-        return None, f"the result was not kept: it is not JSON ({printable(str(error))})"
-    if len(text) > MAX_RESULT:
-        return None, f"the result was not kept: it has {len(text):,} bytes of JSON, and at most {MAX_RESULT:,} are kept"
-    kept = json.loads(text)
-    problem = json_problem(kept)
-    return (kept, None) if problem is None else (None, f"the result was not kept: it {problem}")
+    return {
+        "occurrence_id": occurrence.id,
+        "schedule_id": occurrence.schedule_id,
+        "nominal": occurrence.nominal,
+        "due": occurrence.due,
+        "attempt": occurrence.attempt,
+        "payload": json_copy(target.payload) if payload is None else payload,
+        "event": event,
+    }

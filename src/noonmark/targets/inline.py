@@ -7,7 +7,8 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from noonmark.targets.functions import cut_off, prepare, raised, succeeded, undeliverable
+from noonmark.targets.endings import cut_off, raised, succeeded, undeliverable
+from noonmark.targets.functions import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class InlineRunner:
-    """Delivers to the functions of this process, and returns when they have returned."""
+    """Delivers to the functions of this process, and returns when they have returned.
+
+    A function that asks for a process of its own is called here too: a test that stops the clock waits for nobody.
+    """
 
     def __init__(self, functions: Functions) -> None:
         """Nothing runs until it is opened."""
@@ -59,13 +63,12 @@ class InlineRunner:
         try:
             function, args, kwargs = prepare(self._functions, assignment)
         except LookupError as error:
-            return undeliverable(error, now=self._now())
+            return undeliverable(str(error.args[0]), now=self._now())
         try:
             result = function.call(*args, **kwargs)
             if inspect.iscoroutine(result):
                 result = _awaited(result)
         except BaseException as error:  # noqa: BLE001 - a job must not end the scheduler
-            assignment.error = error
             return raised(assignment, error, now=self._now())
         return succeeded(assignment, result, now=self._now())
 

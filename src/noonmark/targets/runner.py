@@ -12,7 +12,8 @@ from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import FunctionTarget
-from noonmark.targets.functions import cut_off, not_begun, prepare, raised, succeeded, undeliverable
+from noonmark.targets.endings import cut_off, not_begun, raised, succeeded, undeliverable
+from noonmark.targets.functions import prepare
 from noonmark.targets.workers import MAX_THREADS, Workers
 
 if TYPE_CHECKING:
@@ -100,14 +101,13 @@ class FunctionRunner:
         try:
             function, args, kwargs = prepare(self.functions, assignment)
         except LookupError as error:
-            return undeliverable(error, now=self._now())
+            return undeliverable(str(error.args[0]), now=self._now())
         mine = _mine.set(assignment)
         try:
             result = function.call(*args, **kwargs)
             if inspect.iscoroutine(result):  # an async function in disguise: behind a lambda, or a decorator
                 result = asyncio.run(result)
         except BaseException as error:  # noqa: BLE001 - a job must not end the scheduler
-            assignment.error = error
             return raised(assignment, error, now=self._now())
         finally:
             _mine.reset(mine)
@@ -130,7 +130,7 @@ class FunctionRunner:
         try:
             function, args, kwargs = prepare(self.functions, assignment)
         except LookupError as error:
-            self._end(assignment, undeliverable(error, now=self._now()))
+            self._end(assignment, undeliverable(str(error.args[0]), now=self._now()))
             return
         deadline = assignment.ends_by(assignment.started)
         _mine.set(assignment)  # of this task; the next one has it too
@@ -151,7 +151,6 @@ class FunctionRunner:
         result, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         if error is None:
             return succeeded(assignment, result, now=self._now())
-        assignment.error = error
         return raised(assignment, error, now=self._now())
 
     def _end(self, assignment: Assignment, delivered: Delivered) -> None:
