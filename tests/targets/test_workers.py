@@ -16,10 +16,10 @@ from tests.targets.assigned import SOON, assigned, now
 class Crew:
     """Workers that call a function of the test for each assignment, and what they reported."""
 
-    def __init__(self, work, limit=256):
-        self.reported, self.cut_off, self.threads = [], [], set()
+    def __init__(self, work, limit=256, *, cuts_off=True):
+        self.reported, self.cut_off, self.threads, self.gone = [], [], set(), set()
         self._work, self._news = work, threading.Condition()
-        self.workers = Workers(self._call, self._report, self._cut, now, limit)
+        self.workers = Workers(self._call, self._report, self._cut if cuts_off else None, now, limit, self._leave)
 
     def submit(self, *assignments):
         self.workers.submit(assignments)
@@ -47,6 +47,9 @@ class Crew:
         self.threads.add(threading.get_ident())
         self._work(assignment)
         return Delivered(outcome=Outcome.COMPLETED, started=assignment.started, ended=now())
+
+    def _leave(self):
+        self.gone.add(threading.get_ident())
 
     def _report(self, assignment, delivered):
         with self._news:
@@ -274,3 +277,17 @@ def test_an_idle_thread_goes_after_a_while(crews, monkeypatch):
     crew.eventually(lambda: crew.workers._threads == 0)
     crew.submit(assigned("again"))
     crew.until_reported(2)
+
+
+def test_whoever_goes_says_so(crews, monkeypatch):
+    monkeypatch.setattr(workers_module, "IDLE_SECONDS", 0.01)
+    crew = crews(nothing)
+    crew.submit(assigned())
+    crew.eventually(lambda: crew.threads and crew.gone == crew.threads)
+
+
+def test_work_that_keeps_its_own_time_is_not_cut_off(crews):
+    crew = crews(lambda one: threading.Event().wait(0.1), cuts_off=False)
+    crew.submit(assigned(timeout=1_000))
+    crew.until_reported(1)
+    assert (crew.cut_off, crew.workers.abandoned) == ([], 0)

@@ -39,20 +39,22 @@ IDLE_SECONDS = 30.0
 class Workers:
     """Calls `work` for each assignment, in a thread and not before its time, and reports what it gives.
 
-    For one whose time is up, `cut_off` is called instead; it says so itself.
+    For one whose time is up, `cut_off` is called instead; it says so itself. Without it, nothing is cut off here: the
+    work has to keep its own time. Whenever a thread goes, it calls `leave`.
     """
 
     def __init__(
         self,
         work: Callable[[Assignment], Delivered],
         report: Callable[[Assignment, Delivered], None],
-        cut_off: Callable[[Assignment], None],
+        cut_off: Callable[[Assignment], None] | None,
         now: Callable[[], Micros],
         limit: int = MAX_THREADS,
+        leave: Callable[[], None] | None = None,
     ) -> None:
         """There are no threads until something is submitted."""
         self._work, self._report, self._cut_off = work, report, cut_off
-        self._now, self._limit = now, limit
+        self._now, self._limit, self._leave = now, limit, leave
         self._lock = threading.Lock()
         self._available = threading.Condition(self._lock)
         self._timer = threading.Condition(self._lock)
@@ -152,6 +154,8 @@ class Workers:
             delivered = self._work(assignment)
             if self._close(assignment):
                 self._report(assignment, delivered)
+        if self._leave is not None:
+            self._leave()
 
     def _take(self) -> Assignment | None:
         """Wait for something that is due; None when the worker should go."""
@@ -177,7 +181,7 @@ class Workers:
 
     def _begin(self, assignment: Assignment, now: Micros) -> None:
         assignment.started = now
-        deadline = assignment.ends_by(now)
+        deadline = None if self._cut_off is None else assignment.ends_by(now)
         if deadline is None:
             return
         if len(self._deadlines) > 2 * self._threads + SLACK:
@@ -205,4 +209,5 @@ class Workers:
                 assignment.is_closed = True
                 self._threads -= 1
                 self._given_up.add(id(assignment))
-                self._cut_off(assignment)
+                if self._cut_off is not None:
+                    self._cut_off(assignment)
