@@ -2,7 +2,7 @@
 
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
-from noonmark.core.targets import FunctionTarget
+from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.ports.target import Assignment
 from noonmark.testing import factories
 
@@ -12,11 +12,21 @@ SOON = 30.0
 
 
 def assigned(
-    key="one", function="work", args=(), kwargs=None, after=0, *, payload=None, origin=None, given=None, **declared
+    key="one",
+    function="work",
+    args=(),
+    kwargs=None,
+    after=0,
+    *,
+    payload=None,
+    origin=None,
+    given=None,
+    executor=Executor.THREAD,
+    **declared,
 ):
     """One call of a function, to begin now or a while after; `given` is the payload of the schedule itself."""
     begins = now() + after
-    target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {}, payload=given)
+    target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {}, payload=given, executor=executor)
     made = factories.schedule(target=target, **declared)
     one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
     return Assignment(one, made, begins=begins)

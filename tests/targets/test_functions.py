@@ -2,11 +2,15 @@
 
 import sys
 import threading
+from functools import partial
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
 from noonmark.core.run import Outcome
-from noonmark.targets.functions import Functions, import_function
+from noonmark.core.targets import Executor
+from noonmark.targets.functions import Functions, import_function, import_reference, main_origin, process_problem
 from noonmark.targets.inline import InlineRunner
 from tests.targets.assigned import assigned, now
 
@@ -110,6 +114,80 @@ class TestImporting:
         assert functions.adopt("function:breaks:work") is False
 
 
+class Named:
+    @classmethod
+    def of_the_class(cls):
+        pass
+
+    @staticmethod
+    def of_nobody():
+        pass
+
+    def of_an_object(self):
+        pass
+
+    def __call__(self):
+        pass
+
+
+async def later():
+    pass
+
+
+class TestInProcesses:
+    @pytest.mark.parametrize("function", [one, Named.of_the_class, Named.of_nobody, len, Named])
+    def test_what_a_module_has_can_be_called_there(self, function):
+        assert process_problem(function) is None
+        assert import_function(import_reference(function)) == function
+
+    @pytest.mark.parametrize(
+        ("function", "why"),
+        [
+            (
+                lambda: 1,
+                "TestInProcesses.<lambda> cannot be imported by another process: it must be a function of a module",
+            ),
+            (Named().of_an_object, "Named.of_an_object cannot be imported"),
+            (Named(), "Named cannot be imported"),
+            (partial(one), "partial cannot be imported"),
+            ([].append, "list.append cannot be imported"),
+            (later, "later is async"),
+            (partial(later), "partial is async"),
+        ],
+    )
+    def test_nothing_else_can(self, function, why):
+        assert process_problem(function).startswith(why)
+
+    def test_a_function_inside_another_cannot(self):
+        def inner():
+            pass
+
+        assert "cannot be imported" in process_problem(inner)
+
+    def test_one_that_another_stands_for_by_now_cannot(self, module):
+        module("shadowed", "def work(): pass\nold = work\ndef work(): pass")
+        shadowed = import_function("shadowed:old")
+        assert "work cannot be imported" in process_problem(shadowed)
+
+    def test_the_program_itself_can_be_loaded_again_from_its_file_or_module(self, monkeypatch):
+        main = ModuleType("__main__")
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        exec("def work(): pass", vars(main))  # noqa: S102 - as at a prompt
+        assert main_origin() is None
+        assert "typed at a prompt" in process_problem(main.work)
+        main.__file__ = "/somewhere/program.py"
+        assert main_origin() == {"path": "/somewhere/program.py"}
+        assert process_problem(main.work) is None
+        main.__spec__ = ModuleSpec("package.__main__", None)
+        assert main_origin() == {"module": "package.__main__"}
+        main.__spec__ = ModuleSpec("__main__", None)  # a folder, or an archive
+        assert main_origin() == {"path": "/somewhere/program.py"}
+
+    def test_a_frozen_program_has_no_interpreter_for_it(self, monkeypatch):
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+        assert "interpreter" in process_problem(one)
+
+
 class TestInline:
     def deliver(self, functions, *assignments):
         reported = {}
@@ -149,6 +227,12 @@ class TestInline:
         ends = self.deliver(functions, first, second)
         assert [end.outcome for end in ends] == [Outcome.FAILED, Outcome.FAILED]
         assert type(first.error) is type(second.error) is kind
+
+    def test_one_that_asks_for_a_process_is_called_here_too(self, functions):
+        called = []
+        functions.register("work", lambda: called.append(True))
+        self.deliver(functions, assigned(executor=Executor.PROCESS))
+        assert called == [True]
 
     def test_a_function_that_is_gone_is_a_delivery_that_failed(self, functions):
         [end] = self.deliver(functions, assigned(function="nobody"))

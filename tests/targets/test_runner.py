@@ -15,57 +15,11 @@ from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import CommandTarget
-from noonmark.targets.functions import MAX_RESULT, Functions
+from noonmark.targets.answers import MAX_RESULT
+from noonmark.targets.functions import Functions
 from noonmark.targets.runner import FunctionRunner
 from tests.targets.assigned import SOON, assigned, now
-
-
-class Stage:
-    """A runner on a loop, and what it reported."""
-
-    def __init__(self, max_threads=16):
-        self.functions = Functions()
-        self.runner = FunctionRunner(self.functions, max_threads)
-        self.reported = {}
-        self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
-        self.runner.open(self._report, now)
-
-    def _report(self, assignment, delivered):
-        assert assignment not in self.reported
-        self.reported[assignment] = delivered
-        self._loop.call_soon_threadsafe(self._news.set)
-
-    async def until(self, is_so):
-        async with asyncio.timeout(SOON):
-            while not is_so():
-                self._news.clear()
-                await self._news.wait()
-
-    async def end_of(self, assignment):
-        await self.until(lambda: assignment in self.reported)
-        return self.reported[assignment]
-
-    async def deliver(self, function, **options):
-        self.functions.register("work", function)
-        assignment = assigned(**options)
-        self.runner.deliver([assignment])
-        return assignment
-
-    async def call(self, function, **options):
-        return await self.end_of(await self.deliver(function, **options))
-
-
-def play(story):
-    """Tell a story on a loop, with a stage that is closed in the end; gives what it gives."""
-
-    async def told():
-        stage = Stage()
-        try:
-            return await story(stage)
-        finally:
-            stage.runner.close()
-
-    return asyncio.run(told())
+from tests.targets.stage import play
 
 
 def add(one, two=0):

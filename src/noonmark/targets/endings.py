@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import traceback
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.jsonvalues import json_problem, printable
+from noonmark.core.jsonvalues import json_problem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered
+from noonmark.targets.answers import MAX_RESULT, as_json, shown_error
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.ports.target import Assignment
-
-MAX_RESULT = 65_536
-"""Bytes of JSON that are kept of a result, and characters of a traceback."""
 
 
 def succeeded(assignment: Assignment, result: object, *, now: Micros, note: str | None = None) -> Delivered:
@@ -68,23 +65,6 @@ def stopped(assignment: Assignment, reason: Reason, text: str | None, *, now: Mi
     if reason is Reason.LEASE_LOST:
         return Delivered(outcome=Outcome.LEASE_LOST, started=started, ended=now, error=text)
     return Delivered(outcome=Outcome.CANCELLED, started=started, ended=now, error=text, reason=reason)
-
-
-def shown_error(error: BaseException) -> str:
-    """The end of a traceback, as text that every store can hold."""
-    try:
-        text = "".join(traceback.format_exception(error))[-MAX_RESULT:]
-    except Exception:  # noqa: BLE001 - an error that cannot even be shown is still an error
-        text = f"{type(error).__name__}, which cannot be shown"
-    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
-
-
-def as_json(result: object) -> tuple[str, str | None]:
-    """A result as JSON, or a note that says why it is not kept."""
-    try:
-        return json.dumps(result, allow_nan=False), None
-    except Exception as error:  # noqa: BLE001 - it may be made of anything
-        return "null", f"the result was not kept: it is not JSON ({printable(str(error))})"
 
 
 def _kept(result: object) -> tuple[Any, str | None]:

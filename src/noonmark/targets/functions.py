@@ -1,4 +1,7 @@
-"""Functions: the names under which a process offers its Python functions, and one call of one of them."""
+"""Functions: the names under which a process offers its Python functions, and what these learn about their runs.
+
+A child process loads this module, so it is kept light.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,11 @@ from importlib import import_module
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import from_micros
-from noonmark.core.jsonvalues import json_copy
-from noonmark.core.targets import FunctionTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-
-    from noonmark.core.occurrence import Occurrence
-    from noonmark.ports.target import Assignment
 
 ROUTE = "function:"
 MAIN = "__main__"
@@ -187,36 +184,6 @@ def process_problem(call: Callable[..., Any]) -> str | None:
     return None
 
 
-def prepare(functions: Functions, assignment: Assignment) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
-    """The function of an assignment with its arguments; raises LookupError when this process has no such function."""
-    function, target = _resolve(functions, assignment)
-    # Copies: what a function does to its arguments must not reach the next run.
-    args = tuple(json_copy(target.args)) if target.args else ()
-    kwargs = json_copy(target.kwargs) if target.kwargs else {}
-    if not function.wants_context or "context" in kwargs:
-        return function, args, kwargs
-    signal = StopSignal()
-    assignment.signal = signal
-    if assignment.stop_reason is not None:  # it was asked before there was a signal
-        signal.set()
-    context = make_context(_context_fields(assignment.occurrence, target), signal)
-    return function, args, {**kwargs, "context": context}
-
-
-def prepare_elsewhere(functions: Functions, assignment: Assignment) -> dict[str, Any]:
-    """The call of an assignment as JSON, for another process; raises LookupError when it cannot be made there."""
-    function, target = _resolve(functions, assignment)
-    if (problem := process_problem(function.call)) is not None:
-        raise LookupError(f"{target.function!r} cannot be called in a process of its own: {problem}")
-    wants_context = function.wants_context and "context" not in target.kwargs
-    return {
-        "function": import_reference(function.call),
-        "args": target.args,
-        "kwargs": target.kwargs,
-        "context": _context_fields(assignment.occurrence, target) if wants_context else None,
-    }
-
-
 def make_context(fields: dict[str, Any], signal: StopSignal) -> Context:
     """The context of a run, from what is said about it as JSON."""
     ids = {"occurrence_id": fields["occurrence_id"], "schedule_id": fields["schedule_id"]}
@@ -232,16 +199,6 @@ def make_context(fields: dict[str, Any], signal: StopSignal) -> Context:
     )
 
 
-def _resolve(functions: Functions, assignment: Assignment) -> tuple[Function, FunctionTarget]:
-    target = assignment.schedule.declaration.target
-    if not isinstance(target, FunctionTarget):
-        raise LookupError(f"a {target.kind} target is not a function")
-    function = functions.find(target.function)
-    if function is None:
-        raise LookupError(f"no function is registered as {target.function!r} in this process")
-    return function, target
-
-
 def _function(call: Callable[..., Any]) -> Function:
     try:
         wants_context = "context" in inspect.signature(call).parameters
@@ -253,19 +210,3 @@ def _function(call: Callable[..., Any]) -> Function:
 def _is_async(call: Callable[..., Any]) -> bool:
     inner = call.func if isinstance(call, partial) else call
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
-
-
-def _context_fields(occurrence: Occurrence, target: FunctionTarget) -> dict[str, Any]:
-    """What a context says. An event brings its payload, a call that asked for the run may; else the schedule has it."""
-    brought = json_copy(occurrence.payload)
-    event = brought if kind_of(occurrence.origin) is OriginKind.EVENT else None
-    payload = brought if event is None else event["payload"]
-    return {
-        "occurrence_id": occurrence.id,
-        "schedule_id": occurrence.schedule_id,
-        "nominal": occurrence.nominal,
-        "due": occurrence.due,
-        "attempt": occurrence.attempt,
-        "payload": json_copy(target.payload) if payload is None else payload,
-        "event": event,
-    }

@@ -7,8 +7,8 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
+from noonmark.targets.calls import prepare
 from noonmark.targets.endings import cut_off, raised, succeeded, undeliverable
-from noonmark.targets.functions import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence

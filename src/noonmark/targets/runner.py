@@ -1,19 +1,26 @@
-"""The function target: sync functions in threads, async ones on the loop of the driver, each begun at its time."""
+"""The function target: each function begun at its time, in its place.
+
+Async functions are called on the loop of the driver, others in threads, or on request in processes. The threads that
+wait for processes are others than those that call functions, so that neither have to wait for the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import inspect
+import os
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.reasons import Reason
-from noonmark.core.targets import FunctionTarget
+from noonmark.core.targets import Executor, FunctionTarget
+from noonmark.targets.calls import prepare
+from noonmark.targets.child import check_not_loading
 from noonmark.targets.endings import cut_off, not_begun, raised, succeeded, undeliverable
-from noonmark.targets.functions import prepare
+from noonmark.targets.processes import Processes
 from noonmark.targets.workers import MAX_THREADS, Workers
 
 if TYPE_CHECKING:
@@ -36,10 +43,10 @@ def current_assignment() -> Assignment | None:
 class FunctionRunner:
     """Delivers to the functions of this process."""
 
-    def __init__(self, functions: Functions, max_threads: int = MAX_THREADS) -> None:
-        """Nothing runs until it is opened."""
+    def __init__(self, functions: Functions, max_threads: int = MAX_THREADS, max_processes: int | None = None) -> None:
+        """Nothing runs until it is opened. There are at most as many processes as processors, unless it is said."""
         self.functions = functions
-        self._max_threads = max_threads
+        self._max_threads, self._max_processes = max_threads, max_processes or os.cpu_count() or 1
         self._workers: Workers | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,16 +65,23 @@ class FunctionRunner:
 
     def open(self, report: Report, now: Callable[[], Micros]) -> None:
         """Make ready, on the loop that async functions will run on."""
+        check_not_loading()
         self._report, self._now = report, now
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(self._work, report, self._cut_off, now, self._max_threads)
+        self._processes = Processes(self.functions, now)
+        self._waiters = Workers(
+            self._processes.work, report, None, now, self._max_processes, leave=self._processes.leave
+        )
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Begin each at its time."""
         assert self._workers is not None, "open() comes first"  # noqa: S101 - a mistake of the programmer
-        in_threads = []
+        in_threads, in_processes = [], []
         for assignment in assignments:
-            if self._is_async(assignment):
+            if _wants_process(assignment):
+                in_processes.append(assignment)
+            elif self._is_async(assignment):
                 task = self._loop.create_task(self._run(assignment))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -75,17 +89,21 @@ class FunctionRunner:
                 in_threads.append(assignment)
         if in_threads:
             self._workers.submit(in_threads)
+        if in_processes:
+            self._waiters.submit(in_processes)
 
     def withdraw(self) -> list[Assignment]:
-        """Take back what waits for a thread; but what must not begin twice has begun as far as the store knows."""
+        """Take back what waits for its turn; but what must not begin twice has begun as far as the store knows."""
         if self._workers is None:
             return []
-        return self._workers.withdraw(lambda one: one.schedule.declaration.delivery is Delivery.AT_LEAST_ONCE)
+        return [*self._workers.withdraw(_may_begin_twice), *self._waiters.withdraw(_may_begin_twice)]
 
     def close(self) -> None:
         """Begin nothing more."""
         if self._workers is not None:
             self._workers.close()
+            self._waiters.close()
+            self._processes.close()
         for task in self._tasks:
             task.cancel()
 
@@ -164,6 +182,15 @@ class FunctionRunner:
             timer = self._loop.create_future()
             self._loop.call_later(wait / SECOND, _ring, timer)
             await timer
+
+
+def _wants_process(assignment: Assignment) -> bool:
+    target = assignment.schedule.declaration.target
+    return isinstance(target, FunctionTarget) and target.executor is Executor.PROCESS
+
+
+def _may_begin_twice(assignment: Assignment) -> bool:
+    return assignment.schedule.declaration.delivery is Delivery.AT_LEAST_ONCE
 
 
 async def _caught(
