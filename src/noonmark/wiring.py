@@ -35,11 +35,11 @@ def make_store(url: object, clock: Clock) -> Store:
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
 
 
-def make_target(functions: Functions, max_threads: int) -> Target:
+def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> Target:
     """What delivers to the functions of this process."""
     from noonmark.targets.runner import FunctionRunner
 
-    return FunctionRunner(functions, max_threads)
+    return FunctionRunner(functions, max_threads, max_processes)
 
 
 def fresh_id(clock: Clock) -> str:

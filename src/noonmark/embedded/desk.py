@@ -11,7 +11,7 @@ from noonmark.core.errors import InvalidSchedule, NotFound
 from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
-from noonmark.core.targets import FunctionTarget
+from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
     changed,
@@ -24,6 +24,7 @@ from noonmark.embedded.declaring import (
 )
 from noonmark.embedded.references import check_arguments, check_callable, check_name, refer
 from noonmark.operations import events, schedules
+from noonmark.targets.functions import process_problem
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ class Desk:
             check_name("name", name)
         check_callable(func)
         check_arguments(func, options.get("args", ()), options.get("kwargs"))
+        if options.get("executor") == Executor.PROCESS and (problem := process_problem(func)) is not None:
+            raise InvalidSchedule(problem, field="executor")
         return document_of(self._function(func, function_name), **options)
 
     def _function(self, func: Callable[..., Any], function_name: str | None) -> str:

@@ -60,6 +60,7 @@ class Scheduler(Decorators):
         *,
         lease: float = 15.0,
         max_threads: int = MAX_THREADS,
+        max_processes: int | None = None,
         keep_days: float = 30,
         keep_occurrences: int = 10_000,
         clock: Clock | None = None,
@@ -67,7 +68,8 @@ class Scheduler(Decorators):
     ) -> None:
         """Open a store: `memory://`, `sqlite:///relative.db` or `sqlite:////absolute.db`.
 
-        A run whose process dies is taken over when its lease, in seconds, has run out. Of each schedule, the newest
+        A run whose process dies is taken over when its lease, in seconds, has run out. Functions run in at most so many
+        threads, and those that ask for a process in at most so many of those, one for each processor by default. Of each schedule, the newest
         `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
         """
         self._clock = clock or SystemClock()
@@ -77,12 +79,15 @@ class Scheduler(Decorators):
             keep_for=duration("keep_days", keep_days, unit=86_400),
             keep_count=whole_number("keep_occurrences", keep_occurrences),
         )
-        self._max_threads = whole_number("max_threads", max_threads)
+        self._limits = (
+            whole_number("max_threads", max_threads),
+            None if max_processes is None else whole_number("max_processes", max_processes),
+        )
         self._runtime = Runtime(
             node=node_name(),
             store=make_store(store, self._clock),
             clock=self._clock,
-            target=make_target(self._functions, max_threads),
+            target=make_target(self._functions, *self._limits),
             sink=sink,
             timing=timing,
         )
@@ -380,7 +385,7 @@ class Scheduler(Decorators):
 
     def _new_engine(self, *, looks: bool) -> AnyEngine:
         """Each has a runner of its own: one that stops must not take the threads of another with it."""
-        target = make_target(self._functions, self._max_threads)
+        target = make_target(self._functions, *self._limits)
         return self._host(replace(self._runtime, target=target), looks=looks)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
