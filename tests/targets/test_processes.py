@@ -26,6 +26,7 @@ from noonmark.core.targets import Executor
 from noonmark.targets import child as child_module
 from noonmark.targets import processes as processes_module
 from noonmark.targets import workers as workers_module
+from noonmark.targets.children import Child
 from tests.targets import errands
 from tests.targets.assigned import SOON, assigned
 from tests.targets.stage import play
@@ -73,6 +74,16 @@ async def still_works(stage):
     delivered = await stage.call(errands.whoami, executor=Executor.PROCESS, key="next")
     assert delivered.outcome is Outcome.COMPLETED
     return delivered.result
+
+
+def loaded_elsewhere(monkeypatch, folder, text):
+    """A function of a module that does something when a child imports it, but has long been imported here."""
+    (folder / "elsewhere.py").write_text(f"{text}\ndef work(): pass\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(folder))
+    here = ModuleType("elsewhere")
+    monkeypatch.setitem(sys.modules, "elsewhere", here)
+    exec("def work(): pass", vars(here))  # noqa: S102 - the same as in the file
+    return here.work
 
 
 class TestCalls:
@@ -228,26 +239,23 @@ class TestWhatCannotBe:
 
     def test_so_is_one_whose_module_never_comes_to_an_end(self, monkeypatch, tmp_path):
         monkeypatch.setattr(processes_module, "LOAD_LIMIT", SECOND // 2)
-        monkeypatch.setattr(child_module, "LAST_WORD", 0.1)
-        self.module(monkeypatch, tmp_path, "never_ends", "import threading; threading.Event().wait(60)")
-        delivered = in_process(sys.modules["never_ends"].work)
+        delivered = in_process(loaded_elsewhere(monkeypatch, tmp_path, "import threading; threading.Event().wait(60)"))
         assert delivered.outcome is Outcome.DELIVERY_FAILED
         assert delivered.error == "a process did not come as far as the function within 0.5 s"
 
     def test_the_time_to_load_it_does_not_count_for_its_timeout(self, monkeypatch, tmp_path):
         slow = "import threading; threading.Event().wait(1.5)"
-        self.module(monkeypatch, tmp_path, "takes_long", slow)
-        delivered = in_process(sys.modules["takes_long"].work, timeout=SECOND)
+        delivered = in_process(loaded_elsewhere(monkeypatch, tmp_path, slow), timeout=SECOND)
         assert delivered.outcome is Outcome.COMPLETED
         assert delivered.ended - delivered.started < SECOND
 
     def test_what_is_stopped_while_it_is_loaded_was_cancelled(self, monkeypatch, tmp_path):
         text = f"import pathlib; pathlib.Path({str(tmp_path / 'begun')!r}).touch(); import threading"
-        self.module(monkeypatch, tmp_path, "stopped_early", f"{text}; threading.Event().wait(60)")
+        function = loaded_elsewhere(monkeypatch, tmp_path, f"{text}; threading.Event().wait(60)")
         monkeypatch.setattr(processes_module, "STOP_GRACE", SECOND // 10)
 
         async def story(stage):
-            assignment = await stage.deliver(sys.modules["stopped_early"].work, executor=Executor.PROCESS)
+            assignment = await stage.deliver(function, executor=Executor.PROCESS)
             await begun(tmp_path)
             assignment.stop(Reason.CANCELLED)
             return await stage.end_of(assignment)
@@ -260,17 +268,9 @@ class TestWhatCannotBe:
         assert in_process(errands.add, 1).result == 1
 
     def test_a_window_may_close_before_it_is_loaded(self, monkeypatch, tmp_path):
-        self.module(monkeypatch, tmp_path, "late", "import threading; threading.Event().wait(60)")
-        delivered = in_process(sys.modules["late"].work, window=Window(duration=SECOND // 2), timeout=SECOND // 4)
+        function = loaded_elsewhere(monkeypatch, tmp_path, "import threading; threading.Event().wait(60)")
+        delivered = in_process(function, window=Window(duration=SECOND // 2), timeout=SECOND // 4)
         assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.WINDOW_CLOSED)
-
-    def module(self, monkeypatch, folder, name, text):
-        """A module that does something when a child imports it, but has long been imported here."""
-        (folder / f"{name}.py").write_text(f"{text}\ndef work(): pass\n", encoding="utf-8")
-        monkeypatch.syspath_prepend(str(folder))
-        here = ModuleType(name)
-        monkeypatch.setitem(sys.modules, name, here)
-        exec("def work(): pass", vars(here))  # noqa: S102 - the same as in the file
 
 
 class TestErrors:
@@ -340,6 +340,29 @@ class TestErrors:
             assert await still_works(stage) != first
 
         play(story)
+
+    def test_a_process_that_dies_as_it_is_called_has_not_begun(self, monkeypatch):
+        async def story(stage):
+            first = await still_works(stage)
+            # As if the kernel had not told of its end yet.
+            monkeypatch.setattr(Child, "is_quiet", True)
+            os.kill(first, signal.SIGKILL)
+            assert await still_works(stage) != first
+
+        play(story)
+
+    @pytest.mark.parametrize("is_new", [False, True])
+    def test_a_module_that_crashes_a_process_fails_the_run(self, monkeypatch, tmp_path, is_new):
+        function = loaded_elsewhere(monkeypatch, tmp_path, "import os; os._exit(4)")
+
+        async def story(stage):
+            if not is_new:
+                await still_works(stage)
+            return await stage.call(function, executor=Executor.PROCESS)
+
+        delivered = play(story)
+        assert delivered.outcome is Outcome.FAILED
+        assert delivered.error == "the process ended with exit code 4 before it answered"
 
     def test_what_speaks_for_the_process_is_not_believed(self):
         async def story(stage):

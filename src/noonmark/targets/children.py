@@ -43,6 +43,8 @@ class Child:
         self._pipe, theirs = Pipe()
         self._ear, self._bell = Pipe(duplex=False)
         self._ringing = Lock()
+        self.is_new = True
+        """Whether it has yet to make its first call."""
         try:
             self._process = _start(theirs)
         except BaseException:

@@ -50,20 +50,23 @@ class Processes:
 
     def work(self, assignment: Assignment) -> Delivered:
         """Have a function called, and wait for its end."""
-        if assignment.stop_reason is not None:
-            return not_begun(assignment, assignment.stop_reason, now=self._now())
-        try:
-            call = prepare_elsewhere(self._functions, assignment)
-            child = self._take()
-        except LookupError as error:
-            return undeliverable(str(error.args[0]), now=self._now())
-        except OSError as error:
-            return undeliverable(f"no process could be started: {error}", now=self._now())
-        watch = _Watch(child, assignment, self._now)
-        try:
-            return watch.see_through(call, lambda: self._is_closed)
-        finally:
-            self._give_back(child, is_usable=watch.is_usable)
+        delivered = None
+        while delivered is None:
+            if assignment.stop_reason is not None:
+                return not_begun(assignment, assignment.stop_reason, now=self._now())
+            try:
+                call = prepare_elsewhere(self._functions, assignment)
+                child = self._take()
+            except LookupError as error:
+                return undeliverable(str(error.args[0]), now=self._now())
+            except OSError as error:
+                return undeliverable(f"no process could be started: {error}", now=self._now())
+            watch = _Watch(child, assignment, self._now)
+            try:
+                delivered = watch.see_through(call, lambda: self._is_closed)
+            finally:
+                self._give_back(child, is_usable=watch.is_usable)
+        return delivered
 
     def leave(self) -> None:
         """A worker goes, so that there is a child too many."""
@@ -96,6 +99,7 @@ class Processes:
         with self._lock:
             self._busy.discard(child)
             if is_usable:
+                child.is_new = False
                 self._idle.append(child)
         if not is_usable:
             child.end()
@@ -126,8 +130,11 @@ class _Watch:
         self.is_usable = False
         """Whether the child can make another call."""
 
-    def see_through(self, call: dict[str, Any], is_closing: Callable[[], bool]) -> Delivered:
-        """Say what to call, and wait for the answer; without one in time, the child is made to end."""
+    def see_through(self, call: dict[str, Any], is_closing: Callable[[], bool]) -> Delivered | None:
+        """Say what to call, and wait for the answer; without one in time, the child is made to end.
+
+        None when an old child was gone before it began: it may have died long before, so that another one should try.
+        """
         root = logging.getLogger()
         levels = {root.name: root.level, logger.name: logger.getEffectiveLevel()}
         self._child.say({"call": {**call, "levels": levels}})
@@ -190,7 +197,9 @@ class _Watch:
             return raised(self._assignment, same_error(error), now=self._now(), text=error["trace"])
         return succeeded(self._assignment, json.loads(said["result"]), now=self._now(), note=said["note"])
 
-    def _gone(self) -> Delivered:
+    def _gone(self) -> Delivered | None:
+        if not self._has_begun and not self._child.is_new:
+            return None
         text = f"the process ended with exit code {self._child.end()} before it answered"
         return raised(self._assignment, RuntimeError(text), now=self._now(), text=text)
 
