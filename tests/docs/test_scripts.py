@@ -1,4 +1,4 @@
-"""Examples that are whole programs, in blocks named `py`: each is run as a file, and prints what comes next."""
+"""Examples that are whole programs, in blocks named `python3`: each is run as a file, and prints what comes next."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ FOUND = [
     pytest.param(text, FENCE.findall(page.read_text("utf-8"))[number + 1], id=f"{page.relative_to(ROOT)}[{number}]")
     for page in PAGES
     for number, (kind, text) in enumerate(FENCE.findall(page.read_text("utf-8")))
-    if kind == "py"
+    if kind == "python3"
 ]
 
 

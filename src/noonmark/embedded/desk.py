@@ -22,9 +22,8 @@ from noonmark.embedded.declaring import (
     redeclared,
     upstreams,
 )
-from noonmark.embedded.references import check_arguments, check_callable, check_name, refer
+from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer
 from noonmark.operations import events, schedules
-from noonmark.targets.functions import process_problem
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -134,8 +133,8 @@ class Desk:
             check_name("name", name)
         check_callable(func)
         check_arguments(func, options.get("args", ()), options.get("kwargs"))
-        if options.get("executor") == Executor.PROCESS and (problem := process_problem(func)) is not None:
-            raise InvalidSchedule(problem, field="executor")
+        if options.get("executor") == Executor.PROCESS:
+            check_process(func, function_name)
         return document_of(self._function(func, function_name), **options)
 
     def _function(self, func: Callable[..., Any], function_name: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.jsonvalues import text_value
-from noonmark.targets.functions import import_function
+from noonmark.targets.functions import import_reference, place_of, process_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ def refer(functions: Functions, func: Callable[..., Any], name: str | None, *, i
     check_callable(func)
     if name is not None:
         check_name("function_name", name)
-    known = name or functions.name_of(func) or module_reference(func)
+    known = name or functions.name_of(func) or import_reference(func)
     if known is None and is_durable:
         shown = getattr(func, "__qualname__", repr(func))
         message = (
@@ -68,23 +68,14 @@ def check_name(field: str, name: object) -> None:
         raise InvalidSchedule(str(error), field=field) from None
 
 
+def check_process(func: Callable[..., Any], function_name: str | None) -> None:
+    """Refuse a function that no other process could call; of one that is being decorated, what can be known by then."""
+    problem = process_problem(func, is_being_defined=function_name is not None and function_name == place_of(func))
+    if problem is not None:
+        raise InvalidSchedule(problem, field="executor")
+
+
 def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | None:
     """How a function that is being decorated will be found in its module; None for one that has no place there."""
     check_callable(func)
-    module, qualname = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
-    known = functions.name_of(func)
-    if known is not None or not module or not qualname or "<" in qualname:
-        return known
-    return f"{module}:{qualname}"
-
-
-def module_reference(func: Callable[..., Any]) -> str | None:
-    """`module:qualname`, if importing that gives this very function."""
-    module, qualname = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
-    if not module or not qualname or "<" in qualname:
-        return None
-    reference = f"{module}:{qualname}"
-    try:
-        return reference if import_function(reference) == func else None
-    except (ImportError, AttributeError, TypeError):
-        return None
+    return functions.name_of(func) or place_of(func)

@@ -69,8 +69,8 @@ class Scheduler(Decorators):
         """Open a store: `memory://`, `sqlite:///relative.db` or `sqlite:////absolute.db`.
 
         A run whose process dies is taken over when its lease, in seconds, has run out. Functions run in at most so many
-        threads, and those that ask for a process in at most so many of those, one for each processor by default. Of each schedule, the newest
-        `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
+        threads, and those that ask for it in at most so many processes, one for each processor by default. Of each
+        schedule, the newest `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
         """
         self._clock = clock or SystemClock()
         self._functions = Functions()

@@ -147,14 +147,17 @@ def import_function(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return] # callable was just checked
 
 
-def import_reference(call: Callable[..., Any]) -> str | None:
-    """`module:qualname`, if importing that gives this very function."""
+def place_of(call: Callable[..., Any]) -> str | None:
+    """`module:qualname`, where a function says that it is found; nowhere, if it was made inside another one."""
     module, qualname = getattr(call, "__module__", None), getattr(call, "__qualname__", None)
-    if not module or not qualname or "<" in qualname:
-        return None
-    reference = f"{module}:{qualname}"
+    return f"{module}:{qualname}" if module and qualname and "<" not in qualname else None
+
+
+def import_reference(call: Callable[..., Any]) -> str | None:
+    """The same, if importing that gives this very function."""
+    place = place_of(call)
     try:
-        return reference if import_function(reference) == call else None
+        return place if place is not None and import_function(place) == call else None
     except (ImportError, AttributeError, TypeError):
         return None
 
@@ -169,13 +172,18 @@ def main_origin() -> dict[str, str] | None:
     return None if path is None else {"path": path}
 
 
-def process_problem(call: Callable[..., Any]) -> str | None:
-    """Why a function cannot be called in a process of its own, if it cannot."""
+def process_problem(call: Callable[..., Any], *, is_being_defined: bool = False) -> str | None:
+    """Why a function cannot be called in a process of its own, if it cannot.
+
+    One that is being defined has no place in its module yet; whether it can be imported shows when it is called.
+    """
     if getattr(sys, "frozen", False) or not sys.executable:
         return "a program that is not run by a Python interpreter of its own has none to start processes with"
     shown = getattr(call, "__qualname__", type(call).__qualname__)
     if _is_async(call):
         return f"{shown} is async, and runs on the loop of the scheduler: a process is for functions that are not"
+    if is_being_defined:
+        return None
     reference = import_reference(call)
     if reference is None:
         return f"{shown} cannot be imported by another process: it must be a function of a module"
