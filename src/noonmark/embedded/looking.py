@@ -33,11 +33,10 @@ def seen(store: Store, found: Sequence[Kept]) -> list[Job]:
 def jobs(store: Store, tenant: str, status: JobStatus | None) -> list[Job]:
     """All jobs of a tenant, or those with a status, oldest first."""
     found = _all(store, tenant, deleted=False)
-    if status is None:
-        return found
     if status is JobStatus.CANCELLED:
         found += _all(store, tenant, deleted=True)
-    return [job for job in found if job.status is status]
+        found.sort(key=lambda one: (one[0].schedule.created, one[0].schedule.uid))
+    return [job for _, job in found if status is None or job.status is status]
 
 
 def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | None) -> list[datetime]:
@@ -56,11 +55,11 @@ def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | 
     return fires(declared.trigger, since, wanted)
 
 
-def _all(store: Store, tenant: str, *, deleted: bool) -> list[Job]:
-    found: list[Job] = []
+def _all(store: Store, tenant: str, *, deleted: bool) -> list[tuple[Kept, Job]]:
+    found: list[tuple[Kept, Job]] = []
     after = None
     while page := drive(store.schedules(tenant, after=after, limit=PAGE, deleted=deleted)):
-        found += seen(store, page)
+        found += zip(page, seen(store, page), strict=True)
         after = page[-1].schedule.uid
     return found
 
