@@ -137,10 +137,12 @@ async def delete(store: Store, uid: str) -> Schedule:
     return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now))
 
 
-async def cancel(store: Store, schedule: Schedule) -> int:
+async def cancel(store: Store, kept: Kept) -> int:
     """Delete it, and ask what is being delivered to stop; says how many were asked. NotFound when it has completed."""
+    schedule = kept.schedule
     [activity] = await store.activities([schedule.uid])
-    if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering:
+    # One that has completed may have been asked for once more; what waits then has a time, or waits for what runs.
+    if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and kept.next_due is None:
         raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
     await delete(store, schedule.uid)
     [activity] = await store.activities([schedule.uid])
