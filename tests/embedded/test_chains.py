@@ -1,6 +1,7 @@
 """Dependencies through the scheduler's own methods, before and after start, on one file and on two schedulers."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -85,7 +86,7 @@ class TestOrder:
     def test_who_follows_takes_the_options_of_schedule(self, by_hand, log):
         a = keep(by_hand.scheduler, log("a"))
         b = by_hand.scheduler.schedule_with_deps(
-            lambda x: log.ran.append(x), [a], name="after", args=["b"], labels={"team": "a"}, function_name="b"
+            log.ran.append, [a], name="after", args=["b"], labels={"team": "a"}, function_name="b"
         )
         by_hand.driver.run_due()
         assert (log.ran, by_hand.job(b).name, by_hand.job(b).labels) == (["a", "b"], "after", {"team": "a"})
@@ -136,14 +137,14 @@ class TestRefusals:
     def test_a_long_cycle_is_refused_however_it_is_made(self, by_hand):
         scheduler = by_hand.scheduler
         jobs = [keep(scheduler, nothing, name=f"job {n}", trigger=EVERY_MINUTE) for n in range(5)]
-        for upstream, job in zip(jobs, jobs[1:], strict=False):
+        for upstream, job in pairwise(jobs):
             scheduler.add_dependency(job, [upstream])
         for make in (
             lambda: scheduler.add_dependency(jobs[0], [jobs[4]]),
             lambda: scheduler.update(jobs[0], depends_on=[jobs[4]]),
             lambda: keep(scheduler, nothing, name="job 0", trigger=EVERY_MINUTE, depends_on=[jobs[4]]),
         ):
-            with pytest.raises(InvalidSchedule, match="makes a cycle: .*'job 4'") as refused:
+            with pytest.raises(InvalidSchedule, match=r"makes a cycle: .*'job 4'") as refused:
                 make()
             assert refused.value.message.count("depends on") == 5
 

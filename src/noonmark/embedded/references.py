@@ -75,7 +75,8 @@ def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | Non
     known = functions.name_of(func)
     if known is not None or not module or not qualname or "<" in qualname:
         return known
-    return f"{module}:{qualname}"
+    # A method of an object is found in no module; one of a class is there already.
+    return module_reference(func) if inspect.ismethod(func) else f"{module}:{qualname}"
 
 
 def module_reference(func: Callable[..., Any]) -> str | None:
