@@ -100,7 +100,7 @@ class TestTriggers:
             lambda s: s.every(-1),
             lambda s: s.every(),
             lambda s: s.every("5"),
-            lambda s: s.every(True),
+            lambda s: s.every(hours=True),
             lambda s: s.every(float("nan")),
             lambda s: s.every(days=10**400),
             lambda s: s.every(tick),
@@ -205,10 +205,8 @@ class TestFunctions:
         def inner():
             return "inner"
 
-        for function in (
-            inner, lambda: "lambda", one.wind, other.wind, functools.partial(tick), Clockwork.make, Clockwork.stop, dict,
-            print,
-        ):  # fmt: skip
+        methods = (one.wind, other.wind, functools.partial(tick), Clockwork.make, Clockwork.stop)
+        for function in (inner, lambda: "lambda", *methods, dict, print):
             assert memory.every(60)(function) is function
         jobs = memory.list_jobs()
         assert len(jobs) == 9

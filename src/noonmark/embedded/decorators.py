@@ -40,10 +40,10 @@ class _Declares(Protocol):
 class Decorators:
     """Each declares the function below it, under the name of that function unless it is given another.
 
-    So a program that is started again finds its schedules again. A job whose decorator was taken away, or whose function
-    was renamed, stays in a durable store as it was, until somebody cancels it. All other options are those of
-    `schedule`. The function stays what it is, and has the id of its job as `job_id`; with several decorators, each
-    with a name of its own, that of the topmost.
+    So a program that is started again finds its schedules again. A job whose decorator was taken away, or whose
+    function was renamed, stays in a durable store as it was, until somebody cancels it. All other options are those of
+    `schedule`. The function stays what it is, and has the id of its job as `job_id`; with several decorators, each with
+    a name of its own, that of the topmost.
     """
 
     def cron(

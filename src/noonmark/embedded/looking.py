@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, to_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.planner import plan
 from noonmark.core.triggers import Trigger, fires, parse_trigger
 from noonmark.driver.access import drive
 from noonmark.embedded.jobs import JobStatus, job_of
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
     from noonmark.embedded.jobs import Job
     from noonmark.ports.store import Store
 
@@ -43,16 +46,31 @@ def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | 
     """The next times that a job or a trigger names; of a job no more than the runs it has left."""
     wanted = whole_number("count", count, high=MAX_PREVIEW)
     now = drive(store.clock())
-    since = from_micros(now if after is None else _instant(after))
     if not isinstance(job, Kept):
-        # What it leaves relative counts from now, as it would if it were declared.
-        return fires(parse_trigger(_trigger(job).to_document(), now=from_micros(now)), since, wanted)
+        # What it leaves relative counts from now, and it would fire at this very moment, if it were declared now.
+        trigger = parse_trigger(_trigger(job).to_document(), now=from_micros(now))
+        return fires(trigger, from_micros(now - 1 if after is None else _instant(after)), wanted)
     declared = job.schedule.declaration
+    since = now if after is None else _instant(after)
     if declared.trigger is None or job.schedule.phase is SchedulePhase.COMPLETED:
         return []
+    due = _due(store, job.schedule, now)
     if declared.max_runs is not None:
-        wanted = min(wanted, max(0, declared.max_runs - job.tally.admitted))
-    return fires(declared.trigger, since, wanted)
+        left = declared.max_runs - job.tally.admitted - (0 if after is None else len(due))
+        wanted = min(wanted, max(0, left))
+    begun = [from_micros(time) for time in due if after is None]
+    return [*begun, *fires(declared.trigger, from_micros(since), wanted)][:wanted]
+
+
+def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
+    """The times up to now that have yet to run."""
+    snapshot = drive(store.snapshot(schedule.uid)) if schedule.phase is SchedulePhase.ACTIVE else None
+    if snapshot is None:
+        return []
+    planned = plan(snapshot, now=now, lookahead=0)
+    nominal = {one.id: one.nominal for one in snapshot.projections if one.id not in planned.gone}
+    nominal |= {one.id: one.nominal for one in planned.planned}
+    return sorted(time for time in nominal.values() if time <= now)
 
 
 def _all(store: Store, tenant: str, *, deleted: bool) -> list[tuple[Kept, Job]]:

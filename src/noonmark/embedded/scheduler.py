@@ -283,7 +283,10 @@ class Scheduler(Decorators):
         return looking.jobs(self._store, OWNER.tenant, read_status(status))
 
     def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
-        """The next times that a job or a trigger names, after an instant or from now on; nothing is planned by it."""
+        """The next times that a job or a trigger names, after an instant or from now on; nothing is planned by it.
+
+        From now on, that begins with what is due already and has yet to run.
+        """
         self._check_open()
         return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
 
