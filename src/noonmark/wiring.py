@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
@@ -30,9 +31,20 @@ def make_store(url: object, clock: Clock) -> Store:
     if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE) and "\0" not in url:
         from noonmark.stores.sqlite import SqliteStore
 
-        return SqliteStore(url.removeprefix(SQLITE), clock.micros)
+        return SqliteStore(_at_home(url.removeprefix(SQLITE)), clock.micros)
     known = "memory://, sqlite:///relative.db or sqlite:////absolute.db"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def _at_home(path: str) -> str:
+    """The path with `~/` for what it means in a shell; whoever writes it means no folder of that name."""
+    if not path.startswith("~/"):
+        return path
+    try:
+        return str(Path(path).expanduser())
+    except RuntimeError:
+        message = f"{path!r} is in the home folder, and this process has none; write an absolute path"
+        raise InvalidSchedule(message, field="store") from None
 
 
 def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> Target:

@@ -13,7 +13,7 @@ from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.planner import first_plan, owed, plan
 from noonmark.core.plans import Snapshot, occurrence
 from noonmark.core.policies import dependencies
-from noonmark.core.policies.dependencies import FollowUp, Standing, Standings, check_order, follow_up
+from noonmark.core.policies.dependencies import FollowUp, Standing, Standings, check_order, find_cycle, follow_up
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
@@ -361,3 +361,15 @@ def test_a_cycle_is_told_by_who_depends_on_whom():
         check_order("a", [Dependency(schedule_id="c")], {"a": (), "b": ("a",), "c": ("b",)})
     names = refused.value.message.removeprefix("makes a cycle: ").split(" depends on ")
     assert {("a", "c"), ("c", "b"), ("b", "a")} == set(itertools.pairwise(names))
+
+
+def test_a_cycle_is_told_by_names_where_there_are_any():
+    with pytest.raises(InvalidSchedule) as refused:
+        check_order("a", [Dependency(schedule_id="b")], {"a": (), "b": ("a",)}, {"b": "backup"})
+    shown = refused.value.message.removeprefix("makes a cycle: ").split(" depends on ")
+    assert shown in (["a", "'backup' (b)", "a"], ["'backup' (b)", "a", "'backup' (b)"])
+
+
+def test_what_is_in_order_has_no_cycle():
+    assert find_cycle("new", [Dependency(schedule_id="c")], KNOWN) == []
+    assert sorted(find_cycle("a", [Dependency(schedule_id="b")], KNOWN)) == ["a", "b"]

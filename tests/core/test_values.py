@@ -4,6 +4,8 @@ import pytest
 
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
 from noonmark.core.values import altered
 from noonmark.testing import factories
 
@@ -24,3 +26,30 @@ def test_the_copy_is_frozen_too():
 def test_an_unknown_field_is_an_error():
     with pytest.raises(KeyError):
         altered(factories.schedule(), colour="red")
+
+
+def test_what_matters_of_an_occurrence_is_shown_on_one_line():
+    one = factories.occurrence(factories.schedule(), TRIGGER)
+    assert repr(one).startswith("Occurrence(phase='pending', nominal_at='")
+    assert repr(one).endswith(f"attempt=0, id='{one.id}')")
+    gap = altered(one, phase=Phase.MISFIRED, reason=Reason.OVERLAP, missed_count=3, waiting_for=Reason.QUEUED)
+    assert "attempt=0, reason='overlap', waiting_for='queued', missed_count=3, id=" in repr(gap)
+    assert (gap == one, gap == altered(gap), hash(gap) == hash(altered(gap))) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "summary"),
+    [
+        (None, None),
+        ("", None),
+        ("\n \n", None),
+        ("Traceback (most recent call last):\n  ...\nKeyError: 'a'\n", "KeyError: 'a'"),
+        ("x" * 80, "x" * 80),
+        ("x" * 81, "x" * 79 + "…"),
+    ],
+)
+def test_a_run_says_in_short_what_went_wrong(error, summary):
+    run = Run(id="run", occurrence_id="occ", attempt=1, node="n", started=0, outcome=Outcome.FAILED, error=error)
+    assert run.summary == summary
+    shown = "" if summary is None else f", error={summary!r}"
+    assert repr(run) == f"Run(outcome='failed', started_at='1970-01-01T00:00:00Z', attempt=1{shown}, id='run')"

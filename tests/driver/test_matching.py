@@ -13,7 +13,7 @@ from noonmark.core.policies import overlap
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import matching
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.driver.reports import AdmitReport, MatchReport, PruneReport
 from noonmark.operations.events import emit
 from noonmark.ports.sink import Matched, Pruned

@@ -52,3 +52,39 @@ def together(count, act):
     if errors:
         raise errors[0]
     return answers
+
+
+def keep(scheduler, func, **options):
+    """Keep a schedule for any function, on whichever store."""
+    return scheduler.schedule(func, **{"function_name": f"{func!r}", **options})
+
+
+def status(scheduler, job_id):
+    """How a job stands, as text."""
+    return str(scheduler.get_job(job_id).status)
+
+
+class Gate:
+    """A function that is in flight until it is let go, or asked to stop."""
+
+    def __init__(self):
+        self.entered, self.opened, self.left = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
+        self.runs = self.stops = 0
+
+    def __call__(self, context):
+        self.runs += 1
+        self.entered.release()
+        while not self.opened.is_set():
+            if context.cancelled.wait(0.005):
+                self.stops += 1
+                break
+        self.left.release()
+        return "done"
+
+    def wait(self):
+        """Wait until one more run has begun."""
+        assert self.entered.acquire(timeout=SOON)
+
+    def wait_for_end(self):
+        """Wait until one more run has ended."""
+        assert self.left.acquire(timeout=SOON)

@@ -6,7 +6,7 @@ import pytest
 
 from noonmark import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.events import parse_event
-from noonmark.driver.access import drive
+from noonmark.driver.drive import drive
 from noonmark.operations.events import emit
 from noonmark.ports.sink import Settled
 from noonmark.testing import FakeClock, ManualDriver

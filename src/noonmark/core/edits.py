@@ -8,7 +8,7 @@ began.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import (
@@ -50,7 +50,8 @@ def edit(snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead
     if _runs_alike(before.declaration, declaration):
         return replace(plan(snapshot, now=now, lookahead=lookahead), schedule=after)
     renewed = before.declaration.trigger != declaration.trigger
-    after = replace(after, revision=before.revision + 1, anchored=now if renewed else before.anchored)
+    has_same_times = _times(before.declaration) == _times(declaration)
+    after = replace(after, revision=before.revision + 1, anchored=before.anchored if has_same_times else now)
     if before.phase is SchedulePhase.PAUSED:
         swallowed, exhausted = _swallow(snapshot, now=now), is_used_up(after, snapshot.runs)
         # What the old rule's rows account for beyond now says nothing about the times of another one.
@@ -97,6 +98,12 @@ def _runs_alike(one: Declaration, other: Declaration) -> bool:
         schedule_id=one.schedule_id,
         enabled=one.enabled,
     )
+
+
+def _times(declaration: Declaration) -> dict[str, Any]:
+    """What says which times are named: all of the trigger but its jitter."""
+    trigger = {} if declaration.trigger is None else declaration.trigger.to_document()
+    return {field: value for field, value in trigger.items() if field != "jitter_seconds"}
 
 
 def _may_run_more(before: Declaration, after: Declaration) -> bool:

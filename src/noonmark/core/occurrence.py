@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import Micros, from_micros
+from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.reasons import Reason
+from noonmark.core.values import brief
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Occurrence:
     """The unit that is claimed, explained and counted.
 
@@ -70,6 +71,18 @@ class Occurrence:
     stop: Reason | None = None
     deadline: Micros | None = None
     payload: Any = field(default=None, hash=False)
+
+    def __repr__(self) -> str:
+        return brief(
+            self,
+            phase=self.phase,
+            nominal_at=to_text(self.nominal),
+            attempt=self.attempt,
+            reason=self.reason,
+            waiting_for=self.waiting_for,
+            missed_count=self.missed_count or None,
+            id=self.id,
+        )
 
     @property
     def has_begun(self) -> bool:

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import Micros, from_micros
+from noonmark.core.instants import Micros, from_micros, to_text
+from noonmark.core.values import brief
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+MAX_SUMMARY = 80
 
 
 class Outcome(StrEnum):
@@ -32,7 +35,7 @@ class Usage:
     cost_usd: float = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
     """Start, end and outcome; `ended` and `outcome` are None while it runs. `result` is JSON, `error` is for people."""
 
@@ -53,6 +56,23 @@ class Run:
     error: str | None = None
     """The traceback of what it raised, or why its result was not kept."""
     usage: Usage | None = None
+
+    def __repr__(self) -> str:
+        return brief(
+            self,
+            outcome=self.outcome,
+            started_at=to_text(self.started),
+            attempt=self.attempt,
+            error=self.summary,
+            id=self.id,
+        )
+
+    @property
+    def summary(self) -> str | None:
+        """What went wrong, on one line: the last one of a traceback says what was raised."""
+        lines = (self.error or "").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), None)
+        return last if last is None or len(last) <= MAX_SUMMARY else f"{last[: MAX_SUMMARY - 1]}…"
 
     @property
     def started_at(self) -> datetime:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.driver.admitting import admit_once
 from noonmark.driver.claiming import claim_once, release, renew_once
-from noonmark.driver.housekeeping import adopt_once, prune_once, reap_once
+from noonmark.driver.housekeeping import adopt_once, is_asked_to_stop, prune_once, reap_once
 from noonmark.driver.matching import match_once
 from noonmark.driver.node import Node
 from noonmark.driver.planning import plan_once
@@ -68,6 +68,10 @@ class Driver:
     async def adopt_once(self) -> bool:
         """Serve the functions that other processes have named since the last look."""
         return await adopt_once(self.node)
+
+    async def is_asked_to_stop(self) -> bool:
+        """Whether another process asked for the end of something that is being delivered."""
+        return await is_asked_to_stop(self.node)
 
     async def reap_once(self) -> ReapReport:
         """End what has overstayed its deadline, and what nobody can serve."""

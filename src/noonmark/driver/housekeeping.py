@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 TRUSTED = "embedded"
 """The source of schedules that were made in a Python process; only these may name a function by its module."""
 
+ATTENDED = 32
+"""So many deliveries are looked at one by one; more of them learn of a request to stop when leases are renewed."""
+
+
+async def is_asked_to_stop(node: Node) -> bool:
+    """Whether somebody asked a delivery of this node to stop that does not know of it yet. Changes nothing."""
+    delivered = [one for one in node.deliveries.values() if one.stop_reason is None]
+    for one in delivered if len(delivered) <= ATTENDED else ():
+        stored = await node.ask(node.store.occurrence(one.occurrence.id))
+        if stored is not None and stored.stop is not None:
+            return True
+    return False
+
 
 async def adopt_once(node: Node) -> bool:
     """Serve the functions that other processes have named since the last look; whether that is more than before."""

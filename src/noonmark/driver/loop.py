@@ -248,6 +248,8 @@ class Loop:
             # A schedule may be new, and its function too; its first fire may not wait until the next reaping.
             await self.driver.adopt_once()
             self._look.ring()
+            if await self.driver.is_asked_to_stop():
+                self._renew.ring()
 
     async def _try(self, duty: Callable[[], Awaitable[T]], alarm: Alarm) -> T | None:
         """Do a duty, again and again until it succeeds; None when the time to try is over."""

@@ -108,8 +108,8 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
 ) -> dict[str, Any]:
     """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it."""
     follows = trigger is None and bool(depends_on)
-    if follows and jitter is not None:
-        raise InvalidSchedule("needs a trigger; what follows others begins when they have ended", field="jitter")
+    if follows:
+        _check_jitter(jitter)
     target = {"target_kind": "function", "function": function, "args": _args(args), "kwargs": _kwargs(kwargs)}
     return present(
         target=target | present(payload=payload, executor=executor),
@@ -133,13 +133,13 @@ def changed(declared: Declaration, function: str | None, changes: Mapping[str, A
     """
     document = declared.to_document()
     trigger = _changed_trigger(document.get("trigger"), changes)
-    if declared.trigger is not None and trigger is not None and trigger["type"] != declared.trigger.type:
+    if _kind(trigger) != _kind(document.get("trigger")):
         for field in _defaults(declared):
             del document[field]
     target = document["target"] | present(function=function)
     target |= {option: read(changes[option]) for option, read in _OF_TARGET.items() if option in changes}
     if "retries" in changes:
-        document["retry_policy"] |= _retry(changes["retries"])
+        document["retry_policy"] |= _retry(0 if changes["retries"] is None else changes["retries"])
     if "depends_on" in changes:
         document["depends_on"] = upstreams(changes["depends_on"])
     document |= {field: changes[option] for option, field in _FIELDS.items() if option in changes}
@@ -147,11 +147,26 @@ def changed(declared: Declaration, function: str | None, changes: Mapping[str, A
 
 
 def _changed_trigger(trigger: dict[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The document of the trigger. Its jitter is an option of its own, which another trigger keeps or sets itself."""
     if "trigger" in changes:
-        trigger = None if changes["trigger"] is None else _trigger_document(changes["trigger"], None)
-    if trigger is not None and "jitter" in changes:
-        trigger = present(**{**trigger, "jitter_seconds": changes["jitter"]})
-    return trigger
+        kept = present(jitter_seconds=None if trigger is None else trigger.get("jitter_seconds"))
+        trigger = None if changes["trigger"] is None else kept | _trigger_document(changes["trigger"], None)
+    if "jitter" not in changes:
+        return trigger
+    if trigger is None:
+        _check_jitter(changes["jitter"])
+        return None
+    return present(**{**trigger, "jitter_seconds": changes["jitter"]})
+
+
+def _check_jitter(jitter: object) -> None:
+    """Refuse it where there is no trigger."""
+    if jitter is not None:
+        raise InvalidSchedule("needs a trigger; what follows others begins when they have ended", field="jitter")
+
+
+def _kind(trigger: Mapping[str, Any] | None) -> str:
+    return "" if trigger is None else str(trigger["type"])
 
 
 def _defaults(declared: Declaration) -> set[str]:
@@ -184,7 +199,7 @@ def _retry(retries: object) -> dict[str, Any]:
 
 
 _OF_TARGET: dict[str, Callable[[Any], Any]] = {
-    "args": _args,
+    "args": lambda args: [] if args is None else _args(args),
     "kwargs": _kwargs,
     "payload": lambda payload: payload,
     "executor": lambda executor: executor,

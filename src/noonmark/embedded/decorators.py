@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger
 from noonmark.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
+from noonmark.embedded.declaring import check_options
 from noonmark.embedded.references import reference_to_be
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
 
 
@@ -38,8 +40,10 @@ class _Declares(Protocol):
 class Decorators:
     """Each declares the function below it, under the name of that function unless it is given another.
 
-    So a program that is started again finds its schedules again. All other options are those of `schedule`. The
-    function stays what it is, and has the id of its job as `job_id`.
+    So a program that is started again finds its schedules again. A job whose decorator was taken away, or whose
+    function was renamed, stays in a durable store as it was, until somebody cancels it. All other options are those of
+    `schedule`. The function stays what it is, and has the id of its job as `job_id`; with several decorators, each with
+    a name of its own, that of the topmost.
     """
 
     def cron(
@@ -63,7 +67,7 @@ class Decorators:
         **options: Unpack[Options],
     ) -> Callable[[F], F]:
         """Again and again after so long, counted from the moment it was first declared."""
-        return _decorator(self, IntervalTrigger(seconds + 60 * minutes + 3_600 * hours + 86_400 * days), options)
+        return _decorator(self, every(seconds=seconds, minutes=minutes, hours=hours, days=days), options)
 
     def once(self: _Declares, at: datetime, **options: Unpack[Options]) -> Callable[[F], F]:
         """Once, at an instant."""
@@ -83,6 +87,18 @@ class Decorators:
         return _decorator(self, EventTrigger(event_type, filters), options)
 
 
+def every(**lengths: object) -> IntervalTrigger:
+    """Again and again after the sum of these lengths of time."""
+    total: float = 0
+    for unit, length in lengths.items():
+        if callable(length):
+            raise InvalidTrigger("say how long, as in @scheduler.every(minutes=5)", field=unit)
+        if not isinstance(length, int | float) or isinstance(length, bool):
+            raise InvalidTrigger(f"must be a number, not {type(length).__name__}", field=unit)
+        total += length * _SECONDS[unit]
+    return IntervalTrigger(total)
+
+
 def daily(at: str, timezone: str = "UTC") -> CronTrigger:
     """Every day at a time by the clock on the wall."""
     found = _TIME.fullmatch(str(at))
@@ -93,6 +109,7 @@ def daily(at: str, timezone: str = "UTC") -> CronTrigger:
 
 
 def _decorator(scheduler: _Declares, trigger: Trigger, options: Options) -> Callable[[F], F]:
+    check_options(options)
     if options.get("trigger") is not None:
         raise InvalidSchedule("the decorator has a trigger already", field="trigger")
 
@@ -107,7 +124,7 @@ def _decorator(scheduler: _Declares, trigger: Trigger, options: Options) -> Call
         job_id = scheduler._declare(func, said)  # noqa: SLF001 - likewise
         if name is not None:
             scheduler._decorated[name] = func  # noqa: SLF001 - likewise
-        with suppress(AttributeError):  # not everything that can be called can be written on
+        with suppress(AttributeError, TypeError):  # not everything that can be called can be written on
             func.job_id = job_id  # type: ignore[attr-defined] # a note on the function
         return func
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.errors import InvalidSchedule, NotFound
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
@@ -83,9 +83,12 @@ class Desk:
     def update(self, job_id: str, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Put in force what is left of a declaration after some of it was said anew."""
         check_options(changes)
-        if func is not None or "args" in changes or "kwargs" in changes:
-            self._check_call(self.find(job_id).schedule, func, changes)
-        function = self._function(func, changes.get("function_name")) if func is not None else None
+        schedule, name = self.find(job_id).schedule, changes.get("function_name")
+        if func is not None or name is not None or "args" in changes or "kwargs" in changes:
+            self._check_call(schedule, func, changes)
+        if changes.get("name") is not None:
+            self._check_free(schedule, changes["name"])
+        function = name if func is None else self._function(func, name)
         said = {option: value for option, value in changes.items() if option != "function_name"}
         self._edit(job_id, lambda declared: changed(declared, function, said))
 
@@ -110,11 +113,22 @@ class Desk:
         target = schedule.declaration.target
         if not isinstance(target, FunctionTarget):
             return
-        known = self._functions.find(target.function)
+        name = changes.get("function_name")
+        if name is not None:
+            check_name("function_name", name)
+        known = self._functions.find(name or target.function)
         call = func if func is not None or known is None else known.call
         if call is not None:
             check_callable(call)
-            check_arguments(call, changes.get("args", target.args), changes.get("kwargs", target.kwargs))
+            args, kwargs = changes.get("args", target.args), changes.get("kwargs", target.kwargs)
+            check_arguments(call, () if args is None else args, kwargs)
+
+    def _check_free(self, schedule: Schedule, name: object) -> None:
+        """Refuse a name that another job has: whoever declares it next would mean one of them only."""
+        check_name("name", name)
+        stored = drive(self._store.find_named(OWNER.tenant, OWNER.user, str(name)))
+        if stored is not None and stored.schedule.uid != schedule.uid:
+            raise Conflict(f"{name!r} is the name of another job, {stored.schedule.schedule_id}", field="name")
 
     def _edit(self, job_id: str, write: Callable[[Declaration], dict[str, Any]]) -> None:
         """Put another document in force, written from the declaration as it then stands."""

@@ -142,6 +142,11 @@ class Guest(AnyEngine):
         while not self._ended.wait(wait_for) and seconds is None and self._events.is_running():
             pass
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs; without its event loop it does not, though nobody has told it."""
+        return super().is_alive and self._events.is_running()
+
     async def _begin_there(self, runtime: Runtime, *, looks: bool) -> None:
         self._begin(runtime, looks=looks)
 

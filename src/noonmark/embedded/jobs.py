@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import named, one_of
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.instants import from_micros
+from noonmark.core.instants import from_micros, to_micros, to_text
+from noonmark.core.jsonvalues import json_copy
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
+from noonmark.core.values import brief
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -38,7 +40,7 @@ class JobStatus(StrEnum):
     """It was paused; a run that had begun may go on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Job:
     """A job as it was when it was asked for."""
 
@@ -54,7 +56,7 @@ class Job:
     """When it was last started."""
     run_count: int
     """How many of its occurrences were run to an end, well or badly."""
-    last_result: Any
+    last_result: Any = field(hash=False)
     """What its last run returned, if that ended well."""
     last_error: str | None
     """What went wrong with its last run, if that ended badly."""
@@ -62,6 +64,10 @@ class Job:
     """When it fires; None when it follows other jobs."""
     labels: dict[str, str] = field(hash=False)
     """What it was labelled with."""
+
+    def __repr__(self) -> str:
+        next_run = None if self.next_run is None else to_text(to_micros(self.next_run))
+        return brief(self, status=self.status, name=self.name, next_run=next_run, run_count=self.run_count, id=self.id)
 
 
 def job_of(kept: Kept, activity: Activity) -> Job:
@@ -115,7 +121,8 @@ def _last_start(committed: Micros | None, run: Run | None) -> datetime | None:
 
 
 def _result(run: Run | None) -> Any:  # noqa: ANN401 - JSON
-    return run.result if run is not None and run.outcome is Outcome.COMPLETED else None
+    """A copy: what the caller does to it must not reach the store."""
+    return json_copy(run.result) if run is not None and run.outcome is Outcome.COMPLETED else None
 
 
 def _error(run: Run | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, to_micros
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.planner import plan
 from noonmark.core.triggers import Trigger, fires, parse_trigger
 from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
     from noonmark.embedded.jobs import Job
     from noonmark.ports.store import Store
 
@@ -33,34 +36,48 @@ def seen(store: Store, found: Sequence[Kept]) -> list[Job]:
 def jobs(store: Store, tenant: str, status: JobStatus | None) -> list[Job]:
     """All jobs of a tenant, or those with a status, oldest first."""
     found = _all(store, tenant, deleted=False)
-    if status is None:
-        return found
     if status is JobStatus.CANCELLED:
         found += _all(store, tenant, deleted=True)
-    return [job for job in found if job.status is status]
+        found.sort(key=lambda one: (one[0].schedule.created, one[0].schedule.uid))
+    return [job for _, job in found if status is None or job.status is status]
 
 
 def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | None) -> list[datetime]:
     """The next times that a job or a trigger names; of a job no more than the runs it has left."""
     wanted = whole_number("count", count, high=MAX_PREVIEW)
     now = drive(store.clock())
-    since = from_micros(now if after is None else _instant(after))
     if not isinstance(job, Kept):
-        # What it leaves relative counts from now, as it would if it were declared.
-        return fires(parse_trigger(_trigger(job).to_document(), now=from_micros(now)), since, wanted)
+        # What it leaves relative counts from now, and it would fire at this very moment, if it were declared now.
+        trigger = parse_trigger(_trigger(job).to_document(), now=from_micros(now))
+        return fires(trigger, from_micros(now - 1 if after is None else _instant(after)), wanted)
     declared = job.schedule.declaration
+    since = now if after is None else _instant(after)
     if declared.trigger is None or job.schedule.phase is SchedulePhase.COMPLETED:
         return []
+    due = _due(store, job.schedule, now)
     if declared.max_runs is not None:
-        wanted = min(wanted, max(0, declared.max_runs - job.tally.admitted))
-    return fires(declared.trigger, since, wanted)
+        left = declared.max_runs - job.tally.admitted - (0 if after is None else len(due))
+        wanted = min(wanted, max(0, left))
+    begun = [from_micros(time) for time in due if after is None]
+    return [*begun, *fires(declared.trigger, from_micros(since), wanted)][:wanted]
 
 
-def _all(store: Store, tenant: str, *, deleted: bool) -> list[Job]:
-    found: list[Job] = []
+def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
+    """The times up to now that have yet to run."""
+    snapshot = drive(store.snapshot(schedule.uid)) if schedule.phase is SchedulePhase.ACTIVE else None
+    if snapshot is None:
+        return []
+    planned = plan(snapshot, now=now, lookahead=0)
+    nominal = {one.id: one.nominal for one in snapshot.projections if one.id not in planned.gone}
+    nominal |= {one.id: one.nominal for one in planned.planned}
+    return sorted(time for time in nominal.values() if time <= now)
+
+
+def _all(store: Store, tenant: str, *, deleted: bool) -> list[tuple[Kept, Job]]:
+    found: list[tuple[Kept, Job]] = []
     after = None
     while page := drive(store.schedules(tenant, after=after, limit=PAGE, deleted=deleted)):
-        found += seen(store, page)
+        found += zip(page, seen(store, page), strict=True)
         after = page[-1].schedule.uid
     return found
 

@@ -78,4 +78,6 @@ def check_process(func: Callable[..., Any], function_name: str | None) -> None:
 def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | None:
     """How a function that is being decorated will be found in its module; None for one that has no place there."""
     check_callable(func)
-    return functions.name_of(func) or place_of(func)
+    known = functions.name_of(func)
+    # A method of an object is found in no module; one of a class is there already.
+    return known or (import_reference(func) if inspect.ismethod(func) else place_of(func))

@@ -97,6 +97,8 @@ class Scheduler(Decorators):
         self._engine: AnyEngine | None = None
         self._leaving: AnyEngine | None = None
         """The last one that was stopped; perhaps it has not ended yet."""
+        self._engines: weakref.WeakSet[AnyEngine] = weakref.WeakSet()
+        """All that may still run something: also those that are stopping, or were made for one call."""
         self._at_exit = partial(_stop_at_exit, weakref.ref(self))
         self._is_closed = False
         self._lock = threading.RLock()
@@ -199,7 +201,7 @@ class Scheduler(Decorators):
         """Begin to run what is due, in threads of this process. Returns at once; a second call does nothing."""
         self._check_open()
         with self._lock:
-            if self._engine is None:
+            if self._running is None:
                 if not isinstance(self._clock, SystemClock):
                     raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
                 self._engine = self._new_engine(looks=True)
@@ -231,13 +233,15 @@ class Scheduler(Decorators):
     def cancel(self, job_id: str) -> bool:
         """Start nothing of it any more, and ask what runs to stop; False when there is no such job, or it has ended."""
         try:
-            asked = drive(schedules.cancel(self._store, self._find(job_id).schedule))
+            asked = drive(schedules.cancel(self._store, self._find(job_id)))
         except NotFound:
             return False
         self._wake()
-        engine = self._engine
-        if asked and engine is not None:
-            engine.loop.attend()
+        if asked:
+            with self._lock:
+                engines = list(self._engines)
+            for engine in engines:
+                engine.loop.attend()
         return True
 
     def pause(self, job_id: str) -> None:
@@ -267,11 +271,8 @@ class Scheduler(Decorators):
         With `wait=False`, return the id of the occurrence at once. It obeys the overlap policy, unless the call sets
         another one; when that forbids it, OverlapConflict is raised. Works without `start`.
         """
-        kept = self._find(job_id)
-        with self._lock:
-            engine = self._engine
-        asked = read_request(kept.schedule, payload, overlap)
-        return run_now(self._runtime, engine, lambda: self._new_engine(looks=False), asked, wait=wait)
+        asked = read_request(self._find(job_id).schedule, payload, overlap)
+        return run_now(self._runtime, self._running, lambda: self._new_engine(looks=False), asked, wait=wait)
 
     def emit(
         self,
@@ -303,7 +304,10 @@ class Scheduler(Decorators):
         return looking.jobs(self._store, OWNER.tenant, read_status(status))
 
     def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
-        """The next times that a job or a trigger names, after an instant or from now on; nothing is planned by it."""
+        """The next times that a job or a trigger names, after an instant or from now on; nothing is planned by it.
+
+        From now on, that begins with what is due already and has yet to run.
+        """
         self._check_open()
         return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
 
@@ -335,9 +339,7 @@ class Scheduler(Decorators):
     def with_engine(self, work: Callable[[AnyEngine], T]) -> T:
         """Do something with the engine that runs, or without one with an engine of its own."""
         self._check_open()
-        with self._lock:
-            engine = self._engine
-        with an_engine(engine, lambda: self._new_engine(looks=False)) as used:
+        with an_engine(self._running, lambda: self._new_engine(looks=False)) as used:
             return work(used)
 
     @property
@@ -372,6 +374,12 @@ class Scheduler(Decorators):
         [job] = looking.seen(self._store, [kept])
         return job
 
+    @property
+    def _running(self) -> AnyEngine | None:
+        """The engine, unless its loop has ended around it."""
+        engine = self._engine
+        return engine if engine is not None and engine.is_alive else None
+
     def _wake(self) -> None:
         engine = self._engine
         if engine is not None:
@@ -386,7 +394,10 @@ class Scheduler(Decorators):
     def _new_engine(self, *, looks: bool) -> AnyEngine:
         """Each has a runner of its own: one that stops must not take the threads of another with it."""
         target = make_target(self._functions, *self._limits)
-        return self._host(replace(self._runtime, target=target), looks=looks)
+        engine = self._host(replace(self._runtime, target=target), looks=looks)
+        with self._lock:
+            self._engines.add(engine)
+        return engine
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""
@@ -397,6 +408,7 @@ class Scheduler(Decorators):
     def after_fork(self) -> None:
         """This process is new: threads did not come along, and locks that others held are held for good."""
         self._engine = self._leaving = None
+        self._engines = weakref.WeakSet()
         self._lock = threading.RLock()
         self._runtime = replace(self._runtime, node=node_name())
         atexit.unregister(self._at_exit)

@@ -11,7 +11,7 @@ from noonmark.core.ids import manual, occurrence_id
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.planner import first_plan
-from noonmark.core.policies.dependencies import check_order
+from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -137,10 +137,12 @@ async def delete(store: Store, uid: str) -> Schedule:
     return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now))
 
 
-async def cancel(store: Store, schedule: Schedule) -> int:
+async def cancel(store: Store, kept: Kept) -> int:
     """Delete it, and ask what is being delivered to stop; says how many were asked. NotFound when it has completed."""
+    schedule = kept.schedule
     [activity] = await store.activities([schedule.uid])
-    if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering:
+    # One that has completed may have been asked for once more; what waits then has a time, or waits for what runs.
+    if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and kept.next_due is None:
         raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
     await delete(store, schedule.uid)
     [activity] = await store.activities([schedule.uid])
@@ -153,8 +155,17 @@ async def _ordered(store: Store, plan: Plan, schedule: Schedule) -> Plan:
     if not upstreams:
         return plan
     graph = await store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
-    check_order(schedule.schedule_id, upstreams, graph.upstreams)
+    cycle = find_cycle(schedule.schedule_id, upstreams, graph.upstreams)
+    names = await _names(store, schedule.owner.tenant, cycle)
+    check_order(schedule.schedule_id, upstreams, graph.upstreams, names)
     return replace(plan, graph=graph.version)
+
+
+async def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
+    """The names of those schedules that have one."""
+    found = [await store.find(tenant, one) for one in schedule_ids]
+    declared = {one.schedule.schedule_id: one.schedule.declaration.name for one in found if one is not None}
+    return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
 
 
 def run_now(schedule: Schedule, *, key: str, payload: Any, now: Micros) -> Occurrence:  # noqa: ANN401 - JSON

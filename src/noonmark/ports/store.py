@@ -197,6 +197,7 @@ class Store(Protocol):
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still has the stored revision, watermark and phase; False for the others.
 
+        A plan that changes the schedule needs all of it as the snapshot has it, also what keeps the revision: labels.
         Where the schedule has `max_runs`, as the plan leaves it, the snapshot must have the stored count of runs too;
         where it has no trigger, there must be no news since; with a `graph`, that must be the version of the tenant's.
         False also when a projection of the snapshot that the plan closes or removes has started or begun to wait since:

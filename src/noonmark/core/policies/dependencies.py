@@ -178,10 +178,29 @@ def follow_up(standings: Sequence[Standing], *, watermark: Micros, has_fired: bo
     return FollowUp(nominal=max(ends, default=watermark + 1), detail=next(iter(details), ""))
 
 
-def check_order(schedule_id: str, upstreams: Sequence[Dependency], known: Mapping[str, Sequence[str]]) -> None:
-    """Refuse upstreams that do not exist, or that depend on the schedule themselves, directly or through others.
+def find_cycle(schedule_id: str, upstreams: Sequence[Dependency], known: Mapping[str, Sequence[str]]) -> list[str]:
+    """The ids of schedules each of which depends on the next, and the last on the first; none if all is in order.
 
     `known` has what each schedule depends on, as far as one comes from the upstreams.
+    """
+    graph = {**known, schedule_id: [one.schedule_id for one in upstreams]}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        # The sorter tells who comes before whom, and the first of them twice.
+        return list(reversed(error.args[1][1:]))
+    return []
+
+
+def check_order(
+    schedule_id: str,
+    upstreams: Sequence[Dependency],
+    known: Mapping[str, Sequence[str]],
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse upstreams that do not exist, or that depend on the schedule themselves, directly or through others.
+
+    `known` is what `find_cycle` takes; people are told of a cycle by the `names` of those in it, where they have any.
     """
     for index, one in enumerate(upstreams):
         if one.schedule_id == schedule_id:
@@ -189,13 +208,9 @@ def check_order(schedule_id: str, upstreams: Sequence[Dependency], known: Mappin
         if one.schedule_id not in known:
             message = f"there is no schedule {one.schedule_id!r}"
             raise InvalidSchedule(message, field=f"depends_on[{index}].schedule_id")
-    graph = {**known, schedule_id: [one.schedule_id for one in upstreams]}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        # The sorter tells who comes before whom; people read who depends on whom.
-        cycle = " depends on ".join(reversed(error.args[1]))
-        raise InvalidSchedule(f"makes a cycle: {cycle}", field="depends_on") from None
+    if cycle := find_cycle(schedule_id, upstreams, known):
+        shown = [f"{names[one]!r} ({one})" if names and one in names else one for one in [*cycle, cycle[0]]]
+        raise InvalidSchedule(f"makes a cycle: {' depends on '.join(shown)}", field="depends_on")
 
 
 def _is_after(time: Micros | None, instant: Micros) -> bool:

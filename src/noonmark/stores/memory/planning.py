@@ -38,6 +38,8 @@ def commit(ledger: Ledger, plan: Plan) -> bool:
     sheet = ledger.sheets.get(before.schedule.uid)
     if sheet is None or _version(sheet.schedule, sheet.watermark) != _version(before.schedule, before.watermark):
         return False
+    if plan.schedule is not None and sheet.schedule != before.schedule:
+        return False
     is_limited = (plan.schedule or before.schedule).declaration.max_runs is not None
     if is_limited and sheet.counts.admitted != before.runs:
         return False

@@ -145,6 +145,9 @@ def _create_private(path: str) -> None:
     """SQLite gives the files beside it the mode of the database."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except FileNotFoundError as error:
+        folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - as it was written, not as a Path would put it
+        raise StoreUnavailable(f"the database {path} cannot be opened: there is no folder {folder}") from error
     except OSError as error:
         raise StoreUnavailable(f"the database {path} cannot be opened: {error.strerror}") from error
 

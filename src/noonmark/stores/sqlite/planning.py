@@ -118,10 +118,9 @@ def _commit(ledger: Ledger, sheet: Sheet | None, plan: Plan) -> bool:
     gone = plan.gone
     if gone and any(one.id in gone and _has_moved_on(ledger, one) for one in plan.snapshot.projections):
         return False
-    if plan.schedule is None:
-        _write(ledger, sheet, plan, before, before)
-    else:
-        _write(ledger, sheet, plan, snapshots.readable(ledger, sheet), plan.schedule)
+    if plan.schedule is not None and snapshots.readable(ledger, sheet) != before:
+        return False
+    _write(ledger, sheet, plan, before, plan.schedule or before)
     return True
 
 

@@ -153,6 +153,23 @@ async def a_plan_of_an_old_phase_is_lost(bench: Bench) -> None:
 
 
 @case
+async def of_two_edits_of_what_people_read_the_second_is_lost(bench: Bench) -> None:
+    made = await bench.create()
+    snapshot = await bench.snapshot(made)
+    declarations = (
+        replace(made.declaration, labels={"team": "a"}),
+        replace(made.declaration, description="of the night"),
+    )
+    labelled, described = (
+        Plan(snapshot=snapshot, watermark=snapshot.watermark, schedule=replace(made, declaration=one))
+        for one in declarations
+    )
+    assert await bench.commit(labelled)
+    await _writes_nothing(bench, made, described)
+    assert (await bench.kept(made)).schedule.declaration.labels == {"team": "a"}
+
+
+@case
 async def a_plan_of_an_unknown_schedule_is_lost(bench: Bench) -> None:
     made = await bench.create()
     strange = replace(await bench.snapshot(made), schedule=factories.schedule("nothing"))
