@@ -7,6 +7,7 @@ import pytest
 from noonmark.core import edits
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.events import Event
+from noonmark.core.ids import event, occurrence_id
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies import overlap
@@ -256,7 +257,7 @@ def test_an_event_that_the_store_cannot_make_sense_of_is_in_nobodys_way(rig, cap
     made = listen(rig)
     for one in ("up-1", "spoiled", "up-2"):
         send(rig, one)
-    rig.store.spoiled = "origin='event:spoiled'"
+    rig.store.spoiled = occurrence_id(made.uid, event("spoiled"), 0)
     rig.match_once()
     assert sorted(outcomes(rig, made)) == ["event:up-1", "event:up-2"]
     assert "what event spoiled sets off cannot be written" in caplog.text
