@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def gather(
     connection: sqlite3.Connection, columns: str, source: str, parameters: Sequence[Any] | dict[str, Any]
 ) -> list[tuple[Any, ...]]:
-    """All rows of a source, as one row of JSON.
+    """All rows of a source, as one row of JSON; those of a subquery in its order.
 
     Reading rows one by one lets the interpreter go at each of them, and beside a busy thread each return takes a turn.
     """
