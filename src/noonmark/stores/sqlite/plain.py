@@ -51,7 +51,8 @@ STARTED = """
     FROM json_each(?) AS j WHERE schedule = j.value ->> 0
 """
 ENDABLE = """
-    SELECT one.id AS id, one.key AS key, one.schedule AS schedule FROM json_each(:ids) AS j
+    SELECT one.id AS id, one.key AS key, one.schedule AS schedule,
+        exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last FROM json_each(:ids) AS j
         CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.phase IN ('dispatching', 'awaiting_completion') AND fence = :fence AND place IS NULL
         AND holds_slot = :holds_slot AND s.queued = 0 AND s.followed = 0
@@ -62,17 +63,18 @@ END = """
         holds_slot = 0, held = 0
     WHERE key IN (SELECT value FROM json_each(:keys))
 """
-ENDED = """
-    UPDATE schedule_states SET live = live - 1, history = history + 1, total = total + 1,
+_ENDED = """
+    UPDATE schedule_states SET {more} live = live - 1, history = history + 1, total = total + 1,
         successful = successful + :successful, failed = failed + :failed,
         failures_in_row = CASE WHEN :successful THEN 0 ELSE failures_in_row + :failed END, last_phase = :phase,
         holder = CASE WHEN :holds_slot THEN NULL ELSE holder END
     WHERE schedule IN (SELECT value FROM json_each(:schedules))
 """
-COMPLETED = """
-    UPDATE schedule_states SET phase = 'completed', updated = :now, version = version + 1
-    WHERE schedule IN (SELECT value FROM json_each(:schedules)) AND exhausted = 1 AND live = 0 AND phase = 'active'
-"""
+# Of a schedule with nothing live and nothing to come, that is the end; of the others, the phase is not even written.
+ENDED = (
+    _ENDED.format(more=""),
+    _ENDED.format(more="phase = 'completed', updated = :now, version = version + 1,"),
+)
 
 
 def start_all(
@@ -118,13 +120,13 @@ def end_all(connection: sqlite3.Connection, settlements: Sequence[Settlement], *
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
         same = {"phase": phase, "holds_slot": holds_slot, "now": now}
         row = same | {"reason": reason, "detail": detail, "attempt": attempt, "fence": fence}
-        found = batches.gather(connection, COLUMNS, f"({ENDABLE})", row | {"ids": json.dumps(list(ends))})
-        connection.execute(END, row | {"keys": json.dumps([key for _, key, _ in found])})
-        schedules = json.dumps([schedule for *_, schedule in found])
+        found = batches.gather(connection, f"{COLUMNS}, is_last", f"({ENDABLE})", row | {"ids": json.dumps(list(ends))})
+        connection.execute(END, row | {"keys": json.dumps([key for _, key, _, _ in found])})
         counts = {"successful": int(phase is Phase.COMPLETED), "failed": int(phase in FAILURES)}
-        connection.execute(ENDED, same | counts | {"schedules": schedules})
-        connection.execute(COMPLETED, {"now": now, "schedules": schedules})
-        for one_id, key, _ in found:
+        for is_last, statement in enumerate(ENDED):
+            if schedules := [schedule for _, _, schedule, last in found if last == is_last]:
+                connection.execute(statement, same | counts | {"schedules": json.dumps(schedules)})
+        for one_id, key, _, _ in found:
             ended.add(one_id)
             run = ends[one_id].run
             runs.append(run_values(key, run, to_json(run.result)))
