@@ -57,7 +57,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
         settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
         for assignment, delivered in batch
     ]
-    written = await node.ask(node.store.settle(settlements))
+    written = await node.ask(node.store.settle(settlements), first=True)
     happenings: list[Happening] = []
     deliveries, frees_others, tells = node.deliveries, was_full, node.tells
     for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
