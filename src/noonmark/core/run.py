@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Outcome(StrEnum):
     """How a run ended; the first five are also phases in which its occurrence may end."""
 
+    __hash__ = str.__hash__
+
     COMPLETED = "completed"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
