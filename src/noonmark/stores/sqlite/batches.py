@@ -34,6 +34,17 @@ def gather(
     return [tuple(row) for row in json.loads(found)]
 
 
+def lists(connection: sqlite3.Connection, query: str, parameters: dict[str, Any]) -> list[str]:
+    """The JSON arrays that a query gathers, one of each column; another statement takes them as they are."""
+    try:
+        [found] = connection.execute(query, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if "BLOB" not in str(error):
+            raise
+        raise ValueError("a damaged value that JSON cannot hold") from error
+    return list(found)
+
+
 def select(
     connection: sqlite3.Connection, columns: str, table: str, by: str, values: Sequence[str | int]
 ) -> list[tuple[Any, ...]]:
