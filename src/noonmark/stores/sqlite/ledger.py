@@ -162,7 +162,7 @@ class Ledger:
     def keep_schedule(self, sheet: Sheet, schedule: Schedule) -> None:
         """A schedule is different from now on."""
         self._schedules.append(documents.to_columns(sheet.schedule, schedule))
-        self.library.keep(sheet.schedule, sheet.version, schedule)
+        self.library.keep({sheet.schedule: (sheet.version, schedule)})
 
     # Concurrency keys
 
