@@ -385,9 +385,9 @@ class TwoNodes(RuleBasedStateMachine):
     def tallies_are_the_sum_of_what_ended(self):
         for uid, sheet in self.ledger.sheets.items():
             ended = [row.occurrence for row in sheet.ended.values() if row.occurrence.phase is not Phase.SUPERSEDED]
-            assert sheet.counts.total == sum(max(1, one.missed_count) for one in ended)
+            assert sheet.total == sum(max(1, one.missed_count) for one in ended)
             declared = sheet.schedule.declaration
-            assert uid in self.relimited or declared.max_runs is None or sheet.counts.admitted <= declared.max_runs
+            assert uid in self.relimited or declared.max_runs is None or sheet.admitted <= declared.max_runs
             for row in chain(sheet.live.values(), sheet.ended.values()):
                 assert len({run.id for run in row.runs}) == len(row.runs)
                 waits = row.occurrence.phase is Phase.AWAITING_COMPLETION
@@ -409,7 +409,7 @@ class TwoNodes(RuleBasedStateMachine):
                 self.unnamed[uid] += trigger.count_micros(self.over[uid], sheet.watermark)
             assert counted == trigger.count_micros(NOW - 1, sheet.watermark) - self.unnamed[uid]
             self.over.pop(uid, None)
-            if sheet.exhausted and is_used_up(sheet.schedule, sheet.counts.admitted):
+            if sheet.exhausted and is_used_up(sheet.schedule, sheet.admitted):
                 self.over[uid] = sheet.watermark
 
 

@@ -24,7 +24,7 @@ def test_the_copy_is_frozen_too():
 
 
 def test_an_unknown_field_is_an_error():
-    with pytest.raises(KeyError):
+    with pytest.raises(AttributeError):
         altered(factories.schedule(), colour="red")
 
 

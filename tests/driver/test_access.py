@@ -77,6 +77,29 @@ def test_whoever_gives_up_waiting_does_not_stop_the_others():
     assert asyncio.run(story()) == (True, "noonmark-store")
 
 
+def test_what_is_asked_first_does_not_wait_for_the_rest():
+    async def story():
+        access, may_go_on, has_begun, answered = Access(BLOCKING), threading.Event(), asyncio.Event(), []
+        events = asyncio.get_running_loop()
+
+        async def slow():
+            events.call_soon_threadsafe(has_begun.set)
+            may_go_on.wait()
+
+        async def note(name):
+            answered.append(name)
+
+        calls = [access.ask(slow()), access.ask(note("later")), access.ask(note("soon"), first=True)]
+        waiting = [asyncio.create_task(one) for one in calls]
+        await has_begun.wait()
+        may_go_on.set()
+        await asyncio.gather(*waiting)
+        access.close()
+        return answered
+
+    assert asyncio.run(story()) == ["soon", "later"]
+
+
 def test_the_thread_goes_when_the_access_is_closed():
     async def story():
         access = Access(BLOCKING)

@@ -17,7 +17,7 @@ class Stage(StrEnum):
 class Call:
     """One verb of the store, awaited by hand."""
 
-    def __init__(self, verb):
+    def __init__(self, verb, *, first=False):
         self._verb = verb
 
     def __await__(self):

@@ -70,7 +70,7 @@ def test_an_orphan_whose_schedule_was_changed_meanwhile_is_given_back():
         orphan = await bench.add(made, "a")
         bench.advance(2 * MINUTE)
 
-        async def ask(call):
+        async def ask(call, **_):
             if call.__name__ == "admit":
                 snapshot = await bench.snapshot(made)
                 changed = replace(made.declaration, timeout=MINUTE)

@@ -77,7 +77,7 @@ def test_only_so_many_schedules_are_remembered(monkeypatch):
     monkeypatch.setattr(documents, "_KNOWN", 2)
     library = documents.Library()
     for key in range(5):
-        library.keep(key, 1, factories.schedule(f"uid-{key}"))
+        library.keep({key: (1, factories.schedule(f"uid-{key}"))})
     assert list(library._known) == [3, 4]
 
 

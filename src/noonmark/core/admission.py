@@ -18,7 +18,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import dependencies, misfire, overlap, window
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.jitter import due_at
-from noonmark.core.reasons import Reason
+from noonmark.core.reasons import Reason, no_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ class End:
     claim: Claim
     phase: Phase
     reason: Reason
-    facts: Mapping[str, int | float | str] = field(default_factory=dict)
+    facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     pause_after: int | None = None
     """Pause the schedule when so many of its occurrences failed in a row."""
 
@@ -194,12 +194,13 @@ def refused(claim: Claim, busy: Busy) -> Admission:
 
 def _start(claim: Claim) -> Start:
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
-    is_counted = _is_regular(occurrence) and not occurrence.has_begun
+    limit = declaration.max_runs
+    is_counted = limit is not None and _is_regular(occurrence) and not occurrence.has_begun
     return Start(
         claim=claim,
         takes_slot=not isinstance(declaration.overlap_policy, overlap.Allow) and not occurrence.holds_slot,
         concurrency=declaration.concurrency,
-        max_runs=declaration.max_runs if is_counted else None,
+        max_runs=limit if is_counted else None,
     )
 
 

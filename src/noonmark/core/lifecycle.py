@@ -22,6 +22,8 @@ P = TypeVar("P", bound=StrEnum)
 class Phase(StrEnum):
     """Where an occurrence stands."""
 
+    __hash__ = str.__hash__  # that of an enumeration is written in Python, and asked for at every look into a table
+
     PENDING = "pending"
     """Planned, waiting for a retry or for its turn."""
     CLAIMED = "claimed"
@@ -43,6 +45,8 @@ class Phase(StrEnum):
 
 class SchedulePhase(StrEnum):
     """Where a schedule stands."""
+
+    __hash__ = str.__hash__
 
     ACTIVE = "active"
     PAUSED = "paused"

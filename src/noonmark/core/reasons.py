@@ -7,13 +7,20 @@ reasons may stand with which final phase is written in `noonmark.core.lifecycle`
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NO_FACTS: Mapping[str, int | float | str] = MappingProxyType({})
 
 
 class Reason(StrEnum):
     """A stable code; `sentence` says in plain words what it means."""
 
     sentence: str
+    __hash__ = str.__hash__  # that of an enumeration is written in Python, and asked for at every look into a table
 
     def __new__(cls, code: str, sentence: str) -> Self:
         """A member is its code; the sentence travels with it."""
@@ -65,3 +72,8 @@ class Reason(StrEnum):
     POISON = "poison", "Its lease was lost too often; it is not delivered again."
     OUTCOME_UNKNOWN = "outcome_unknown", "Delivery had begun when contact was lost, and it must not begin twice."
     UNREADABLE = "unreadable", "Its stored record cannot be read."
+
+
+def no_facts() -> Mapping[str, int | float | str]:
+    """What stands behind a decision that needs no numbers; all of them share it."""
+    return _NO_FACTS

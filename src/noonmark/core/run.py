@@ -18,6 +18,8 @@ MAX_SUMMARY = 80
 class Outcome(StrEnum):
     """How a run ended; the first five are also phases in which its occurrence may end."""
 
+    __hash__ = str.__hash__
+
     COMPLETED = "completed"
     FAILED = "failed"
     TIMED_OUT = "timed_out"

@@ -9,8 +9,9 @@ from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import next_attempt
-from noonmark.core.reasons import Reason
+from noonmark.core.reasons import Reason, no_facts
 from noonmark.core.run import Outcome, Run
+from noonmark.core.values import made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +76,7 @@ class Settlement:
     deadline: Micros | None = None
     pause_after: int | None = None
     """Pause the schedule when so many of its occurrences failed in a row."""
-    facts: Mapping[str, int | float | str] = field(default_factory=dict)
+    facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
 
     @property
     def is_failure(self) -> bool:
@@ -89,7 +90,8 @@ def settle(
     """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come."""
     if isinstance(delivered, Accepted):
         return _await(occurrence, delivered, _run(occurrence, node=node, started=delivered.started))
-    run = Run(
+    run = made(
+        Run,
         id=run_id(occurrence),
         occurrence_id=occurrence.id,
         attempt=occurrence.attempt,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -29,30 +30,34 @@ class Access:
     def __init__(self, store: Store) -> None:
         """The thread is made when it is first needed."""
         self._blocks = store.traits.blocks
-        self._questions: SimpleQueue[Question | None] = SimpleQueue()
+        self._urgent: deque[Question] = deque()
+        self._others: deque[Question] = deque()
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        """One for each question, in whichever line it stands; False is the end."""
         self._writer: Thread | None = None
 
-    async def ask(self, call: Coroutine[Any, Any, T]) -> T:
-        """The answer of the store."""
+    async def ask(self, call: Coroutine[Any, Any, T], *, first: bool = False) -> T:
+        """The answer of the store; what is asked `first` does not wait for what is not."""
         if not self._blocks:
             return await call
         if self._writer is None:
             self._writer = Thread(target=self._serve, name="noonmark-store", daemon=True)
             self._writer.start()
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._questions.put((call, answer))
+        (self._urgent if first else self._others).append((call, answer))
+        self._calls.put(True)  # noqa: FBT003 - there is a question
         return await answer
 
     def close(self) -> None:
         """Let the thread go when it is done."""
         if self._writer is not None:
-            self._questions.put(None)
+            self._calls.put(False)  # noqa: FBT003 - there is none
             self._writer.join()
             self._writer = None
 
     def _serve(self) -> None:
-        while (question := self._questions.get()) is not None:
-            call, answer = question
+        while self._calls.get():
+            call, answer = (self._urgent or self._others).popleft()
             result: Any = None
             error: BaseException | None = None
             try:

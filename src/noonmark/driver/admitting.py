@@ -72,7 +72,9 @@ async def admit_once(node: Node) -> AdmitReport:
 async def _admit(node: Node, decisions: Sequence[Admission]) -> list[Answer]:
     """Carry decisions out together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        answers: list[Answer] = await node.ask(node.store.admit(decisions, now=node.now, lease=node.timing.lease))
+        answers: list[Answer] = await node.ask(
+            node.store.admit(decisions, now=node.now, lease=node.timing.lease), first=True
+        )
     except NoonmarkError:
         raise
     except Exception:
@@ -99,7 +101,7 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
     asking = [one.claim for one in decisions if isinstance(one, Start) and depends_on_others(one.claim)]
     if not asking:
         return decisions
-    standings = await node.ask(node.store.upstreams(asking))
+    standings = await node.ask(node.store.upstreams(asking), first=True)
     verdicts = {
         claim.occurrence.id: after_upstreams(claim, one, now=max(node.now, claim.occurrence.due))
         for claim, one in zip(asking, standings, strict=True)

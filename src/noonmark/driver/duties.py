@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noonmark.driver.admitting import admit_once
 from noonmark.driver.claiming import claim_once, release, renew_once
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Driver:
     """What happens by itself, in the node of a runtime. Every duty reads, decides and commits, and says what it did."""
 
-    def __init__(self, runtime: Runtime, ask: Ask[Any] | None = None) -> None:
+    def __init__(self, runtime: Runtime, ask: Ask | None = None) -> None:
         """It does nothing until a duty is called. `ask` is the way to the store; without one, the store is awaited."""
         self.node = Node(runtime, ask)
 

@@ -209,6 +209,8 @@ class Loop:
             report = await self._try(self.driver.admit_once, self._start)
             if report is not None and (report.replanned or report.waiting or report.ended):
                 self._look.ring()
+            # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
+            await self._start.wait(0)
 
     async def _settling(self) -> None:
         """Write how deliveries ended; what ends while that is being written is written next, together."""

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.reasons import Reason
 from noonmark.driver.reckoning import Reckoning
@@ -25,25 +25,30 @@ if TYPE_CHECKING:
     from noonmark.ports.sink import Happening
     from noonmark.ports.target import Assignment
 
-    T = TypeVar("T")
-    Ask = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
     OnEnd = Callable[[Assignment | None], None]
 
-
+T = TypeVar("T")
 logger = logging.getLogger("noonmark.driver")
+
+
+class Ask(Protocol):
+    """The way to a store."""
+
+    def __call__(self, call: Coroutine[Any, Any, T], *, first: bool = False) -> Awaitable[T]:
+        """The answer to a call; what stands between an occurrence and its start or its end is asked first."""
 
 
 class Node:
     """Claims wait here for their due time, and deliveries for their end. Other threads touch `finished` only."""
 
-    def __init__(self, runtime: Runtime, ask: Ask[Any] | None = None) -> None:
+    def __init__(self, runtime: Runtime, ask: Ask | None = None) -> None:
         """It holds nothing yet. `ask` is the way to the store; without one, the store is awaited."""
         self.runtime = runtime
         self.id = runtime.node
         self.store = runtime.store
         self.timing = runtime.timing
         self.reckoning = Reckoning(runtime.clock)
-        self.ask: Ask[Any] = ask or _await
+        self.ask: Ask = ask or _await
         self.held: dict[str, Claim] = {}
         self.deliveries: dict[str, Assignment] = {}
         self.finished: deque[tuple[Assignment, Delivered]] = deque()
@@ -143,7 +148,7 @@ class Node:
         return held is not None and held.occurrence.fence == claim.occurrence.fence
 
 
-async def _await(call: Coroutine[Any, Any, T]) -> T:
+async def _await(call: Coroutine[Any, Any, T], *, first: bool = False) -> T:  # noqa: ARG001 - nobody waits
     return await call
 
 

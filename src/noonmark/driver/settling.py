@@ -31,6 +31,8 @@ logger = logging.getLogger("noonmark.jobs")
 QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
 """Outcomes that are no news to whoever reads a log."""
 
+_LEAVE_NO_LINE = (Skip, Allow)
+
 
 async def settle_once(node: Node) -> SettleReport:
     """Write the ends of one batch of deliveries. What cannot be written now is kept, and tried again."""
@@ -57,7 +59,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
         settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
         for assignment, delivered in batch
     ]
-    written = await node.ask(node.store.settle(settlements))
+    written = await node.ask(node.store.settle(settlements), first=True)
     happenings: list[Happening] = []
     deliveries, frees_others, tells = node.deliveries, was_full, node.tells
     for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
@@ -120,7 +122,7 @@ def hand_back(node: Node, only: Sequence[Assignment] | None = None) -> int:
 
 def _frees_others(assignment: Assignment, settlement: Settlement) -> bool:
     declared = assignment.schedule.declaration
-    alone = isinstance(declared.overlap_policy, Skip | Allow) and declared.concurrency is None
+    alone = isinstance(declared.overlap_policy, _LEAVE_NO_LINE) and declared.concurrency is None
     return settlement.retry_at is not None or not alone or assignment.occurrence.caught_up is not None
 
 

@@ -53,7 +53,7 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
     if row.occurrence.phase not in (DELIVERING if settlement.deadline is None else {Phase.DISPATCHING}):
         return False
     sheet = ledger.sheet_of(row)
-    row.runs = [run for run in row.runs if run.id != settlement.run.id] + [settlement.run]
+    row.runs = (*[run for run in row.runs if run.id != settlement.run.id], settlement.run)
     if settlement.deadline is not None:
         _await(ledger, row, settlement, settlement.deadline)
         return True
@@ -83,9 +83,9 @@ def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros
     )
     row.lease_end = now + lease
     ledger.file(row)
-    sheet.counts.last_started = now
+    sheet.last_started = now
     endings.note_admitted(sheet, row.occurrence)
-    if start.max_runs is not None and sheet.counts.admitted >= start.max_runs:
+    if start.max_runs is not None and sheet.admitted >= start.max_runs:
         _plan_at_once(ledger, sheet, now=now)
 
 

@@ -14,7 +14,7 @@ from noonmark.core.values import altered
 from noonmark.ports.store import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
@@ -58,13 +58,14 @@ def graph(ledger: Ledger, tenant: str, schedule_ids: Iterable[str]) -> Graph:
 
 def note_end(ledger: Ledger, sheet: Sheet, one: Occurrence) -> None:
     """Tell whoever depends on a schedule that an occurrence of it has ended."""
-    downstream = list(_downstream(ledger, sheet))
+    downstream = _downstream(ledger, sheet)
     if downstream and one.phase is not Phase.SUPERSEDED:
         accounted = [other.watermark + 1 for other in downstream if other.follows]
         sheet.ended_at = max([ledger.now(), *accounted, *([] if sheet.ended_at is None else [sheet.ended_at + 1])])
         if one.phase is Phase.COMPLETED:
             sheet.completed_at = sheet.ended_at
-    tell(ledger, sheet, one)
+    if downstream:
+        tell(ledger, sheet, one)
 
 
 def tell(ledger: Ledger, sheet: Sheet, one: Occurrence | None = None) -> None:
@@ -117,7 +118,7 @@ def _standing(dependency: Dependency, sheet: Sheet | None, times: tuple[Micros, 
         watermark=sheet.watermark,
         exhausted=sheet.exhausted,
         newest=None if times is None else _newest(sheet, *times),
-        last_phase=sheet.counts.last_phase,
+        last_phase=sheet.last_phase,
         ended=sheet.ended_at,
         completed=sheet.completed_at,
     )
@@ -143,7 +144,7 @@ def _concerns(one: Occurrence | None, row: Row) -> bool:
 def _follow_up(ledger: Ledger, sheet: Sheet, *, is_end: bool) -> None:
     """Let the planner look whether a schedule without a trigger owes a fire now; an end may let it go on."""
     phase, now = sheet.schedule.phase, ledger.now()
-    if is_end and not is_used_up(sheet.schedule, sheet.counts.admitted):
+    if is_end and not is_used_up(sheet.schedule, sheet.admitted):
         sheet.exhausted = False
         if phase is SchedulePhase.COMPLETED:
             phase = step_schedule(phase, SchedulePhase.ACTIVE)
@@ -153,11 +154,14 @@ def _follow_up(ledger: Ledger, sheet: Sheet, *, is_end: bool) -> None:
         ledger.file_plan(sheet)
 
 
-def _downstream(ledger: Ledger, sheet: Sheet) -> Iterator[Sheet]:
+def _downstream(ledger: Ledger, sheet: Sheet) -> list[Sheet]:
+    if not ledger.followers:
+        return []
     identity = (sheet.schedule.owner.tenant, sheet.schedule.schedule_id)
     # Only the schedule that has the id now: one that was deleted under it is nobody's upstream any more.
-    if ledger.ids.get(identity, sheet.schedule.uid) == sheet.schedule.uid and identity in ledger.followers:
-        yield from (ledger.sheets[uid] for uid in sorted(ledger.followers[identity]))
+    if ledger.ids.get(identity, sheet.schedule.uid) != sheet.schedule.uid or identity not in ledger.followers:
+        return []
+    return [ledger.sheets[uid] for uid in sorted(ledger.followers[identity])]
 
 
 def _named(schedule: Schedule) -> set[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.stores.memory.ledger import Ledger
-    from noonmark.stores.memory.rows import Counts, Row, Sheet
+    from noonmark.stores.memory.rows import Row, Sheet
 
 FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 
@@ -42,12 +42,12 @@ def end(
 
 def archive(ledger: Ledger, row: Row) -> None:
     """Put a live row that has got a final phase away, and count it."""
-    sheet = ledger.sheet_of(row)
+    sheet = row.sheet
     ledger.archive(row, ledger.now())
     places.give_up(ledger, row)
     one = row.occurrence
     if one.phase is not Phase.SUPERSEDED:
-        _count(sheet.counts, one)
+        _count(sheet, one)
         note_admitted(sheet, one)
     dependents.note_end(ledger, sheet, one)
 
@@ -56,7 +56,7 @@ def note_admitted(sheet: Sheet, one: Occurrence) -> None:
     """Remember the newest time of the trigger that was admitted, or has ended."""
     if one.origin == TRIGGER:
         newest = one.nominal if one.missed_last is None else one.missed_last
-        sheet.admitted = newest if sheet.admitted is None else max(sheet.admitted, newest)
+        sheet.newest = newest if sheet.newest is None else max(sheet.newest, newest)
 
 
 def cancel(ledger: Ledger, row: Row, reason: Reason) -> None:
@@ -73,17 +73,17 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
         ledger.file_plan(sheet)
 
 
-def _count(counts: Counts, one: Occurrence) -> None:
+def _count(sheet: Sheet, one: Occurrence) -> None:
     fires = max(1, one.missed_count)
-    counts.total += fires
-    counts.last_phase = one.phase
+    sheet.total += fires
+    sheet.last_phase = one.phase
     if one.phase is Phase.COMPLETED:
-        counts.successful += fires
-        counts.failures_in_row = 0
+        sheet.successful += fires
+        sheet.failures_in_row = 0
     elif one.phase in FAILURES:
-        counts.failed += fires
-        counts.failures_in_row += 1
+        sheet.failed += fires
+        sheet.failures_in_row += 1
     elif one.phase is Phase.MISFIRED:
-        counts.missed += fires
+        sheet.missed += fires
     elif one.phase is Phase.SKIPPED:
-        counts.skipped += fires
+        sheet.skipped += fires

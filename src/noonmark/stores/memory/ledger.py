@@ -71,7 +71,7 @@ class Ledger:
 
     def sheet_of(self, row: Row) -> Sheet:
         """The schedule of a row."""
-        return self.sheets[row.occurrence.uid]
+        return row.sheet
 
     def keep_schedule(self, sheet: Sheet, schedule: Schedule) -> None:
         """Store a schedule as it is from now on; one that is deleted can be found by its uid alone."""
@@ -89,7 +89,8 @@ class Ledger:
         self.sheets[schedule.uid] = sheet
         if schedule.phase is not SchedulePhase.DELETED:
             self.ids[_id(schedule)] = schedule.uid
-            insort(self.names[_name(schedule)], (schedule.created, schedule.uid))
+            if schedule.declaration.name is not None:
+                insort(self.names[_name(schedule)], (schedule.created, schedule.uid))
         self.file_plan(sheet)
 
     def file_plan(self, sheet: Sheet) -> None:
@@ -135,12 +136,13 @@ class Ledger:
     def file(self, row: Row) -> None:
         """Put a row where claims look, after anything about it has changed."""
         one = row.occurrence
+        phase = one.phase
         agenda: Agenda | None = None
         time: Micros | None = None
-        if one.phase is Phase.PENDING and not self.sheet_of(row).holds_back(row):
-            agenda, time = self.ready[one.route], row.ready
-        elif one.phase in (Phase.CLAIMED, Phase.DISPATCHING):
+        if phase is Phase.CLAIMED or phase is Phase.DISPATCHING:
             agenda, time = self.leases[one.route], row.lease_end
+        elif phase is Phase.PENDING and not row.sheet.holds_back(row):
+            agenda, time = self.ready[one.route], row.ready
         if row.filed is not None and row.filed is not agenda:
             row.filed.discard(one.id)
         row.filed = agenda
@@ -148,7 +150,7 @@ class Ledger:
             agenda.put(one.id, time, one.nominal)
         elif agenda is not None:
             agenda.discard(one.id)
-        if one.phase in DELIVERING and one.deadline is not None:
+        if one.deadline is not None and phase in DELIVERING:
             self.deadlines.put(one.id, one.deadline)
         else:
             self.deadlines.discard(one.id)
@@ -183,6 +185,8 @@ class Ledger:
     def _unlist(self, schedule: Schedule) -> None:
         if self.ids.get(_id(schedule)) == schedule.uid:
             del self.ids[_id(schedule)]
+            if schedule.declaration.name is None:
+                return
             same_name = self.names[_name(schedule)]
             del same_name[bisect_left(same_name, (schedule.created, schedule.uid))]
             if not same_name:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
     """Take every place that a start needs, or none of them and say which is taken."""
     sheet = ledger.sheet_of(row)
-    if start.max_runs is not None and sheet.counts.admitted >= start.max_runs:
+    if start.max_runs is not None and sheet.admitted >= start.max_runs:
         return Busy(place=Place.MAX_RUNS)
     if start.takes_slot and sheet.holder is not None and sheet.holder is not row:
         return Busy(place=Place.SLOT, waiting=len(sheet.queue), holder_caught_up=sheet.holder.occurrence.caught_up)
@@ -39,7 +39,7 @@ def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
     if start.takes_slot:
         sheet.holder = row  # the start itself writes it on the row
     if row.is_own and not row.occurrence.has_begun:
-        sheet.counts.admitted += 1
+        sheet.admitted += 1
     return None
 
 

@@ -41,7 +41,7 @@ def commit(ledger: Ledger, plan: Plan) -> bool:
     if plan.schedule is not None and sheet.schedule != before.schedule:
         return False
     is_limited = (plan.schedule or before.schedule).declaration.max_runs is not None
-    if is_limited and sheet.counts.admitted != before.runs:
+    if is_limited and sheet.admitted != before.runs:
         return False
     if before.upstreams is not None and before.upstreams.news != sheet.news:
         return False
@@ -65,7 +65,7 @@ def add(ledger: Ledger, one: Occurrence) -> bool:
 def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:
     """Pause an active schedule when so many of its occurrences have failed in a row."""
     active = sheet.schedule.phase is SchedulePhase.ACTIVE
-    if active and limit is not None and sheet.counts.failures_in_row >= limit:
+    if active and limit is not None and sheet.failures_in_row >= limit:
         snapshot = ledger.snapshot(sheet, dependents.of_schedule(ledger, sheet))
         _write(ledger, sheet, edits.pause(snapshot, now=ledger.now()))
 
@@ -149,7 +149,8 @@ def _rebind(ledger: Ledger, row: Row, one: Occurrence) -> None:
 
 
 def _insert(ledger: Ledger, sheet: Sheet, one: Occurrence) -> None:
-    row = Row(occurrence=altered(one, fence=max(one.fence, sheet.fences)), ready=one.due)
+    fresh = one if one.fence >= sheet.fences else altered(one, fence=sheet.fences)
+    row = Row(occurrence=fresh, sheet=sheet, ready=one.due)
     ledger.add(row)
     if one.phase in FINAL:
         endings.archive(ledger, row)
@@ -189,7 +190,7 @@ def _change_phase(ledger: Ledger, sheet: Sheet, before: SchedulePhase) -> None:
             _hold(ledger, sheet)
         case _:
             if before is SchedulePhase.PAUSED:
-                sheet.counts.failures_in_row = 0
+                sheet.failures_in_row = 0
             _let_go(ledger, sheet)
 
 

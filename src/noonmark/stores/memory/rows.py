@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
@@ -27,6 +27,7 @@ Turn = tuple[int, int, str]
 
 OWN = frozenset({OriginKind.TRIGGER, OriginKind.EVENT})
 """What a schedule does by itself; `max_runs` counts it and a pause holds it."""
+TALLIED = tuple(one.name for one in fields(Tally))
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +35,8 @@ class Row:
     """An occurrence, and what only the store knows of it."""
 
     occurrence: Occurrence
+    sheet: Sheet
+    """The schedule it belongs to."""
     ready: Micros | None
     """From when it can be claimed while it is pending; None while it waits for something, or for the planner."""
     lease_end: Micros | None = None
@@ -44,7 +47,7 @@ class Row:
     awaits_after: Micros | None = None
     """While it waits for its upstreams: their times after this one may be what it waits for; None is for any."""
     ended: Micros | None = None
-    runs: list[Run] = field(default_factory=list)
+    runs: tuple[Run, ...] = ()
     filed: Agenda | None = None
 
     @property
@@ -63,10 +66,16 @@ class Row:
         return (self.occurrence.due, self.occurrence.nominal, self.occurrence.id)
 
 
-@dataclass(slots=True)
-class Counts:
-    """The tally of a schedule while it is being counted."""
+@dataclass(slots=True, eq=False)
+class Sheet:
+    """A schedule with its occurrences."""
 
+    schedule: Schedule
+    watermark: Micros
+    plan_at: Micros | None = None
+    exhausted: bool = False
+    newest: Micros | None = None
+    """The newest nominal time of the trigger that was admitted, or has ended."""
     total: int = 0
     successful: int = 0
     failed: int = 0
@@ -76,18 +85,6 @@ class Counts:
     failures_in_row: int = 0
     last_started: Micros | None = None
     last_phase: Phase | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Sheet:
-    """A schedule with its occurrences."""
-
-    schedule: Schedule
-    watermark: Micros
-    plan_at: Micros | None = None
-    exhausted: bool = False
-    admitted: Micros | None = None
-    counts: Counts = field(default_factory=Counts)
     fences: int = 0
     """The fence of a new row: higher than that of any row that was removed, since it may be the same one again."""
     holder: Row | None = None
@@ -124,7 +121,11 @@ class Sheet:
                 and not self.holds_back(row)
             )
         ]
-        return Kept(schedule=self.schedule, tally=Tally(**asdict(self.counts)), next_due=min(times, default=None))
+        return Kept(
+            schedule=self.schedule,
+            tally=Tally(**{name: getattr(self, name) for name in TALLIED}),
+            next_due=min(times, default=None),
+        )
 
     def snapshot(self, *, unserved: bool, upstreams: Standings | None) -> Snapshot:
         """The schedule as planning reads it."""
@@ -133,8 +134,8 @@ class Sheet:
             schedule=self.schedule,
             watermark=self.watermark,
             projections=tuple(sorted(found, key=lambda one: one.nominal)),
-            admitted=self.admitted,
-            runs=self.counts.admitted,
+            admitted=self.newest,
+            runs=self.admitted,
             beyond=self._beyond(),
             exhausted=self.exhausted,
             unserved=unserved,
@@ -143,7 +144,7 @@ class Sheet:
 
     def _beyond(self) -> tuple[tuple[Micros, Micros], ...]:
         """What was admitted or has ended after the watermark; there is hardly ever anything."""
-        if self.admitted is None or self.admitted <= self.watermark:
+        if self.newest is None or self.newest <= self.watermark:
             return ()
         rows = [row for row in (*self.live.values(), *self.ended.values()) if not row.is_projection]
         named = [row.occurrence for row in rows if row.occurrence.origin == TRIGGER]

@@ -369,7 +369,7 @@ class MemoryStore:
         one = row.occurrence
         lost = one.phase is Phase.DISPATCHING
         if lost:
-            row.runs.append(lost_run(one, now=now))
+            row.runs = (*row.runs, lost_run(one, now=now))
         row.occurrence = altered(
             one,
             phase=Phase.CLAIMED,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def gather(
     connection: sqlite3.Connection, columns: str, source: str, parameters: Sequence[Any] | dict[str, Any]
 ) -> list[tuple[Any, ...]]:
-    """All rows of a source, as one row of JSON.
+    """All rows of a source, as one row of JSON; those of a subquery in its order.
 
     Reading rows one by one lets the interpreter go at each of them, and beside a busy thread each return takes a turn.
     """
@@ -32,6 +32,17 @@ def gather(
         # A damaged value that JSON cannot hold; whoever reads the row finds it.
         return connection.execute(f"SELECT {columns} FROM {source}", parameters).fetchall()  # noqa: S608 - likewise
     return [tuple(row) for row in json.loads(found)]
+
+
+def lists(connection: sqlite3.Connection, query: str, parameters: dict[str, Any]) -> list[str]:
+    """The JSON arrays that a query gathers, one of each column; another statement takes them as they are."""
+    try:
+        [found] = connection.execute(query, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if "BLOB" not in str(error):
+            raise
+        raise ValueError("a damaged value that JSON cannot hold") from error
+    return list(found)
 
 
 def select(

@@ -12,6 +12,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
+from noonmark.core.values import made
 from noonmark.ports.store import Renewal
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sqlite import batches, endings, places
@@ -77,7 +78,8 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
         found_in = PHASES[phase]
         kind_of(origin)
         lost = found_in is Phase.DISPATCHING
-        occurrence = Occurrence(
+        occurrence = made(
+            Occurrence,
             id=one_id,
             uid=schedule.uid,
             schedule_id=schedule.schedule_id,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _WRITER_CACHE_KIB = 32_768
 _READER_CACHE_KIB = 8_192
 _JOURNAL_BYTES = 64 * 1024 * 1024
+_JOURNAL_PAGES = 8_192
+"""So many pages, 32 MB of them, are written before they are moved into the database, each then once: what a burst
+writes again and again is moved seldom. It is what a restart after a crash has to read."""
 _TRIES = 10
 _abandoned: list[sqlite3.Connection] = []
 """Connections of a parent process: using or closing them here would break its locks."""
@@ -123,6 +126,7 @@ class Connections:
                 _use_wal(connection)
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {_JOURNAL_PAGES}")
                 _tune(connection, _WRITER_CACHE_KIB)
             except BaseException:
                 connection.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
+from noonmark.core.values import made
 from noonmark.stores.sqlite import batches
 from noonmark.stores.sqlite.records import Unreadable, from_json
 
@@ -91,13 +93,15 @@ class Library:
         with self._lock:
             self._known.clear()
 
-    def keep(self, key: int, version: int, schedule: Schedule) -> None:
-        """Remember a schedule as it is at a version."""
+    def keep(self, fresh: Mapping[int, tuple[int, Schedule]]) -> None:
+        """Remember schedules, by key, as they are at a version."""
         with self._lock:
-            self._known.pop(key, None)
-            self._known[key] = (version, schedule)
-            if len(self._known) > _KNOWN:
-                del self._known[next(iter(self._known))]
+            known = self._known
+            for key in fresh:
+                known.pop(key, None)
+            known.update(fresh)
+            for key in list(islice(known, max(0, len(known) - _KNOWN))):
+                del known[key]
 
     def read(self, connection: sqlite3.Connection, versions: Mapping[int, int]) -> dict[int, Schedule | Unreadable]:
         """The schedules with some keys, at these versions; for one that cannot be read, what is wrong with it."""
@@ -110,13 +114,15 @@ class Library:
             else:
                 found[key] = known[1]
         if missing:
+            fresh: dict[int, tuple[int, Schedule]] = {}
             for columns in batches.gather(connection, _SELECTED, _SOURCE, (json.dumps(missing),)):
                 try:
                     found[columns[0]] = schedule = _restored(columns)
                 except Unreadable as error:
                     found[columns[0]] = error
                 else:
-                    self.keep(columns[0], columns[-2], schedule)
+                    fresh[columns[0]] = (columns[-2], schedule)
+            self.keep(fresh)
         return found
 
 
@@ -128,10 +134,11 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
         if name is not None or declared_id is not None or description or labels is not None:
             read: Any = from_json(labels, "labels") or {}
             declared = replace(declared, schedule_id=declared_id, name=name, description=description, labels=dict(read))
-        return Schedule(
+        return made(
+            Schedule,
             uid=uid,
             schedule_id=schedule_id,
-            owner=Owner(tenant=tenant, user=user),
+            owner=_owner(tenant, user),
             declaration=declared,
             revision=revision,
             phase=_PHASES[phase],
@@ -143,6 +150,11 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
         )
     except (TypeError, ValueError) as error:
         raise Unreadable(f"its document cannot be read ({error})") from None
+
+
+@lru_cache(maxsize=256)
+def _owner(tenant: str, user: str) -> Owner:
+    return Owner(tenant=tenant, user=user)
 
 
 @lru_cache(maxsize=_KNOWN)

@@ -39,6 +39,7 @@ EXPIRED = f"""
     SELECT lease_end AS time, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE {_IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
 """  # noqa: S608 - likewise
+DUE = f"(SELECT * FROM ({READY}) UNION ALL SELECT * FROM ({EXPIRED}))"  # noqa: S608 - likewise
 ONE = f"""
     SELECT 0, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE id = ? AND route IN (SELECT value FROM json_each(?))
@@ -79,9 +80,8 @@ def due(
     """The rows that a claim may take, in its order."""
     named = json.dumps(list(routes))
     found: list[Found] = []
-    for (route,) in set(connection.execute(DUE_ROUTES, (named, until, named, now)).fetchall()):
-        found += batches.gather(connection, GATHERED, f"({READY})", (route, until, limit))
-        found += batches.gather(connection, GATHERED, f"({EXPIRED})", (route, now, limit))
+    for (route,) in set(batches.gather(connection, "value", f"({DUE_ROUTES})", (named, until, named, now))):
+        found += batches.gather(connection, GATHERED, DUE, (route, until, limit, route, now, limit))
     return sorted(found, key=_turn)[:limit]
 
 

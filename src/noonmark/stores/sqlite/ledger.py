@@ -89,9 +89,14 @@ class Ledger:
 
     def find(self, condition: str, *parameters: object) -> list[Row]:
         """The rows that a condition and an order pick, after everything was written."""
+        return self.rows_in(f"SELECT * FROM occurrences WHERE {condition}", *parameters)  # noqa: S608 - our own text
+
+    def rows_in(self, query: str, *parameters: object) -> list[Row]:
+        """The rows that a query of whole rows picks, in its order, after everything was written."""
         self.write()
-        keys = self.connection.execute(f"SELECT key FROM occurrences WHERE {condition}", parameters)  # noqa: S608 - our own text
-        return self.rows_of([key for (key,) in keys])
+        found = batches.gather(self.connection, ", ".join(ROW_COLUMNS), f"({query})", parameters)
+        self._take_rows([columns for columns in found if columns[0] not in self._rows])
+        return [self._rows[columns[0]] for columns in found]
 
     def live(self, sheet: Sheet) -> list[Row]:
         """The rows of a schedule that have not ended, oldest first."""
@@ -119,6 +124,12 @@ class Ledger:
         """The sheets of some schedules, by uid."""
         self._take_sheets(batches.select(self.connection, SHEET, "schedule_states", "uid", list(uids)))
         return {sheet.uid: sheet for sheet in self._sheets.values()}
+
+    def sheets_in(self, query: str, *parameters: object) -> list[Sheet]:
+        """The sheets that a query of whole rows picks, in its order."""
+        found = batches.gather(self.connection, ", ".join(SHEET_COLUMNS), f"({query})", parameters)
+        self._take_sheets(found)
+        return [self._sheets[columns[0]] for columns in found]
 
     def sheets_of(self, keys: Iterable[int]) -> list[Sheet]:
         """The sheets of some schedules, in their order."""
@@ -151,7 +162,7 @@ class Ledger:
     def keep_schedule(self, sheet: Sheet, schedule: Schedule) -> None:
         """A schedule is different from now on."""
         self._schedules.append(documents.to_columns(sheet.schedule, schedule))
-        self.library.keep(sheet.schedule, sheet.version, schedule)
+        self.library.keep({sheet.schedule: (sheet.version, schedule)})
 
     # Concurrency keys
 

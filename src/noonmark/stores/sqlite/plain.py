@@ -23,7 +23,7 @@ from noonmark.stores.sqlite.endings import FAILURES
 from noonmark.stores.sqlite.records import OWN, RUN_COLUMNS, run_values, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from noonmark.core.admission import Admission
     from noonmark.core.instants import Micros
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
 # What may be changed is found first, and then changed: nobody else writes in between.
 STARTABLE = """
-    SELECT one.id AS id, one.key AS key, one.schedule AS schedule FROM json_each(:ids) AS j
+    SELECT json_group_array(j.key), json_group_array(one.key) FROM json_each(:ids) AS j
         CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.phase = 'claimed' AND fence = :fence AND place IS NULL AND s.revision = :revision
         AND (:takes_slot = 0 OR s.holder IS NULL OR s.holder = one.key)
@@ -44,14 +44,21 @@ START = """
         started = :now, lease_end = :lease_end, holds_slot = max(holds_slot, :takes_slot)
     WHERE key IN (SELECT value FROM json_each(:keys))
 """
-COLUMNS = "id, key, schedule"
 STARTED = """
-    UPDATE schedule_states SET last_started = ?, admitted = admitted + (j.value ->> 1),
-        newest = coalesce(max(newest, j.value ->> 2), newest, j.value ->> 2), holder = coalesce(j.value ->> 3, holder)
-    FROM json_each(?) AS j WHERE schedule = j.value ->> 0
+    WITH one AS MATERIALIZED (
+        SELECT occurrences.key AS key, schedule, nominal FROM json_each(:keys) AS j CROSS JOIN occurrences
+        ON occurrences.key = j.value
+    )
+    UPDATE schedule_states SET last_started = :now, admitted = admitted + :is_first,
+        newest = CASE WHEN :is_triggered THEN max(nominal, coalesce(newest, nominal)) ELSE newest END,
+        holder = CASE WHEN :takes_slot THEN one.key ELSE holder END
+    FROM one WHERE schedule_states.schedule = one.schedule
 """
 ENDABLE = """
-    SELECT one.id AS id, one.key AS key, one.schedule AS schedule FROM json_each(:ids) AS j
+    SELECT json_group_array(j.key), json_group_array(one.key),
+        json_group_array(one.schedule) FILTER (WHERE NOT (exhausted = 1 AND live = 1 AND s.phase = 'active')),
+        json_group_array(one.schedule) FILTER (WHERE exhausted = 1 AND live = 1 AND s.phase = 'active')
+    FROM json_each(:ids) AS j
         CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.phase IN ('dispatching', 'awaiting_completion') AND fence = :fence AND place IS NULL
         AND holds_slot = :holds_slot AND s.queued = 0 AND s.followed = 0
@@ -62,80 +69,81 @@ END = """
         holds_slot = 0, held = 0
     WHERE key IN (SELECT value FROM json_each(:keys))
 """
-ENDED = """
-    UPDATE schedule_states SET live = live - 1, history = history + 1, total = total + 1,
+_ENDED = """
+    UPDATE schedule_states SET {more} live = live - 1, history = history + 1, total = total + 1,
         successful = successful + :successful, failed = failed + :failed,
         failures_in_row = CASE WHEN :successful THEN 0 ELSE failures_in_row + :failed END, last_phase = :phase,
         holder = CASE WHEN :holds_slot THEN NULL ELSE holder END
     WHERE schedule IN (SELECT value FROM json_each(:schedules))
 """
-COMPLETED = """
-    UPDATE schedule_states SET phase = 'completed', updated = :now, version = version + 1
-    WHERE schedule IN (SELECT value FROM json_each(:schedules)) AND exhausted = 1 AND live = 0 AND phase = 'active'
-"""
+ENDED = _ENDED.format(more="")
+LAST_ENDED = _ENDED.format(more="phase = 'completed', updated = :now, version = version + 1,")
+"""That was the end of a schedule with nothing to come. Of the others, the phase is not even written."""
+NONE = "[]"
 
 
 def start_all(
     connection: sqlite3.Connection, admissions: Sequence[Admission], *, now: Micros, lease: Micros
 ) -> dict[str, Occurrence]:
     """Carry out the plain starts; those that were, as they now stand."""
-    alone = _alone(one.claim.occurrence.uid for one in admissions)
-    groups: dict[tuple[int, int, int], dict[str, Start]] = {}
+    repeated = _repeated([one.claim.occurrence.uid for one in admissions])
+    groups: dict[tuple[int, int, bool, bool, bool], list[Start]] = {}
     for one in admissions:
-        claimed = one.claim.occurrence
-        if isinstance(one, Start) and one.concurrency is None and one.max_runs is None and claimed.uid in alone:
-            group = (one.claim.schedule.revision, claimed.fence, int(one.takes_slot))
-            groups.setdefault(group, {})[claimed.id] = one
+        if isinstance(one, Start) and one.concurrency is None and one.max_runs is None:
+            claimed = one.claim.occurrence
+            if claimed.uid not in repeated:
+                is_triggered = claimed.origin == TRIGGER
+                is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
+                group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
+                groups.setdefault(group, []).append(one)
     started: dict[str, Occurrence] = {}
-    changes: list[tuple[Any, ...]] = []
-    for (revision, fence, takes_slot), starts in groups.items():
+    for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
         same = {"revision": revision, "fence": fence, "takes_slot": takes_slot, "now": now, "lease_end": now + lease}
-        startable = batches.gather(connection, COLUMNS, f"({STARTABLE})", same | {"ids": json.dumps(list(starts))})
-        connection.execute(START, same | {"keys": json.dumps([key for _, key, _ in startable])})
-        for found, key, schedule in startable:
-            start = starts[found]
-            started[found] = _started(start, now)
-            was = start.claim.occurrence
-            is_first = not was.has_begun and was.origin.partition(":")[0] in OWN
-            newest = was.nominal if was.origin == TRIGGER else None
-            changes.append((schedule, int(is_first), newest, key if takes_slot else None))
-    if changes:
-        connection.execute(STARTED, (now, json.dumps(changes)))
+        ids = json.dumps([one.claim.occurrence.id for one in starts])
+        found, keys = batches.lists(connection, STARTABLE, same | {"ids": ids})
+        connection.execute(START, same | {"keys": keys})
+        connection.execute(STARTED, same | {"keys": keys, "is_first": is_first, "is_triggered": is_triggered})
+        for place in json.loads(found):
+            start = starts[place]
+            started[start.claim.occurrence.id] = _started(start, now)
     return started
 
 
 def end_all(connection: sqlite3.Connection, settlements: Sequence[Settlement], *, now: Micros) -> set[str]:
     """Write the plain ends; the ids of those that were."""
-    alone = _alone(one.occurrence.uid for one in settlements)
-    groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
+    repeated = _repeated([one.occurrence.uid for one in settlements])
+    groups: dict[tuple[Any, ...], list[Settlement]] = {}
     for one in settlements:
         of = one.occurrence
-        if one.phase in _ENDS and one.pause_after is None and not of.missed_count and of.uid in alone:
-            group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, int(of.holds_slot))
-            groups.setdefault(group, {})[of.id] = one
+        if one.phase in _ENDS and one.pause_after is None and not of.missed_count and of.uid not in repeated:
+            group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, of.holds_slot)
+            groups.setdefault(group, []).append(one)
     ended: set[str] = set()
     runs: list[tuple[Any, ...]] = []
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
         same = {"phase": phase, "holds_slot": holds_slot, "now": now}
         row = same | {"reason": reason, "detail": detail, "attempt": attempt, "fence": fence}
-        found = batches.gather(connection, COLUMNS, f"({ENDABLE})", row | {"ids": json.dumps(list(ends))})
-        connection.execute(END, row | {"keys": json.dumps([key for _, key, _ in found])})
-        schedules = json.dumps([schedule for *_, schedule in found])
-        counts = {"successful": int(phase is Phase.COMPLETED), "failed": int(phase in FAILURES)}
-        connection.execute(ENDED, same | counts | {"schedules": schedules})
-        connection.execute(COMPLETED, {"now": now, "schedules": schedules})
-        for one_id, key, _ in found:
-            ended.add(one_id)
-            run = ends[one_id].run
+        ids = json.dumps([one.occurrence.id for one in ends])
+        found, keys, ongoing, over = batches.lists(connection, ENDABLE, row | {"ids": ids})
+        connection.execute(END, row | {"keys": keys})
+        counts = {"successful": phase is Phase.COMPLETED, "failed": phase in FAILURES}
+        for statement, schedules in ((ENDED, ongoing), (LAST_ENDED, over)):
+            if schedules != NONE:
+                connection.execute(statement, same | counts | {"schedules": schedules})
+        for place, key in zip(json.loads(found), json.loads(keys), strict=True):
+            run = ends[place].run
+            ended.add(run.occurrence_id)
             runs.append(run_values(key, run, to_json(run.result)))
     if runs:
         batches.put(connection, "runs", RUN_COLUMNS, runs)
     return ended
 
 
-def _alone(uids: Iterable[str]) -> set[str]:
-    """Those that come once."""
-    return {uid for uid, count in Counter(uids).items() if count == 1}
+def _repeated(uids: list[str]) -> frozenset[str]:
+    """Those that come more than once."""
+    if len(set(uids)) == len(uids):
+        return frozenset()
+    return frozenset(uid for uid, count in Counter(uids).items() if count > 1)
 
 
 def _started(start: Start, now: Micros) -> Occurrence:

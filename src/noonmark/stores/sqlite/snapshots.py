@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.plans import Projection
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sqlite.driver import sqlite3
     from noonmark.stores.sqlite.ledger import Ledger
     from noonmark.stores.sqlite.records import Sheet
 
 _LISTED = """
-    SELECT tenant, schedule_id FROM json_each(?) AS j CROSS JOIN schedules
-    ON tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
+    json_each(?) AS j CROSS JOIN schedules ON tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
 """
 BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
 DELETED_BY_ID = """
@@ -51,12 +51,16 @@ _NEXT_DUE = """
     AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL)) GROUP BY schedule
 """
 PLANNABLE = """
-    SELECT schedule FROM schedule_states
+    SELECT * FROM schedule_states
     WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL AND plan_at <= ? ORDER BY plan_at, uid LIMIT ?
 """
 PROJECTIONS = """
-    SELECT occurrences.key FROM json_each(?) AS j CROSS JOIN occurrences
+    SELECT occurrences.* FROM json_each(?) AS j CROSS JOIN occurrences
     ON schedule = j.value AND ended IS NULL AND origin = 'trigger' ORDER BY nominal, occurrences.key
+"""
+_BEATS = """
+    SELECT NULL AS route, max(seen) AS seen FROM nodes UNION ALL
+    SELECT route, seen FROM json_each(?) AS j CROSS JOIN served_routes ON route = j.value
 """
 _BEYOND = "schedule = ? AND origin = 'trigger' AND phase <> 'superseded' AND coalesce(missed_last, nominal) > ?"
 _ROUTES = """
@@ -72,7 +76,7 @@ _ROUTES = """
 
 def listed(connection: sqlite3.Connection, identities: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
     """Those of the tenants and schedule ids that are taken."""
-    return set(connection.execute(_LISTED, (json.dumps(list(identities)),)).fetchall())
+    return set(batches.gather(connection, "tenant, schedule_id", _LISTED, (json.dumps(list(identities)),)))
 
 
 def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
@@ -119,8 +123,7 @@ def snapshot(ledger: Ledger, sheet: Sheet, schedule: Schedule) -> Snapshot:
 
 def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], dict[int, str]]:
     """Schedules whose time to plan has come, and what is wrong with those that cannot be read."""
-    keys = [key for (key,) in ledger.connection.execute(PLANNABLE, (now, limit))]
-    sheets = ledger.sheets_of(keys)
+    sheets = ledger.sheets_in(PLANNABLE, now, limit)
     found = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
     faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
     sound = [(sheet, one) for sheet in sheets if not isinstance(one := found[sheet.schedule], Unreadable)]
@@ -142,13 +145,10 @@ def routes(connection: sqlite3.Connection, source: str) -> list[str]:
 
 def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[Snapshot]:
     known = list(found)
-    ledger.write()
-    keys = ledger.connection.execute(PROJECTIONS, (json.dumps([sheet.schedule for sheet, _ in known]),)).fetchall()
-    projections: dict[int, list[int]] = {}
-    rows = {row.key: row for row in ledger.rows_of([key for (key,) in keys])}
-    for row in rows.values():
+    projections: dict[int, list[Projection]] = {}
+    for row in ledger.rows_in(PROJECTIONS, json.dumps([sheet.schedule for sheet, _ in known])):
         if row.is_projection:
-            projections.setdefault(row.schedule, []).append(row.key)
+            projections.setdefault(row.schedule, []).append(to_projection(row))
     followers = [(sheet, schedule) for sheet, schedule in known if schedule.declaration.trigger is None]
     read = upstreams.read(ledger, [(sheet, schedule, None) for sheet, schedule in followers]) if followers else []
     standings = {sheet.schedule: one for (sheet, _), one in zip(followers, read, strict=True)}
@@ -157,7 +157,7 @@ def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[
         Snapshot(
             schedule=schedule,
             watermark=sheet.watermark,
-            projections=tuple(to_projection(rows[key]) for key in projections.get(sheet.schedule, ())),
+            projections=tuple(projections.get(sheet.schedule, ())),
             admitted=sheet.newest,
             runs=sheet.admitted,
             beyond=_beyond(ledger, sheet),
@@ -182,8 +182,9 @@ class _Beats:
 
     def __init__(self, ledger: Ledger, routes: Collection[str]) -> None:
         self._now = ledger.now()
-        [self._newest] = ledger.connection.execute("SELECT max(seen) FROM nodes").fetchone()
-        self._seen = dict(batches.select(ledger.connection, "route, seen", "served_routes", "route", list(routes)))
+        found = batches.gather(ledger.connection, "route, seen", f"({_BEATS})", (json.dumps(list(routes)),))
+        self._seen: dict[str | None, Micros] = dict(found)
+        self._newest: Micros | None = self._seen.pop(None)
 
     def lack(self, route: str, patience: Micros) -> bool:
         """Whether nodes are alive, but none of them has served a route for so long."""
