@@ -240,7 +240,7 @@ print("loaded as", __name__)
 scheduler = Scheduler("sqlite:///jobs.db")
 job = scheduler.schedule(double, args=[21], name="double", executor="process")
 {starts}
-while not scheduler.runs(job):
+while not any(run.ended for run in scheduler.runs(job)):
     threading.Event().wait(0.01)
 scheduler.stop()
 """
