@@ -32,7 +32,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
-from noonmark.ports.store import Admitted, Hold
+from noonmark.ports.records import Admitted, Hold
 from noonmark.stores.memory import MemoryStore, dependents
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock

@@ -14,7 +14,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
-from noonmark.ports.store import Admitted
+from noonmark.ports.records import Admitted
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE

@@ -9,7 +9,7 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.driver.access import Access
 from noonmark.driver.drive import drive
-from noonmark.ports.store import StoreTraits
+from noonmark.ports.records import StoreTraits
 
 BLOCKING = SimpleNamespace(traits=StoreTraits(is_durable=True, blocks=True))
 DIRECT = SimpleNamespace(traits=StoreTraits(is_durable=False, blocks=False))

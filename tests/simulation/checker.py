@@ -6,7 +6,7 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
 from noonmark.driver.drive import drive
-from noonmark.ports.store import Admitted
+from noonmark.ports.records import Admitted
 from noonmark.stores.memory.ledger import DELIVERING
 from tests.simulation.accounts import Account, Rule
 from tests.simulation.hearing import Hearing

@@ -10,7 +10,7 @@ from noonmark.core.plans import Snapshot
 from noonmark.core.reactions import Audience
 from noonmark.core.run import Run
 from noonmark.core.schedule import Schedule
-from noonmark.ports.store import Admitted, Kept, LeaseLost, Renewal
+from noonmark.ports.records import Admitted, Kept, LeaseLost, Renewal
 
 SHOWN = 20
 

@@ -28,7 +28,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.driver.reports import AdmitReport
 from noonmark.ports import sink
-from noonmark.ports.store import Admitted, Hold, LeaseLost
+from noonmark.ports.records import Admitted, Hold, LeaseLost
 from noonmark.ports.target import Assignment
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.driver.reports import ClaimReport, RenewReport
+from noonmark.ports.records import Hold, Renewal
 from noonmark.ports.sink import Claimed
-from noonmark.ports.store import Hold, Renewal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

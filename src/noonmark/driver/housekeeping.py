@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from noonmark.core.admission import unserved
 from noonmark.core.settlement import expire
 from noonmark.driver.reports import PruneReport, ReapReport
+from noonmark.ports.records import Admitted, Hold
 from noonmark.ports.sink import Ended, Pruned, Settled
-from noonmark.ports.store import Admitted, Hold
 
 if TYPE_CHECKING:
     from noonmark.driver.node import Node

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.reasons import Reason
 from noonmark.driver.reckoning import Reckoning
+from noonmark.ports.records import Hold
 from noonmark.ports.sink import LeaseLost
-from noonmark.ports.store import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.triggers import Trigger
     from noonmark.ports.clock import Clock
-    from noonmark.ports.store import Kept, Store
+    from noonmark.ports.records import Kept
+    from noonmark.ports.store import Store
     from noonmark.targets.functions import Functions
 
 SOURCE = "embedded"

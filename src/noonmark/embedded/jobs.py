@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
-    from noonmark.ports.store import Activity, Kept
+    from noonmark.ports.records import Activity, Kept
 
 
 class JobStatus(StrEnum):

@@ -12,7 +12,7 @@ from noonmark.core.triggers import Trigger, fires, parse_trigger
 from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
 from noonmark.embedded.settings import whole_number
-from noonmark.ports.store import Kept
+from noonmark.ports.records import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.clock import Clock
+    from noonmark.ports.records import Kept
     from noonmark.ports.sink import Sink
-    from noonmark.ports.store import Kept
 
 T = TypeVar("T")
 

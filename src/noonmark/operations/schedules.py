@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.schedule import Declaration, Owner
-    from noonmark.ports.store import Kept, Store
+    from noonmark.ports.records import Kept
+    from noonmark.ports.store import Store
 
 MAX_TRIES = 100
 """A change that was outrun so often gives up; each time somebody else's was written, so there is no deadlock."""

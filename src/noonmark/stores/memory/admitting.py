@@ -8,7 +8,7 @@ from noonmark.core.admission import Admission, Busy, End, Replan, Start, Wait
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
-from noonmark.ports.store import Admitted, LeaseLost
+from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
 from noonmark.stores.memory import endings, places, planning
 from noonmark.stores.memory.ledger import DELIVERING, give_back

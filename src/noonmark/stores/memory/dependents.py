@@ -11,7 +11,7 @@ from noonmark.core.planner import is_used_up, timed_trigger
 from noonmark.core.policies.dependencies import Standing, Standings
 from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
-from noonmark.ports.store import Graph
+from noonmark.ports.records import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

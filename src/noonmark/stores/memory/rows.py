@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.plans import Snapshot, projection
-from noonmark.ports.store import Kept, Tally
+from noonmark.ports.records import Kept, Tally
 
 if TYPE_CHECKING:
     from noonmark.core.events import Event

@@ -13,7 +13,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run, open_run
 from noonmark.core.values import altered
-from noonmark.ports.store import Activity, Renewal, StoreTraits
+from noonmark.ports.records import Activity, Renewal, StoreTraits
 from noonmark.stores.memory import admitting, agenda, dependents, endings, places, planning
 from noonmark.stores.memory import events as emitted
 from noonmark.stores.memory.ledger import DELIVERING, Ledger, listed_at
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.store import Admitted, Graph, Hold, Kept, LeaseLost
+    from noonmark.ports.records import Admitted, Graph, Hold, Kept, LeaseLost
     from noonmark.stores.memory.rows import Row, Sheet
 
 LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from noonmark.core.admission import Busy, End, Replan, Start, Wait
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.ports.store import Admitted, LeaseLost
+from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sqlite import endings, places, plain, planning
 from noonmark.stores.sqlite.records import occurrence, to_json

@@ -13,7 +13,7 @@ from noonmark.core.occurrence import Occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.core.values import made
-from noonmark.ports.store import Renewal
+from noonmark.ports.records import Renewal
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sqlite import batches, endings, places
 from noonmark.stores.sqlite.records import PHASES, REASONS, Unreadable, from_json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.ports.store import Hold
+    from noonmark.ports.records import Hold
     from noonmark.stores.sqlite.finding import Found
     from noonmark.stores.sqlite.ledger import Ledger
     from noonmark.stores.sqlite.records import Row

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import is_used_up
-from noonmark.ports.store import Graph
+from noonmark.ports.records import Graph
 from noonmark.stores.sqlite import batches
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.run import Outcome, Run, Usage
 from noonmark.core.settlement import open_run
-from noonmark.ports.store import Activity
+from noonmark.ports.records import Activity
 from noonmark.stores.sqlite import batches
 from noonmark.stores.sqlite.finding import FIRST_LEASED, FIRST_READY
 from noonmark.stores.sqlite.records import Unreadable, from_json, occurrence

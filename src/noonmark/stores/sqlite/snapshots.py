@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.plans import Snapshot
-from noonmark.ports.store import Kept, Tally
+from noonmark.ports.records import Kept, Tally
 from noonmark.stores.sqlite import batches, upstreams
 from noonmark.stores.sqlite.records import PHASES, Unreadable, to_projection
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.ports.store import StoreTraits
+from noonmark.ports.records import StoreTraits
 from noonmark.stores.sqlite import (
     admitting,
     batches,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.store import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
+    from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
 
 WATCH_INTERVAL: Micros = SECOND // 4
 

@@ -14,7 +14,7 @@ from noonmark.core.policies.limits import Concurrency
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.store import LeaseLost
+from noonmark.ports.records import LeaseLost
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW

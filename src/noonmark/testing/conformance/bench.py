@@ -15,7 +15,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.core.settlement import Settlement
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.store import Admitted, Hold
+from noonmark.ports.records import Admitted, Hold
 from noonmark.testing import factories
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.schedule import Schedule
-    from noonmark.ports.store import Kept, LeaseLost, Store
+    from noonmark.ports.records import Kept, LeaseLost
+    from noonmark.ports.store import Store
 
 LEASE: Micros = 15 * SECOND
 LOOKAHEAD: Micros = 2 * SECOND

@@ -17,7 +17,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, expire, settle
 from noonmark.core.triggers import OnceTrigger
-from noonmark.ports.store import LeaseLost
+from noonmark.ports.records import LeaseLost
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 

@@ -9,7 +9,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.ports.store import Renewal
+from noonmark.ports.records import Renewal
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold
 from noonmark.testing.factories import NOW

@@ -15,7 +15,7 @@ from noonmark.core.policies.limits import Dependency, Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.ports.store import Graph
+from noonmark.ports.records import Graph
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LOOKAHEAD, case
 from noonmark.testing.factories import MINUTE, NOW

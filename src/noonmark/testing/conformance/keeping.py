@@ -15,7 +15,7 @@ from noonmark.testing.conformance.bench import LOOKAHEAD, case
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
-    from noonmark.ports.store import Kept
+    from noonmark.ports.records import Kept
     from noonmark.testing.conformance.bench import Bench
 
 

@@ -9,7 +9,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.reasons import Reason
-from noonmark.ports.store import LeaseLost
+from noonmark.ports.records import LeaseLost
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 

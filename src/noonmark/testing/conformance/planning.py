@@ -16,7 +16,7 @@ from noonmark.core.policies.limits import Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import IntervalTrigger, OnceTrigger
-from noonmark.ports.store import LeaseLost
+from noonmark.ports.records import LeaseLost
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LOOKAHEAD, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW

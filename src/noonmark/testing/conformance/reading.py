@@ -11,7 +11,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.ports.store import Activity
+from noonmark.ports.records import Activity
 from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
