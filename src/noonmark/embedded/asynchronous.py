@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from noonmark.core.errors import Conflict
-from noonmark.driver.access import hand
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.engine import Guest
 from noonmark.embedded.scheduler import Scheduler
+from noonmark.embedded.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 
 class AsyncScheduler(Decorators):
     """What `Scheduler` does, without ever keeping the event loop waiting; async functions run on that loop.
@@ -44,25 +39,25 @@ class AsyncScheduler(Decorators):
 
     async def schedule(self, func: Callable[..., Any], **options: Unpack[Options]) -> str:
         """Keep a schedule for a function and return its id."""
-        return await _in_thread(self._inner.schedule, func, **options)
+        return await in_thread(self._inner.schedule, func, **options)
 
     async def schedule_with_deps(
         self, func: Callable[..., Any], depends_on: Sequence[str | Mapping[str, Any]], **options: Unpack[Terms]
     ) -> str:
         """The same for a function that waits for other jobs, or follows them."""
-        return await _in_thread(self._inner.schedule_with_deps, func, depends_on, **options)
+        return await in_thread(self._inner.schedule_with_deps, func, depends_on, **options)
 
     async def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> list[str]:
         """Keep many schedules, a thousand to a transaction."""
-        return await _in_thread(self._inner.create_many, declarations)
+        return await in_thread(self._inner.create_many, declarations)
 
     async def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
         """Say some of the options anew, and leave the others."""
-        return await _in_thread(self._inner.update, job_id, func, **changes)
+        return await in_thread(self._inner.update, job_id, func, **changes)
 
     async def add_dependency(self, job_id: str, depends_on: Sequence[str | Mapping[str, Any]]) -> None:
         """Let a job wait for others too."""
-        await _in_thread(self._inner.add_dependency, job_id, depends_on)
+        await in_thread(self._inner.add_dependency, job_id, depends_on)
 
     async def register_function(self, name: str, func: Callable[..., Any]) -> None:
         """Offer a function under a name."""
@@ -70,28 +65,28 @@ class AsyncScheduler(Decorators):
 
     async def start(self) -> None:
         """Begin to run what is due: sync functions in threads, async ones on this event loop."""
-        self._inner.events = asyncio.get_running_loop()
+        self._inner.settle_here()
         self._inner.start()
 
     async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
         """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back."""
-        await _in_thread(self._inner.stop, wait, timeout)
+        await in_thread(self._inner.stop, wait, timeout)
 
     async def cancel(self, job_id: str) -> bool:
         """Start nothing of it any more, and ask what runs to stop."""
-        return await _in_thread(self._inner.cancel, job_id)
+        return await in_thread(self._inner.cancel, job_id)
 
     async def pause(self, job_id: str) -> None:
         """Start nothing of it until it is resumed."""
-        await _in_thread(self._inner.pause, job_id)
+        await in_thread(self._inner.pause, job_id)
 
     async def resume(self, job_id: str) -> None:
         """Go on from now."""
-        await _in_thread(self._inner.resume, job_id)
+        await in_thread(self._inner.resume, job_id)
 
     async def delete(self, job_id: str) -> None:
         """Start nothing of it any more; the history stays in the store."""
-        await _in_thread(self._inner.delete, job_id)
+        await in_thread(self._inner.delete, job_id)
 
     async def run_now(
         self,
@@ -101,8 +96,8 @@ class AsyncScheduler(Decorators):
         overlap: str | Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run it once more, now, and return its result, or raise what it raised."""
-        self._inner.events = asyncio.get_running_loop()
-        return await _in_thread(self._inner.run_now, job_id, payload, wait, overlap)
+        self._inner.settle_here()
+        return await in_thread(self._inner.run_now, job_id, payload, wait, overlap)
 
     async def emit(
         self,
@@ -116,27 +111,27 @@ class AsyncScheduler(Decorators):
 
     async def get_job(self, job_id: str) -> Job | None:
         """A job with its status and its last result."""
-        return await _in_thread(self._inner.get_job, job_id)
+        return await in_thread(self._inner.get_job, job_id)
 
     async def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
         """All jobs, oldest first, or those with a status."""
-        return await _in_thread(self._inner.list_jobs, status)
+        return await in_thread(self._inner.list_jobs, status)
 
     async def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
         """The next times that a job or a trigger names."""
-        return await _in_thread(self._inner.preview, job, count, after)
+        return await in_thread(self._inner.preview, job, count, after)
 
     async def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, newest first."""
-        return await _in_thread(self._inner.occurrences, job_id, limit)
+        return await in_thread(self._inner.occurrences, job_id, limit)
 
     async def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
         """Its runs, newest first."""
-        return await _in_thread(self._inner.runs, job_id, limit)
+        return await in_thread(self._inner.runs, job_id, limit)
 
     async def close(self) -> None:
         """Stop, and let go of the store."""
-        await _in_thread(self._inner.close)
+        await in_thread(self._inner.close)
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -170,34 +165,15 @@ class AsyncScheduler(Decorators):
 class _Hosted(Scheduler):
     """A scheduler whose loop runs on the event loop of the program."""
 
-    events: asyncio.AbstractEventLoop | None = None
+    _events: asyncio.AbstractEventLoop | None = None
+
+    def settle_here(self) -> None:
+        """What is run from now on runs on the loop of the caller."""
+        self._events = asyncio.get_running_loop()
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
-        if self.events is None or not self.events.is_running():
+        if self._events is None or not self._events.is_running():
             raise Conflict("an AsyncScheduler runs on an event loop: await its methods there")
-        return Guest(runtime, self.events, looks=looks)
-
-
-async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Make a call that blocks, in a thread of its own.
-
-    Not in one of the executor: those are few, and calls that wait for a run could hold all of them while the run waits
-    for another call.
-    """
-    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    context = contextvars.copy_context()
-    thread = threading.Thread(
-        target=context.run, args=(_answer, answer, call, args, kwargs), name="noonmark-call", daemon=True
-    )
-    thread.start()
-    return await answer
-
-
-def _answer(answer: asyncio.Future[Any], call: Callable[..., Any], args: Any, kwargs: Any) -> None:  # noqa: ANN401
-    result: Any = None
-    error: BaseException | None = None
-    try:
-        result = call(*args, **kwargs)
-    except BaseException as raised:  # noqa: BLE001 - it is raised where the answer is awaited
-        error = raised
-    hand(answer, result, error)
+        if not looks and asyncio._get_running_loop() is self._events:  # noqa: SLF001 - get_running_loop may raise
+            raise Conflict("the event loop that runs the functions cannot wait for them: await the same method")
+        return Guest(runtime, self._events, looks=looks)

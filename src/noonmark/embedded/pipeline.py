@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -15,6 +18,7 @@ from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import answer
 from noonmark.embedded.settings import LOOK_EVERY
+from noonmark.embedded.threads import in_thread
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
 
     Ended = tuple[str, Assignment | None]
+
+logger = logging.getLogger("noonmark.pipeline")
 
 
 class PipelineError(NoonmarkError):
@@ -88,21 +94,39 @@ class JobPipeline:
         return self
 
     async def run(self) -> list[list[Any]]:
-        """The same as `run_sync`, for a program with an event loop."""
-        return await asyncio.to_thread(self.run_sync)
+        """The same as `run_sync`, for a program with an event loop. When it is cancelled, no later stage begins."""
+        self._scheduler.settle_here()
+        is_given_up = threading.Event()
+        try:
+            return await in_thread(self._go, is_given_up)
+        except asyncio.CancelledError:
+            is_given_up.set()
+            raise
 
     def run_sync(self) -> list[list[Any]]:
         """Run all stages and return the results, a list for each stage; PipelineError when a function has failed.
 
         The other functions of its stage are waited for, and nothing after it begins.
         """
-        return self._scheduler.with_engine(self._run)
+        return self._go(threading.Event())
 
-    def _run(self, engine: AnyEngine) -> list[list[Any]]:
+    def _go(self, is_given_up: threading.Event) -> list[list[Any]]:
+        stages = tuple(self._stages)
+        for stage in stages:  # nothing runs if something cannot
+            for func in stage.functions:
+                self._scheduler.desk.new(func)
+        return self._scheduler.with_engine(lambda engine: self._run(engine, stages, is_given_up)) if stages else []
+
+    def _run(self, engine: AnyEngine, stages: tuple[_Stage, ...], is_given_up: threading.Event) -> list[list[Any]]:
         if engine.is_own_thread:
             raise Conflict("the event loop that runs the functions cannot wait for them: use await run()")
         key = fresh_id(self._scheduler.runtime.clock)
-        return [self._run_stage(engine, stage, key) for stage in self._stages]
+        results: list[list[Any]] = []
+        for stage in stages:
+            if is_given_up.is_set():
+                raise Conflict("whoever waited for the pipeline has given up")
+            results.append(self._run_stage(engine, stage, key))
+        return results
 
     def _run_stage(self, engine: AnyEngine, stage: _Stage, key: str) -> list[Any]:
         desk, timing = self._scheduler.desk, self._scheduler.runtime.timing
@@ -114,6 +138,9 @@ class JobPipeline:
         on_end.update({one.id: partial(_note, ended, one.id) for one in begun})
         try:
             endings = self._wait(engine, stage, made, {one.id: one for one in begun}, ended)
+        except BaseException:  # nobody waits any more: what is left must not run by itself, later
+            self._abandon(made)
+            raise
         finally:
             for one in begun:
                 on_end.pop(one.id, None)
@@ -139,19 +166,36 @@ class JobPipeline:
                 if stored is None or stored.phase not in FINAL:
                     continue
                 endings[one] = stored, assignment
-                if open_ones.pop(one, None) is not None and self._on_progress is not None:
-                    self._on_progress(Progress(stage.name, len(endings), len(made)))
+                if open_ones.pop(one, None) is not None:
+                    self._tell(Progress(stage.name, len(endings), len(made)))
             if not was_alive and open_ones:
                 raise Conflict("the scheduler was stopped before the pipeline had ended")
         return endings
 
+    def _abandon(self, made: list[Schedule]) -> None:
+        for one in made:
+            with suppress(NoonmarkError):
+                self._scheduler.cancel(one.schedule_id)
+
+    def _tell(self, progress: Progress) -> None:
+        """Let the caller know. A callback that raises breaks its promise, and nothing else."""
+        if self._on_progress is not None:
+            try:
+                self._on_progress(progress)
+            except Exception:
+                logger.exception("on_progress failed")
+
     def _news(self, engine: AnyEngine, open_ones: dict[str, Occurrence], ended: SimpleQueue[Ended]) -> list[Ended]:
-        """The next that ended here; now and then, those that another process may have taken."""
+        """The next that ended here; now and then, those that another process may have taken, or lost."""
         try:
             return [ended.get(timeout=LOOK_EVERY)]
         except Empty:
             deliveries = engine.loop.driver.node.deliveries
-            return [(one, None) for one in open_ones if one not in deliveries]
+            elsewhere = [one for one in open_ones if one not in deliveries]
+        for one in elsewhere:
+            if engine.is_alive and not engine.loop.is_stopping:
+                engine.call(partial(_fetch, one))
+        return [(one, None) for one in elsewhere]
 
     def _results(self, stage: _Stage, endings: list[tuple[Occurrence, Assignment | None]]) -> list[Any]:
         results: list[Any] = []

@@ -12,7 +12,6 @@ from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapCon
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome
 from noonmark.driver.drive import drive
 from noonmark.embedded.settings import LOOK_EVERY
 from noonmark.operations import schedules
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
@@ -164,18 +164,19 @@ def _wait(runtime: Runtime, engine: AnyEngine, one: Occurrence, ending: _Ending)
 def answer(runtime: Runtime, stored: Occurrence, mine: Assignment | None) -> Any:  # noqa: ANN401 - the result
     """What became of an occurrence that has ended: its result, or its error is raised."""
     if stored.phase is not Phase.COMPLETED:
-        _raise(stored, None if mine is None else mine.error)
-    return _stored_result(runtime, stored) if mine is None else mine.result
+        _raise(runtime, stored, None if mine is None else mine.error)
+    if mine is not None:
+        return mine.result
+    last = _last_run(runtime, stored)
+    return None if last is None else last.result
 
 
-def _stored_result(runtime: Runtime, stored: Occurrence) -> Any:  # noqa: ANN401 - JSON
+def _last_run(runtime: Runtime, stored: Occurrence) -> Run | None:
     runs = drive(runtime.store.runs(stored.uid))
-    return next(
-        (run.result for run in runs if run.occurrence_id == stored.id and run.outcome is Outcome.COMPLETED), None
-    )
+    return next((run for run in runs if run.occurrence_id == stored.id and run.outcome is not None), None)
 
 
-def _raise(stored: Occurrence, error: BaseException | None) -> NoReturn:
+def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) -> NoReturn:
     if error is not None and stored.phase is Phase.FAILED:
         raise error
     if stored.reason is Reason.OVERLAP:
@@ -183,4 +184,6 @@ def _raise(stored: Occurrence, error: BaseException | None) -> NoReturn:
     if stored.phase is Phase.TIMED_OUT:
         raise TimeoutError("the run took longer than its timeout")
     why = "" if stored.reason is None else f": {stored.reason.sentence}"
-    raise Conflict(f"the run ended as {stored.phase}{why}")
+    last = _last_run(runtime, stored)
+    what = "" if last is None or last.summary is None else f" ({last.summary})"
+    raise Conflict(f"the run ended as {stored.phase}{why}{what}")

@@ -342,6 +342,9 @@ class Scheduler(Decorators):
         with an_engine(self._running, lambda: self._new_engine(looks=False)) as used:
             return work(used)
 
+    def settle_here(self) -> None:
+        """Let async functions run on the loop of the caller, where it runs on one; this one has a thread of its own."""
+
     @property
     def blocking(self) -> Scheduler:
         """The scheduler whose methods can be called without an event loop: this one."""
