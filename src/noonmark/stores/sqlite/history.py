@@ -91,7 +91,7 @@ def next_time(connection: sqlite3.Connection, routes: Collection[str]) -> Micros
     """When anything can next be planned, is overdue, or can be claimed."""
     named = json.dumps(list(routes))
     time: Micros | None
-    [time] = connection.execute(NEXT_TIME, (named, named)).fetchone()
+    [(time,)] = connection.execute(NEXT_TIME, (named, named)).fetchall()
     return time
 
 
