@@ -48,7 +48,7 @@ logger = logging.getLogger("noonmark.driver")
 async def admit_once(node: Node) -> AdmitReport:
     """Decide about every claim whose time has come, and hand over what starts."""
     now, lease = node.now, node.timing.lease
-    due = node.take_due(node.timing.batch)
+    due = node.take_due(node.batch)
     claims = [_overridden(node, one) for one in due] if node.overrides else due
     decisions = [_decide(one, now=now, lease=lease) for one in claims]
     counts = _Counts()
