@@ -48,8 +48,9 @@ logger = logging.getLogger("noonmark.driver")
 async def admit_once(node: Node) -> AdmitReport:
     """Decide about every claim whose time has come, and hand over what starts."""
     now, lease = node.now, node.timing.lease
-    due = node.take_due(node.timing.batch)
-    decisions = [_decide(_overridden(node, one), now=now, lease=lease) for one in due]
+    due = node.take_due(node.batch)
+    claims = [_overridden(node, one) for one in due] if node.overrides else due
+    decisions = [_decide(one, now=now, lease=lease) for one in claims]
     counts = _Counts()
     try:
         decisions = _in_time(node, await _look_upstream(node, decisions), counts)
@@ -209,7 +210,7 @@ def _stop_running(node: Node, newer: Occurrence) -> None:
 
 def _overridden(node: Node, claim: Claim) -> Claim:
     """The claim under the overlap policy that a caller set for it."""
-    policy = node.overrides.get(claim.occurrence.id) if node.overrides else None
+    policy = node.overrides.get(claim.occurrence.id)
     if policy is None:
         return claim
     declared = replace(claim.schedule.declaration, overlap_policy=policy)

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger("noonmark.driver")
 
+BRIEFLY = 100
+"""Where there is no transaction to share, many at once gain nothing: their values would only live long enough for the
+garbage collector to take them for ones that stay, and to walk over everything that is stored to find out."""
+
 
 class Ask(Protocol):
     """The way to a store."""
@@ -47,6 +51,8 @@ class Node:
         self.id = runtime.node
         self.store = runtime.store
         self.timing = runtime.timing
+        self.batch = runtime.timing.batch if runtime.store.traits.is_durable else min(runtime.timing.batch, BRIEFLY)
+        """So many are started, or settled, at once."""
         self.reckoning = Reckoning(runtime.clock)
         self.ask: Ask = ask or _await
         self.held: dict[str, Claim] = {}

@@ -36,7 +36,7 @@ _LEAVE_NO_LINE = (Skip, Allow)
 
 async def settle_once(node: Node) -> SettleReport:
     """Write the ends of one batch of deliveries. What cannot be written now is kept, and tried again."""
-    count = min(len(node.finished), node.timing.batch)
+    count = min(len(node.finished), node.batch)
     batch = [node.finished.popleft() for _ in range(count)]
     if not batch:
         return SettleReport()

@@ -107,7 +107,7 @@ class AsyncScheduler(Decorators):
         event_id: str | None = None,
     ) -> str:
         """Keep an event, which sets off the jobs that wait for it, and return its id."""
-        return await _in_thread(self._inner.emit, event_type, payload, source, event_id)
+        return await in_thread(self._inner.emit, event_type, payload, source, event_id)
 
     async def get_job(self, job_id: str) -> Job | None:
         """A job with its status and its last result."""

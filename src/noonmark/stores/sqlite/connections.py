@@ -62,15 +62,20 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent view, beside whoever writes."""
-        self._after_fork()
-        with self._writing if self.is_alone else self._reading, self._explained():
-            connection = self._open_writer() if self.is_alone else self._open_reader()
+        with self.glancing() as connection:
             connection.execute("BEGIN")
             try:
                 yield connection
             finally:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
+
+    @contextmanager
+    def glancing(self) -> Iterator[sqlite3.Connection]:
+        """The same for one statement, read to its end: by itself, that is consistent without a transaction."""
+        self._after_fork()
+        with self._writing if self.is_alone else self._reading, self._explained():
+            yield self._open_writer() if self.is_alone else self._open_reader()
 
     @contextmanager
     def bare(self) -> Iterator[sqlite3.Connection]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.driver import sqlite3
     from noonmark.stores.sqlite.ledger import Ledger
     from noonmark.stores.sqlite.records import Row, Sheet
 
@@ -24,10 +23,6 @@ COLUMNS = ("schedule", "position", "tenant", "upstream_id")
 _KEYS = """
     SELECT schedules.key FROM json_each(?) AS j CROSS JOIN schedules
     ON tenant = ? AND schedule_id = j.value AND is_listed = 1
-"""
-_FOLLOWED = """
-    SELECT DISTINCT tenant, upstream_id FROM json_each(?) AS j CROSS JOIN dependencies
-    ON tenant = j.value ->> 0 AND upstream_id = j.value ->> 1
 """
 # Only of the schedule that has the id now: one that was deleted under it is nobody's upstream any more.
 DOWNSTREAM = """
@@ -60,11 +55,6 @@ _WAITING = """
     phase = 'pending' AND waiting_for = 'dependency_pending' AND schedule = ? AND (ready IS NULL OR ready > ?)
 """
 AWAITING = f"{_WAITING} AND (awaits_after IS NULL OR (? AND nominal >= ? AND awaits_after < ?)) ORDER BY nominal, id"
-
-
-def followed(connection: sqlite3.Connection, identities: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Those of the tenants and schedule ids that others depend on."""
-    return set(connection.execute(_FOLLOWED, (json.dumps(list(identities)),)).fetchall())
 
 
 def bind(ledger: Ledger, sheet: Sheet, before: Schedule | None, after: Schedule) -> None:

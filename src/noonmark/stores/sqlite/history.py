@@ -132,7 +132,7 @@ def next_time(connection: sqlite3.Connection, routes: Collection[str], *, now: M
     """When anything can next be matched, planned, is overdue, or can be claimed."""
     named = json.dumps(list(routes))
     time: Micros | None
-    [time] = connection.execute(NEXT_TIME, (now, named, named)).fetchone()
+    [(time,)] = connection.execute(NEXT_TIME, (now, named, named)).fetchall()
     return time
 
 

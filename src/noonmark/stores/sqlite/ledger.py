@@ -214,6 +214,10 @@ class Ledger:
         key = self._reserved.pop(occurrence_id, None)
         return self.next_key("occurrences") if key is None else key
 
+    def number_after(self, **newest: int) -> None:
+        """The greatest keys of some tables are known."""
+        self._next_keys.update({table: key + 1 for table, key in newest.items()})
+
     def next_key(self, table: str) -> int:
         """A number that no row of a table has."""
         if table not in self._next_keys:

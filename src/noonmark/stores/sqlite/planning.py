@@ -26,7 +26,7 @@ def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
     """Keep new schedules with their first plans; False where the id is taken."""
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
     identities = {(one.owner.tenant, one.schedule_id) for one in schedules}
-    taken = snapshots.listed(ledger.connection, identities)
+    taken, followed = snapshots.known(ledger, identities)
     answers, accepted = [], []
     for plan, schedule in zip(plans, schedules, strict=True):
         identity = (schedule.owner.tenant, schedule.schedule_id)
@@ -36,7 +36,6 @@ def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
             accepted.append((plan, schedule))
             if schedule.phase is not SchedulePhase.DELETED:
                 taken.add(identity)
-    followed = dependents.followed(ledger.connection, identities)
     # Schedules are numbered in the order of their first occurrences, as those are: see the ledger.
     accepted.sort(key=lambda one: one[0].planned[0].id if one[0].planned else "")
     ledger.reserve(row.id for plan, _ in accepted for row in plan.planned)

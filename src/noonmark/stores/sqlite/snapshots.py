@@ -21,8 +21,19 @@ if TYPE_CHECKING:
     from noonmark.stores.sqlite.ledger import Ledger
     from noonmark.stores.sqlite.records import Sheet
 
-_LISTED = """
-    json_each(?) AS j CROSS JOIN schedules ON tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
+    Identity = tuple[str, str]
+
+IDENTITIES = """
+    SELECT j.value ->> 0 AS tenant, j.value ->> 1 AS schedule_id,
+        EXISTS (
+            SELECT 1 FROM schedules
+            WHERE tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
+        ) AS is_taken,
+        EXISTS (
+            SELECT 1 FROM dependencies WHERE tenant = j.value ->> 0 AND upstream_id = j.value ->> 1
+        ) AS is_followed,
+        (SELECT max(key) FROM schedules) AS last_schedule, (SELECT max(key) FROM occurrences) AS last_occurrence
+    FROM json_each(?) AS j
 """
 BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
 DELETED_BY_ID = """
@@ -74,9 +85,14 @@ _ROUTES = """
 """
 
 
-def listed(connection: sqlite3.Connection, identities: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Those of the tenants and schedule ids that are taken."""
-    return set(batches.gather(connection, "tenant, schedule_id", _LISTED, (json.dumps(list(identities)),)))
+def known(ledger: Ledger, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
+    """Those of the tenants and schedule ids that are taken, and those that others depend on."""
+    columns = "tenant, schedule_id, is_taken, is_followed, last_schedule, last_occurrence"
+    found = batches.gather(ledger.connection, columns, f"({IDENTITIES})", (json.dumps(list(identities)),))
+    for *_, schedule, occurrence in found[:1]:
+        ledger.number_after(schedules=schedule or 0, occurrences=occurrence or 0)
+    taken = {(tenant, one) for tenant, one, is_taken, *_ in found if is_taken}
+    return taken, {(tenant, one) for tenant, one, _, is_followed, *_ in found if is_followed}
 
 
 def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:

@@ -264,7 +264,7 @@ class SqliteStore:
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
-        with self._connections.reading() as connection:
+        with self._connections.glancing() as connection:
             return history.next_time(connection, routes, now=self._now())
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
