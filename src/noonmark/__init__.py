@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.pipeline import JobPipeline, PipelineError, Progress
     from noonmark.embedded.scheduler import Scheduler
+    from noonmark.targets.functions import Context
 
 _HOMES = {
     "noonmark.core.describe": ("Description", "describe"),
@@ -76,6 +77,7 @@ _HOMES = {
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
     "noonmark.embedded.pipeline": ("JobPipeline", "PipelineError", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),
+    "noonmark.targets.functions": ("Context",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -83,6 +85,7 @@ __all__ = [
     "AsyncScheduler",
     "CalendarTrigger",
     "Conflict",
+    "Context",
     "CronTrigger",
     "Description",
     "EventTrigger",

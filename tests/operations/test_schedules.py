@@ -1,14 +1,17 @@
 """Changes to a schedule: read, decided and written, again when somebody was faster."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from noonmark import Scheduler
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies import overlap
 from noonmark.driver.drive import drive
 from noonmark.operations import schedules
+from noonmark.testing import FakeClock, ManualDriver
 from tests.driver.rig import Rig
 
 
@@ -99,3 +102,12 @@ def test_one_that_was_asked_for_by_hand_is_due_now(rig):
     one = schedules.run_now(made, key="k", payload={"a": 1}, now=rig.world.now)
     assert (one.origin, one.nominal, one.due, one.payload) == ("manual:k", rig.world.now, rig.world.now, {"a": 1})
     assert schedules.run_now(made, key="k", payload=None, now=rig.world.now + 1).id == one.id
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_what_has_completed_is_neither_paused_nor_resumed(verb):
+    scheduler = Scheduler(clock=FakeClock(datetime(2030, 5, 1, tzinfo=UTC)))
+    job = scheduler.schedule(print)
+    ManualDriver(scheduler).run_due()
+    with pytest.raises(Conflict, match=f"it has completed, so there is nothing to {verb}"):
+        getattr(scheduler, verb)(job)

@@ -244,6 +244,22 @@ class TestErrors:
         assert type(assignment.error) is kind
         assert again.result == 1
 
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_traceback_begins_where_the_function_does(self, is_async):
+        def fail():
+            raise ValueError("on purpose")
+
+        async def fail_later():
+            fail()
+
+        async def story(stage):
+            error = (await stage.call(fail_later if is_async else fail)).error
+            assert error.startswith("Traceback (most recent call last):")
+            assert error.count('File "') == 1 + is_async
+            assert "runner.py" not in error.replace("test_runner.py", "")
+
+        play(story)
+
     def test_a_long_traceback_keeps_its_end(self):
         async def story(stage):
             def fail():

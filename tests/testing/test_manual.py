@@ -1,10 +1,11 @@
 """Driving a scheduler by hand: nights, retries, timeouts and outages in no time at all."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from noonmark import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
+from noonmark import AsyncScheduler, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.events import parse_event
 from noonmark.driver.drive import drive
 from noonmark.operations.events import emit
@@ -247,3 +248,10 @@ class TestMaking:
         kit.scheduler.schedule(kit.note, trigger=IntervalTrigger(60), function_name="note")
         kit.driver.run_until(START + 3 * MINUTE)
         assert kit.times == [START + n * MINUTE for n in range(1, 4)]
+
+
+def test_an_async_scheduler_is_driven_likewise():
+    scheduler = AsyncScheduler(clock=FakeClock(START))
+    job = asyncio.run(scheduler.schedule(lambda: 7, trigger=IntervalTrigger(60)))
+    [run] = ManualDriver(scheduler).run_until(START + timedelta(seconds=60))
+    assert (run.result, asyncio.run(scheduler.get_job(job)).run_count) == (7, 1)

@@ -117,6 +117,7 @@ async def pause(store: Store, uid: str) -> Schedule:
     """Nothing of its trigger starts until it is resumed; one that is paused stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        _check_goes_on(snapshot.schedule, "pause")
         return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
 
     return await change(store, uid, decide)
@@ -126,11 +127,17 @@ async def resume(store: Store, uid: str, *, lookahead: Micros) -> Schedule:
     """Plan from now on; one that is active stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
+        _check_goes_on(snapshot.schedule, "resume")
         if snapshot.schedule.phase is SchedulePhase.ACTIVE:
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
     return await change(store, uid, decide)
+
+
+def _check_goes_on(schedule: Schedule, verb: str) -> None:
+    if schedule.phase is SchedulePhase.COMPLETED:
+        raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to begin anew")
 
 
 async def delete(store: Store, uid: str) -> Schedule:

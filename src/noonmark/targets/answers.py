@@ -6,9 +6,12 @@ import builtins
 import json
 import traceback
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.jsonvalues import printable
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 MAX_RESULT = 65_536
 """Bytes of JSON that are kept of a result, and characters of a traceback."""
@@ -17,10 +20,16 @@ MAX_RESULT = 65_536
 def shown_error(error: BaseException) -> str:
     """The end of a traceback, as text that every store can hold."""
     try:
-        text = "".join(traceback.format_exception(error))[-MAX_RESULT:]
+        text = "".join(traceback.format_exception(type(error), error, _from_outside(error)))[-MAX_RESULT:]
     except Exception:  # noqa: BLE001 - an error that cannot even be shown is still an error
         text = f"{type(error).__name__}, which cannot be shown"
     return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def _from_outside(error: BaseException) -> TracebackType | None:
+    """Its traceback without our own frame, where the function was called: what went wrong is theirs."""
+    trace = error.__traceback__
+    return trace if trace is None or trace.tb_next is None else trace.tb_next
 
 
 def as_json(result: object) -> tuple[str, str | None]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.run import Run
+    from noonmark.embedded.asynchronous import AsyncScheduler
     from noonmark.embedded.scheduler import Scheduler
     from noonmark.ports.sink import Happening, Sink
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 class ManualDriver:
     """Runs what is due of a scheduler that was made with a `FakeClock` and is not started."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler | AsyncScheduler) -> None:
         """Nothing runs until it is told to."""
+        scheduler = scheduler.blocking
         runtime = scheduler.runtime
         if not isinstance(runtime.clock, FakeClock):
             raise TypeError(
