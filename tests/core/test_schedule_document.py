@@ -52,7 +52,7 @@ def refused(document, **arguments):
     return caught.value
 
 
-# The documents of seed 001, with their dates moved forward.
+# Documents for agent sessions and mobs, as people write them.
 HEALTH_CHECK = {
     "name": "hourly-health-check",
     "trigger": {"type": "interval", "start_at_utc": "2027-04-21T09:00:00Z", "every_seconds": 3600},

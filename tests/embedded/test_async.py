@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import inspect
 import threading
+from datetime import timedelta
 
 import pytest
 
 from noonmark import AsyncScheduler, Conflict, IntervalTrigger, JobStatus, NotFound, Scheduler
 from noonmark.embedded.declaring import Options
 from noonmark.stores.sqlite.driver import sqlite3  # two libraries in one process do not see each other's locks
+from noonmark.testing import FakeClock, ManualDriver
+from tests.embedded.conftest import START
 from tests.embedded.waiting import FINAL, NEVER, SOON
 
 
@@ -394,3 +397,29 @@ class TestAnswers:
         await asyncio.wait_for(begun.wait(), SOON)
         await asyncio.wait_for(scheduler.stop(timeout=0.1), SOON)
         assert [str(one.phase) for one in await scheduler.occurrences(job_id)] == ["pending"]
+
+
+def test_time_may_pass_by_hand():
+    clock = FakeClock(START)
+    scheduler = AsyncScheduler(clock=clock)
+    driver = ManualDriver(scheduler)
+    scheduler.every(60, args=[7])(later)
+    [run] = driver.run_until(START + timedelta(seconds=60))
+    assert run.result == 7
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_job_cannot_close_the_scheduler_that_runs_it(keeper, is_async):
+    def close():
+        keeper.close()
+
+    async def close_later():
+        keeper.close()
+
+    keeper.register_function("close", close_later if is_async else close)
+    job_id = keeper.schedule(keeper.functions.find("close").call, trigger=NEVER)
+    for is_started in (False, True):
+        if is_started:
+            keeper.start()
+        with pytest.raises(Conflict, match="cannot close the scheduler"):
+            keeper.run_now(job_id)

@@ -19,7 +19,7 @@ from noonmark import (
     Scheduler,
     TriggerNeverFires,
 )
-from tests.embedded.conftest import START
+from tests.embedded.conftest import START, ByHand
 from tests.embedded.waiting import SOON, ended
 
 
@@ -133,6 +133,18 @@ class TestTriggers:
     def test_a_time_that_is_past_is_refused(self, by_hand):
         with pytest.raises(TriggerNeverFires):
             by_hand.scheduler.once(START - timedelta(days=1))(tick)
+
+    def test_a_program_whose_time_has_passed_can_be_started_again(self, tmp_path):
+        by_hand, ran = ByHand(f"sqlite:///{tmp_path / 'jobs.db'}"), []
+        at = START + timedelta(hours=1)
+        first = by_hand.scheduler.once(at, function_name="work")(lambda: ran.append(1)).job_id
+        by_hand.driver.run_until(at + timedelta(days=2))
+        by_hand.scheduler.close()
+        by_hand.open()
+        again = by_hand.scheduler.once(at, function_name="work")(lambda: ran.append(2)).job_id
+        by_hand.pass_time(86_400)
+        assert (again, ran, by_hand.job(again).status) == (first, [1], JobStatus.COMPLETED)
+        by_hand.scheduler.close()
 
 
 class TestDaily:

@@ -169,6 +169,23 @@ class TestOneThatRunsAgainAndAgain:
         assert ended(keeper, job_id, 2) == ["completed", "completed"]
 
 
+def test_what_is_seen_of_a_job_is_of_one_moment(keeper):
+    """Between running and completed it is never pending, and when it has completed there is its result."""
+    keeper.start()
+    for number in range(40):
+        gate = Gate()
+        job_id = keep(keeper, gate, labels={"n": str(number)})
+        gate.wait()
+        assert status(keeper, job_id) == "running"
+        gate.opened.set()
+        while (job := keeper.get_job(job_id)).status is JobStatus.RUNNING:
+            [listed] = [one for one in keeper.list_jobs() if one.id == job_id]
+            if listed.status is not JobStatus.RUNNING:
+                job = listed
+                break
+        assert (job.status, job.last_result, job.run_count) == (JobStatus.COMPLETED, "done", 1)
+
+
 class TestPaused:
     def test_it_has_no_next_time_until_it_is_resumed(self, by_hand):
         job_id = keep(by_hand.scheduler, nothing, trigger=IntervalTrigger(60))

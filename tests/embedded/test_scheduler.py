@@ -609,9 +609,11 @@ class TestReading:
         assert run.id
         assert run.node == scheduler.runtime.node
 
-    @pytest.mark.parametrize("method", ["pause", "resume", "delete", "run_now", "occurrences", "runs"])
+    @pytest.mark.parametrize(
+        "method", ["pause", "resume", "delete", "run_now", "occurrences", "runs", "update", "preview"]
+    )
     def test_an_unknown_job_is_not_found(self, scheduler, method):
-        with pytest.raises(NotFound, match="there is no schedule 'job_nobody'"):
+        with pytest.raises(NotFound, match="there is no job 'job_nobody'"):
             getattr(scheduler, method)("job_nobody")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.driver.drive import drive
@@ -52,8 +53,15 @@ class Desk:
 
     def find(self, job_id: str, *, deleted: bool = False) -> Kept:
         """The schedule of that id, perhaps a deleted one; NotFound when there is none."""
+        if callable(job_id):
+            raise InvalidSchedule("must be the id of a job, not a function; a decorated one has job_id", field="job_id")
         check_name("job_id", job_id)
-        return drive(schedules.find(self._store, OWNER.tenant, job_id, deleted=deleted))
+        kept = drive(self._store.find(OWNER.tenant, job_id, deleted=True))
+        if kept is None:
+            raise NotFound(f"there is no job {job_id!r}", field="job_id")
+        if kept.schedule.phase is SchedulePhase.DELETED and not deleted:
+            raise NotFound(f"the job {job_id!r} was cancelled or deleted", field="job_id")
+        return kept
 
     def declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
         """Keep a schedule, or with a name that is known put another declaration in force; its id."""

@@ -15,7 +15,6 @@ from noonmark.embedded.settings import whole_number
 from noonmark.ports.records import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from noonmark.core.instants import Micros
@@ -25,12 +24,19 @@ if TYPE_CHECKING:
 
 PAGE = 1_000
 MAX_PREVIEW = 1_000
+TRIES = 20
+"""So often a job that changes all the while is looked at again."""
 
 
-def seen(store: Store, found: Sequence[Kept]) -> list[Job]:
-    """Schedules as their owner sees them."""
-    activities = drive(store.activities([kept.schedule.uid for kept in found]))
-    return [job_of(kept, activity) for kept, activity in zip(found, activities, strict=True)]
+def job(store: Store, kept: Kept) -> Job:
+    """A schedule as its owner sees it, at one moment: what it does is asked for until it stands as it stood before."""
+    for _ in range(TRIES):
+        [activity] = drive(store.activities([kept.schedule.uid]))
+        again = drive(store.find(kept.schedule.owner.tenant, kept.schedule.schedule_id, deleted=True))
+        if again is None or again == kept or again.schedule.uid != kept.schedule.uid:
+            break
+        kept = again
+    return job_of(kept, activity)
 
 
 def jobs(store: Store, tenant: str, status: JobStatus | None) -> list[Job]:
@@ -77,7 +83,13 @@ def _all(store: Store, tenant: str, *, deleted: bool) -> list[tuple[Kept, Job]]:
     found: list[tuple[Kept, Job]] = []
     after = None
     while page := drive(store.schedules(tenant, after=after, limit=PAGE, deleted=deleted)):
-        found += zip(page, seen(store, page), strict=True)
+        activities = drive(store.activities([kept.schedule.uid for kept in page]))
+        again = {
+            one.schedule.uid: one for one in drive(store.schedules(tenant, after=after, limit=PAGE, deleted=deleted))
+        }
+        for kept, activity in zip(page, activities, strict=True):
+            stands = again.get(kept.schedule.uid) in (kept, None)
+            found.append((kept, job_of(kept, activity) if stands else job(store, again[kept.schedule.uid])))
         after = page[-1].schedule.uid
     return found
 

@@ -182,7 +182,7 @@ class Scheduler(Decorators):
         self._check_open()
         self._desk.update(job_id, func, dict(changes))
         self._wake()
-        return self._job(self._find(job_id))
+        return looking.job(self._store, self._find(job_id))
 
     def add_dependency(self, job_id: str, depends_on: Sequence[str | Mapping[str, Any]]) -> None:
         """Let a job wait for others too, each named by its id, or with its `require_success` as a mapping."""
@@ -296,7 +296,7 @@ class Scheduler(Decorators):
         self._check_open()
         check_name("job_id", job_id)
         kept = drive(self._store.find(OWNER.tenant, job_id, deleted=True))
-        return None if kept is None else self._job(kept)
+        return None if kept is None else looking.job(self._store, kept)
 
     def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
         """All jobs, oldest first, or those with a status; cancelled and deleted ones only when they are asked for."""
@@ -321,6 +321,12 @@ class Scheduler(Decorators):
 
     def close(self) -> None:
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
+        with self._lock:
+            engines = [engine for engine in self._engines if engine.is_alive]
+        if any(engine.is_caller for engine in engines):
+            raise Conflict(
+                "a job cannot close the scheduler that runs it: its own end could not be written; use stop()"
+            )
         self.stop()
         self._is_closed = True
         drive(self._store.close())
@@ -372,10 +378,6 @@ class Scheduler(Decorators):
     def _find(self, job_id: str, *, deleted: bool = False) -> Kept:
         self._check_open()
         return self._desk.find(job_id, deleted=deleted)
-
-    def _job(self, kept: Kept) -> Job:
-        [job] = looking.seen(self._store, [kept])
-        return job
 
     @property
     def _running(self) -> AnyEngine | None:

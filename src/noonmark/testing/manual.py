@@ -27,8 +27,7 @@ class ManualDriver:
 
     def __init__(self, scheduler: Scheduler | AsyncScheduler) -> None:
         """Nothing runs until it is told to."""
-        scheduler = scheduler.blocking
-        runtime = scheduler.runtime
+        runtime = scheduler.blocking.runtime
         if not isinstance(runtime.clock, FakeClock):
             raise TypeError(
                 "ManualDriver needs a scheduler with a clock that stands still: Scheduler(clock=FakeClock(..))"
