@@ -167,6 +167,11 @@ class _Hosted(Scheduler):
             raise Conflict("an AsyncScheduler runs on an event loop: await its methods there")
         return Guest(runtime, self.events, looks=looks)
 
+    def after_fork(self) -> None:
+        """The event loop of the parent seems to run, but nobody runs it here."""
+        self.events = None
+        super().after_fork()
+
 
 async def _in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Make a call that blocks, in a thread of its own.

@@ -375,6 +375,7 @@ class Scheduler(Decorators):
         """This process is new: threads did not come along, and locks that others held are held for good."""
         self._engine = self._leaving = None
         self._lock = threading.RLock()
+        self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name())
         atexit.unregister(self._at_exit)
 

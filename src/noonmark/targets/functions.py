@@ -116,6 +116,10 @@ class Functions:
         """The function of that name."""
         return self._by_name.get(name)
 
+    def after_fork(self) -> None:
+        """This process is new: a lock that another thread held is held for good."""
+        self._lock = Lock()
+
     def routes(self) -> tuple[str, ...]:
         """One for each name."""
         routes = self._routes
