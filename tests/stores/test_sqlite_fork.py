@@ -121,7 +121,7 @@ def test_both_go_on_while_many_threads_are_inside(store):
     writers = [threading.Thread(target=write, args=(name,)) for name in ("first", "second")]
     for writer in writers:
         writer.start()
-    for n in range(10):
+    for n in range(5):
         child = Child(lambda n=n: done(store.create(plans(1, f"child-{n}"))))
         with closing(child):
             assert child.next() == [True]
@@ -129,7 +129,7 @@ def test_both_go_on_while_many_threads_are_inside(store):
     for writer in writers:
         writer.join()
     assert all(written)
-    assert found(store._connections.path, "-0") == (len(written) + 10,)
+    assert found(store._connections.path, "-0") == (len(written) + 5,)
 
 
 def test_a_change_while_the_file_was_closed_is_noticed(store):

@@ -11,7 +11,7 @@ from noonmark.core.errors import Conflict
 from noonmark.driver.access import hand
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.engine import Guest
-from noonmark.embedded.scheduler import Scheduler
+from noonmark.embedded.scheduler import Scheduler, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +75,11 @@ class AsyncScheduler(Decorators):
 
     async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
         """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back."""
-        await _in_thread(self._inner.stop, wait, timeout)
+        try:
+            await _in_thread(self._inner.stop, wait, timeout)
+        except asyncio.CancelledError:  # whoever waited does so no longer, but what still runs is handed back
+            self._inner.hand_back()
+            raise
 
     async def cancel(self, job_id: str) -> bool:
         """Start nothing of it any more, and ask what runs to stop."""
@@ -136,8 +140,8 @@ class AsyncScheduler(Decorators):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop, and wait for what runs."""
-        await self.stop()
+        """Stop, and wait for what runs; when it was cancelled, not for long."""
+        await self.stop(timeout=patience(kind))
 
     @property
     def blocking(self) -> Scheduler:
@@ -166,6 +170,11 @@ class _Hosted(Scheduler):
         if self.events is None or not self.events.is_running():
             raise Conflict("an AsyncScheduler runs on an event loop: await its methods there")
         return Guest(runtime, self.events, looks=looks)
+
+    def hand_back(self) -> None:
+        """Let what is about to stop wait no longer for what runs. Returns at once."""
+        if self._leaving is not None:
+            self._leaving.stop(0)
 
     def after_fork(self) -> None:
         """The event loop of the parent seems to run, but nobody runs it here."""

@@ -75,7 +75,7 @@ def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | Non
     known = functions.name_of(func)
     if known is not None or not module or not qualname or "<" in qualname:
         return known
-    return f"{module}:{qualname}"
+    return _written(module, qualname)
 
 
 def module_reference(func: Callable[..., Any]) -> str | None:
@@ -83,8 +83,12 @@ def module_reference(func: Callable[..., Any]) -> str | None:
     module, qualname = getattr(func, "__module__", None), getattr(func, "__qualname__", None)
     if not module or not qualname or "<" in qualname:
         return None
-    reference = f"{module}:{qualname}"
     try:
-        return reference if import_function(reference) == func else None
+        return _written(module, qualname) if import_function(f"{module}:{qualname}") == func else None
     except (ImportError, AttributeError, TypeError):
         return None
+
+
+def _written(module: str, qualname: str) -> str:
+    """In a process that multiprocessing has spawned, the script of the program has another name, but is the same."""
+    return f"{'__main__' if module == '__mp_main__' else module}:{qualname}"
