@@ -211,10 +211,10 @@ class Scheduler(Decorators):
             self._engine, self._leaving = None, engine
         if engine is None:
             return
-        engine.stop(grace)
-        if engine.is_caller:
-            return
         try:
+            engine.stop(grace)
+            if engine.is_caller:
+                return
             engine.wait()
         except BaseException:  # Ctrl-C: whoever waited does so no longer, but what still runs is handed back
             engine.stop(0)

@@ -12,6 +12,7 @@ from functools import partial
 from importlib import import_module
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import from_micros
@@ -91,6 +92,7 @@ class Functions:
         """Named by module, but not to be imported here."""
         self._routes: tuple[str, ...] | None = ()
         self._lock = Lock()
+        _alive.add(self)
 
     def register(self, name: str, call: Callable[..., Any]) -> None:
         """Offer a function under a name, in place of the one it stood for before."""
@@ -102,6 +104,16 @@ class Functions:
             self._routes = None
             with suppress(TypeError):  # not every callable can be a key
                 self._names.setdefault(call, name)
+        if _is_place(call, name):
+            for others in list(_alive):
+                others.redefine(name, call)
+
+    def redefine(self, name: str, call: Callable[..., Any]) -> None:
+        """A function of a module was defined again, as a notebook does: nobody runs the old one any more."""
+        with self._lock:
+            known = self._by_name.get(name)
+            if known is not None and known.call is not call and _is_place(known.call, name):
+                self._by_name[name] = _function(call)
 
     def name_of(self, call: Callable[..., Any]) -> str | None:
         """The name under which a function was registered, if it is still that function's."""
@@ -140,6 +152,20 @@ class Functions:
             return False
         self.register(name, call)
         return True
+
+
+_alive: WeakSet[Functions] = WeakSet()
+
+
+def _is_place(call: Callable[..., Any], name: str) -> bool:
+    """Whether a name says where a function is defined."""
+    module, _, qualname = name.partition(":")
+    return (
+        bool(qualname)
+        and getattr(call, "__qualname__", None) == qualname
+        and getattr(call, "__module__", None) == module
+        and not hasattr(call, "__self__")
+    )
 
 
 def import_function(name: str) -> Callable[..., Any]:

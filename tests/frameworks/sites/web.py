@@ -9,12 +9,16 @@ from tests.processes import work
 scheduler = Scheduler(os.environ[STORE], lease=600)
 
 
-@scheduler.every(1)
+EVERY = {"misfire": {"type": "catch_up_all", "limit": 1_000}, "overlap": "queue"}
+"""Fires of a machine that was busy are not skipped: each has to run, once."""
+
+
+@scheduler.every(1, **EVERY)
 def tick(context):
     work.record(context=context)
 
 
-@scheduler.cron("* * * * * *")
+@scheduler.cron("* * * * * *", **EVERY)
 def beat(context):
     work.record(context=context)
 
