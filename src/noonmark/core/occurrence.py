@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.reasons import Reason
-from noonmark.core.values import brief
+from noonmark.core.values import brief, drafted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
 
 
+@drafted
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Occurrence:
     """The unit that is claimed, explained and counted.

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import Micros, from_micros, to_text
-from noonmark.core.values import brief
+from noonmark.core.values import brief, drafted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,6 +37,7 @@ class Usage:
     cost_usd: float = 0
 
 
+@drafted
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
     """Start, end and outcome; `ended` and `outcome` are None while it runs. `result` is JSON, `error` is for people."""

@@ -31,6 +31,7 @@ from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
 from noonmark.core.targets import read_target
 from noonmark.core.triggers import EventTrigger, Trigger, parse_trigger
+from noonmark.core.values import drafted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -106,6 +107,7 @@ class Owner:
     user: str
 
 
+@drafted
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A declaration that is kept. `uid` is internal and never used again; `schedule_id` is the public name."""

@@ -24,7 +24,7 @@ _PARTS: dict[Any, Parts] = {}
 
 def made(kind: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """A new value of a frozen dataclass with slots; its `__post_init__`, if it has one, is not called."""
-    _, draft_of = _PARTS.get(kind) or _parts(kind)
+    _, draft_of = _PARTS[kind]
     draft = draft_of(*args, **kwargs)
     draft.__class__ = kind
     return draft  # type: ignore[no-any-return] # it is of that kind now
@@ -33,7 +33,7 @@ def made(kind: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 def altered(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the value
     """A copy with some fields changed, made likewise."""
     kind = type(value)
-    read, draft_of = _PARTS.get(kind) or _parts(kind)
+    read, draft_of = _PARTS[kind]
     draft = draft_of(*read(value))
     for name, new in changes.items():
         setattr(draft, name, new)
@@ -47,11 +47,16 @@ def brief(value: object, **shown: int | str | None) -> str:
     return f"{type(value).__name__}({', '.join(known)})"
 
 
-def _parts(kind: Any) -> Parts:  # noqa: ANN401 - a dataclass
-    """How to read all fields of a kind at once, and the class of its drafts."""
+def drafted(kind: type[T]) -> type[T]:
+    """Let a dataclass be made and altered as above. Its drafts are prepared here and not when one is first needed.
+
+    To prepare them is to compile, and a program that ends by Ctrl-C must not compile on its way out: Python would
+    forget how it ended.
+    """
+    of_kind: Any = kind
     declared = [
-        (one.name, one.type, field(default=one.default, default_factory=one.default_factory)) for one in fields(kind)
+        (one.name, one.type, field(default=one.default, default_factory=one.default_factory)) for one in fields(of_kind)
     ]
     draft = make_dataclass(f"{kind.__name__}Draft", declared, slots=True, eq=False)
-    parts = _PARTS[kind] = attrgetter(*(one.name for one in fields(kind))), draft
-    return parts
+    _PARTS[kind] = attrgetter(*(one.name for one in fields(of_kind))), draft
+    return kind

@@ -46,7 +46,18 @@ class Access:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         (self._urgent if first else self._others).append((call, answer))
         self._calls.put(True)  # noqa: FBT003 - there is a question
-        return await answer
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            # The store does it all the same, and what it answers must be known, or nobody would give back what was
+            # claimed. Whoever asked is cancelled where it next waits for something else.
+            while not answer.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([answer])
+            task = asyncio.current_task()
+            if task is not None:
+                task.cancel()
+            return answer.result()
 
     def close(self) -> None:
         """Let the thread go when it is done."""

@@ -124,7 +124,7 @@ class Loop:
             handed_back = await self._wind_up()
             await asyncio.gather(*keeping)
         except asyncio.CancelledError:
-            await self._hand_over()
+            await self._hand_over([*beginning, *keeping])
             raise
         finally:
             for task in (*beginning, *keeping):
@@ -155,14 +155,20 @@ class Loop:
             alarm.ring()
         return handed_back
 
-    async def _hand_over(self) -> None:
+    async def _hand_over(self, duties: list[asyncio.Task[None]]) -> None:
         """The event loop ends around it: give back what it holds, so that nobody has to wait for its leases."""
         self._is_stopping = self._is_drained = True
+        for task in duties:
+            task.cancel()
+        await asyncio.wait(duties)  # what they are being given is held, too
+        while self._fetches:
+            await self._drain.wait(FIRST_RETRY)
         self.driver.withdraw()
         self.driver.hand_back()
         try:
             await self.driver.release()
-            await self.driver.settle_once()
+            while self._node.finished:
+                await self.driver.settle_once()
         except Exception:
             logger.exception(
                 "what this node held could not be handed back; others take it when its leases have run out"

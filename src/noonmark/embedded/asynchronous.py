@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from noonmark.core.errors import Conflict
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.engine import Guest
-from noonmark.embedded.scheduler import Scheduler
+from noonmark.embedded.scheduler import Scheduler, patience
 from noonmark.embedded.threads import in_thread
 
 if TYPE_CHECKING:
@@ -70,7 +70,11 @@ class AsyncScheduler(Decorators):
 
     async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
         """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back."""
-        await in_thread(self._inner.stop, wait, timeout)
+        try:
+            await in_thread(self._inner.stop, wait, timeout)
+        except asyncio.CancelledError:  # whoever waited does so no longer, but what still runs is handed back
+            self._inner.hand_back()
+            raise
 
     async def cancel(self, job_id: str) -> bool:
         """Start nothing of it any more, and ask what runs to stop."""
@@ -141,8 +145,8 @@ class AsyncScheduler(Decorators):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop, and wait for what runs."""
-        await self.stop()
+        """Stop, and wait for what runs; when it was cancelled, not for long."""
+        await self.stop(timeout=patience(kind))
 
     @property
     def blocking(self) -> Scheduler:
@@ -177,3 +181,13 @@ class _Hosted(Scheduler):
         if not looks and asyncio._get_running_loop() is self._events:  # noqa: SLF001 - get_running_loop may raise
             raise Conflict("the event loop that runs the functions cannot wait for them: await the same method")
         return Guest(runtime, self._events, looks=looks)
+
+    def hand_back(self) -> None:
+        """Let what is about to stop wait no longer for what runs. Returns at once."""
+        if self._leaving is not None:
+            self._leaving.stop(0)
+
+    def after_fork(self) -> None:
+        """The event loop of the parent seems to run, but nobody runs it here."""
+        self._events = None
+        super().after_fork()

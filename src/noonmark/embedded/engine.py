@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +35,7 @@ class AnyEngine:
     def __init__(self) -> None:
         """It has not ended."""
         self._ended = threading.Event()
+        self._pid = os.getpid()
 
     def wake(self, at: Micros | None = None) -> None:
         """There is something new to be done, at that time or at once."""
@@ -42,6 +44,15 @@ class AnyEngine:
     def stop(self, grace: Micros | None) -> None:
         """Begin nothing more, and hand back what has not ended after the grace period. Returns at once."""
         self.loop.stop(grace)
+
+    def leave(self) -> None:
+        """The program ends: hand back what it holds, so that nobody has to wait for its leases.
+
+        A process that was forked meanwhile has this engine too, but not its threads.
+        """
+        if self._pid == os.getpid():
+            self.stop(0)
+            self.wait()
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for its end, or so long.
@@ -92,9 +103,16 @@ class Engine(AnyEngine):
         self._runtime, self._looks = runtime, looks
         self._ready = threading.Event()
         self._failure: BaseException | None = None
+        self._is_wanted = True
         self._thread = threading.Thread(target=self._run, name="noonmark", daemon=True)
         self._thread.start()
-        self._ready.wait()
+        try:
+            self._ready.wait()
+        except BaseException:  # Ctrl-C: nobody will have it, so nobody else could stop it
+            self._is_wanted = False
+            if self._ready.is_set() and self._failure is None:
+                self.stop(0)
+            raise
         if self._failure is not None:
             raise self._failure
 
@@ -112,7 +130,12 @@ class Engine(AnyEngine):
 
     async def _main(self) -> None:
         self.loop = Loop(self._runtime, looks=self._looks)
-        await self.loop.run(self._ready.set)
+        await self.loop.run(self._begun)
+
+    def _begun(self) -> None:
+        self._ready.set()
+        if not self._is_wanted:
+            self.stop(0)
 
     def _let_go(self) -> None:
         """Cancel what is left. Unlike `asyncio.run`, this does not wait for an async function that will not end."""

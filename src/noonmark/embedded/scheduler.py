@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 import weakref
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.driver.drive import drive
-from noonmark.embedded import forking, looking
+from noonmark.embedded import forking, leaving, looking
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.desk import OWNER, Desk
 from noonmark.embedded.jobs import read_status
@@ -45,6 +43,8 @@ T = TypeVar("T")
 
 LAST_WAIT = 5.0
 """Seconds for what runs to be handed back, when whoever stops it is interrupted."""
+LAST_MOMENT = 1.0
+"""Seconds that what runs has to end, when the program was interrupted or cancelled in a `with` block."""
 
 
 class Scheduler(Decorators):
@@ -99,7 +99,6 @@ class Scheduler(Decorators):
         """The last one that was stopped; perhaps it has not ended yet."""
         self._engines: weakref.WeakSet[AnyEngine] = weakref.WeakSet()
         """All that may still run something: also those that are stopping, or were made for one call."""
-        self._at_exit = partial(_stop_at_exit, weakref.ref(self))
         self._is_closed = False
         self._lock = threading.RLock()
         drive(self._store.open())
@@ -205,7 +204,7 @@ class Scheduler(Decorators):
                 if not isinstance(self._clock, SystemClock):
                     raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
                 self._engine = self._new_engine(looks=True)
-                atexit.register(self._at_exit)
+                leaving.register(self._engine)
 
     def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
         """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back.
@@ -219,16 +218,16 @@ class Scheduler(Decorators):
             self._engine, self._leaving = None, engine
         if engine is None:
             return
-        engine.stop(grace)
-        if engine.is_caller:
-            return
         try:
+            engine.stop(grace)
+            if engine.is_caller:
+                return
             engine.wait()
         except BaseException:  # Ctrl-C: whoever waited does so no longer, but what still runs is handed back
             engine.stop(0)
             engine.wait(LAST_WAIT)
             raise
-        atexit.unregister(self._at_exit)
+        leaving.unregister(engine)
 
     def cancel(self, job_id: str) -> bool:
         """Start nothing of it any more, and ask what runs to stop; False when there is no such job, or it has ended."""
@@ -339,8 +338,8 @@ class Scheduler(Decorators):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop, and wait for what runs."""
-        self.stop()
+        """Stop, and wait for what runs; after Ctrl-C not for long."""
+        self.stop(timeout=patience(kind))
 
     def with_engine(self, work: Callable[[AnyEngine], T]) -> T:
         """Do something with the engine that runs, or without one with an engine of its own."""
@@ -415,12 +414,10 @@ class Scheduler(Decorators):
         self._engine = self._leaving = None
         self._engines = weakref.WeakSet()
         self._lock = threading.RLock()
+        self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name())
-        atexit.unregister(self._at_exit)
 
 
-def _stop_at_exit(scheduler: weakref.ref[Scheduler]) -> None:
-    """A program that ends without `stop` hands back what it holds, so that nobody has to wait for its leases."""
-    alive = scheduler()
-    if alive is not None:
-        alive.stop(wait=False)
+def patience(error: type[BaseException] | None) -> float | None:
+    """How long to wait for what runs when a block was left: no longer than a moment if the program is to end."""
+    return None if error is None or issubclass(error, Exception) else LAST_MOMENT

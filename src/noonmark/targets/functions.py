@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from noonmark.core.instants import from_micros
 
@@ -89,6 +90,7 @@ class Functions:
         """Named by module, but not to be imported here."""
         self._routes: tuple[str, ...] | None = ()
         self._lock = Lock()
+        _alive.add(self)
 
     def register(self, name: str, call: Callable[..., Any]) -> None:
         """Offer a function under a name, in place of the one it stood for before."""
@@ -100,6 +102,16 @@ class Functions:
             self._routes = None
             with suppress(TypeError):  # not every callable can be a key
                 self._names.setdefault(call, name)
+        if _is_place(call, name):
+            for others in list(_alive):
+                others.redefine(name, call)
+
+    def redefine(self, name: str, call: Callable[..., Any]) -> None:
+        """A function of a module was defined again, as a notebook does: nobody runs the old one any more."""
+        with self._lock:
+            known = self._by_name.get(name)
+            if known is not None and known.call is not call and _is_place(known.call, name):
+                self._by_name[name] = _function(call)
 
     def name_of(self, call: Callable[..., Any]) -> str | None:
         """The name under which a function was registered, if it is still that function's."""
@@ -113,6 +125,10 @@ class Functions:
     def find(self, name: str) -> Function | None:
         """The function of that name."""
         return self._by_name.get(name)
+
+    def after_fork(self) -> None:
+        """This process is new: a lock that another thread held is held for good."""
+        self._lock = Lock()
 
     def routes(self) -> tuple[str, ...]:
         """One for each name."""
@@ -136,6 +152,20 @@ class Functions:
         return True
 
 
+_alive: WeakSet[Functions] = WeakSet()
+
+
+def _is_place(call: Callable[..., Any], name: str) -> bool:
+    """Whether a name says where a function is defined."""
+    module, _, qualname = name.partition(":")
+    return (
+        bool(qualname)
+        and getattr(call, "__qualname__", None) == qualname
+        and getattr(call, "__module__", None) == module
+        and not hasattr(call, "__self__")
+    )
+
+
 def import_function(name: str) -> Callable[..., Any]:
     """The function that `module:qualname` names; any error of the import is raised."""
     module, _, qualname = name.partition(":")
@@ -148,16 +178,24 @@ def import_function(name: str) -> Callable[..., Any]:
 
 
 def place_of(call: Callable[..., Any]) -> str | None:
-    """`module:qualname`, where a function says that it is found; nowhere, if it was made inside another one."""
+    """`module:qualname`, where a function says that it is found; nowhere, if it was made inside another one.
+
+    In a process that multiprocessing has spawned, the script of the program has another name, but is the same.
+    """
     module, qualname = getattr(call, "__module__", None), getattr(call, "__qualname__", None)
-    return f"{module}:{qualname}" if module and qualname and "<" not in qualname else None
+    if not module or not qualname or "<" in qualname:
+        return None
+    return f"{MAIN if module == '__mp_main__' else module}:{qualname}"
 
 
 def import_reference(call: Callable[..., Any]) -> str | None:
     """The same, if importing that gives this very function."""
     place = place_of(call)
+    if place is None:
+        return None
     try:
-        return place if place is not None and import_function(place) == call else None
+        # Looked up under its own name: while the script of a spawned process is loaded, it has no other.
+        return place if import_function(f"{call.__module__}:{call.__qualname__}") == call else None
     except (ImportError, AttributeError, TypeError):
         return None
 
@@ -187,7 +225,7 @@ def process_problem(call: Callable[..., Any], *, is_being_defined: bool = False)
     reference = import_reference(call)
     if reference is None:
         return f"{shown} cannot be imported by another process: it must be a function of a module"
-    if reference.startswith(f"{MAIN}:") and main_origin() is None:
+    if getattr(call, "__module__", None) == MAIN and main_origin() is None:
         return f"{shown} was typed at a prompt, where no other process can import it from: put it into a module"
     return None
 

@@ -199,8 +199,6 @@ async def _caught(
     """The result of a call, or what it raised: `SystemExit` in a task would end the whole loop."""
     try:
         return await function.call(*args, **kwargs), None
-    except asyncio.CancelledError:
-        raise
     except BaseException as error:  # noqa: BLE001 - a job must not end the scheduler
         return None, error
 

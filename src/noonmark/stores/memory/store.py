@@ -14,12 +14,14 @@ from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run, open_run
 from noonmark.core.values import altered
 from noonmark.ports.records import Activity, Renewal, StoreTraits
+from noonmark.stores import forking
 from noonmark.stores.memory import admitting, agenda, dependents, endings, places, planning
 from noonmark.stores.memory import events as emitted
 from noonmark.stores.memory.ledger import DELIVERING, Ledger, listed_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+    from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy
     from noonmark.core.events import Event
@@ -59,11 +61,21 @@ class MemoryStore:
         """Leases are judged by this clock."""
         self._ledger = Ledger(clock)
         self._lock = RLock()
+        forking.watch(self)
 
     @property
     def traits(self) -> StoreTraits:
         """What this store can do."""
         return StoreTraits(is_durable=False, blocks=False)
+
+    def before_fork(self, until: ExitStack) -> None:
+        """Nobody is in the middle of something: the copy of the child is whole."""
+        self._lock.acquire()
+        until.callback(self._lock.release)
+
+    def after_fork(self) -> None:
+        """The child has a copy of its own."""
+        self._lock = RLock()
 
     async def open(self) -> None:
         """Nothing to make ready."""

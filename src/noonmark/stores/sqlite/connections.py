@@ -6,6 +6,7 @@ other processes; nobody is told that the database was locked for a moment.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import contextmanager, suppress
 from threading import RLock
@@ -17,6 +18,7 @@ from noonmark.stores.sqlite.driver import is_busy, sqlite3, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import ExitStack
 
 _WRITER_CACHE_KIB = 32_768
 _READER_CACHE_KIB = 8_192
@@ -25,20 +27,22 @@ _JOURNAL_PAGES = 8_192
 """So many pages, 32 MB of them, are written before they are moved into the database, each then once: what a burst
 writes again and again is moved seldom. It is what a restart after a crash has to read."""
 _TRIES = 10
-_abandoned: list[sqlite3.Connection] = []
-"""Connections of a parent process: using or closing them here would break its locks."""
+_inherited: set[str] = set()
+"""Files that were open when this process was forked: in it, SQLite takes the locks of the parent for its own."""
 
 
 class Connections:
-    """Opens them on demand, and again in a process that was forked."""
+    """Opens them on demand, and again after a fork, in both processes."""
 
     def __init__(self, path: str, *, busy_seconds: float) -> None:
         """Nothing is opened yet."""
-        self.path = path
+        # It is opened again after a fork, and the current folder may be another one by then.
+        self.path = os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links
         self._busy_seconds = busy_seconds
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._pid = os.getpid()
+        self.opened = 0
+        """How often the one that writes was opened."""
         self._writing, self._reading = RLock(), RLock()
         # An SQLite with the bug is safe while it has the file to itself, with one connection.
         self.is_alone = sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY
@@ -46,7 +50,6 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction that may write: all of it is kept, or nothing."""
-        self._after_fork()
         with self._writing, self._explained():
             connection = self._open_writer()
             connection.execute("BEGIN IMMEDIATE")
@@ -73,20 +76,17 @@ class Connections:
     @contextmanager
     def glancing(self) -> Iterator[sqlite3.Connection]:
         """The same for one statement, read to its end: by itself, that is consistent without a transaction."""
-        self._after_fork()
         with self._writing if self.is_alone else self._reading, self._explained():
             yield self._open_writer() if self.is_alone else self._open_reader()
 
     @contextmanager
     def bare(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, outside any transaction."""
-        self._after_fork()
         with self._writing, self._explained():
             yield self._open_writer()
 
     def close(self) -> None:
         """Let go of the file."""
-        self._after_fork()
         with self._reading, self._writing:
             # The writer last: whoever is last moves the journal into the database.
             for connection in (self._reader, self._writer):
@@ -94,18 +94,35 @@ class Connections:
                     connection.close()
             self._reader = self._writer = None
 
+    def before_fork(self, until: ExitStack) -> None:
+        """Wait for whoever is at work, and let go of the file; one that has it to itself keeps it."""
+        for lock in (self._reading, self._writing):
+            if not lock.acquire(timeout=self._busy_seconds):
+                return
+            until.callback(lock.release)
+        if not self.is_alone and not any(one is not None and one.in_transaction for one in self._both):
+            with suppress(sqlite3.Error):
+                self.close()
+
+    def after_fork(self) -> None:
+        """This process is new. A connection that is still open belongs to its parent, and the file with it."""
+        self._writing, self._reading = RLock(), RLock()
+        for connection in self._both:
+            if connection is not None:
+                _inherited.add(self.path)
+                # Never closed here, not even at the end of the process: that would undo what the parent does.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        self._writer = self._reader = None
+
     def connect(self) -> sqlite3.Connection:
         """A connection of its own."""
         return sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, cached_statements=512
         )
 
-    def _after_fork(self) -> None:
-        if self._pid != os.getpid():
-            _abandoned.extend(one for one in (self._writer, self._reader) if one is not None)
-            self._writer = self._reader = None
-            self._writing, self._reading = RLock(), RLock()  # the parent may have held them
-            self._pid = os.getpid()
+    @property
+    def _both(self) -> tuple[sqlite3.Connection | None, ...]:
+        return self._reader, self._writer
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -123,6 +140,11 @@ class Connections:
 
     def _open_writer(self) -> sqlite3.Connection:
         if self._writer is None:
+            if self.path in _inherited:
+                raise StoreUnavailable(
+                    f"the database {self.path} was in use in the process that this one was forked from; open it after"
+                    " the fork, or start the process anew"
+                )
             _create_private(self.path)
             connection = self.connect()
             try:
@@ -137,6 +159,7 @@ class Connections:
                 connection.close()
                 raise
             self._writer = connection
+            self.opened += 1
         return self._writer
 
     def _open_reader(self) -> sqlite3.Connection:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.ports.records import StoreTraits
+from noonmark.stores import forking
 from noonmark.stores.sqlite import (
     admitting,
     batches,
@@ -27,6 +28,7 @@ from noonmark.stores.sqlite.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import ExitStack
     from pathlib import Path
 
     from noonmark.core.admission import Admission, Busy, Claim
@@ -55,7 +57,8 @@ class SqliteStore:
         self._connections = Connections(str(path), busy_seconds=busy_seconds)
         self._now = clock
         self._library = Library()
-        self._seen: int | None = None
+        self._seen: tuple[int, int] | None = None
+        forking.watch(self)
 
     @property
     def traits(self) -> StoreTraits:
@@ -70,6 +73,15 @@ class SqliteStore:
     async def close(self) -> None:
         """Let go of the file."""
         self._connections.close()
+
+    def before_fork(self, until: ExitStack) -> None:
+        """Let nobody in, and let go of the file."""
+        self._connections.before_fork(until)
+
+    def after_fork(self) -> None:
+        """Begin anew in a new process."""
+        self._connections.after_fork()
+        self._library = Library()
 
     async def clock(self) -> Micros:
         """The time of the clock it was given."""
@@ -258,8 +270,10 @@ class SqliteStore:
         """Whether another process has written since this was last asked."""
         with self._connections.bare() as connection:
             before = self._seen
-            # It changes with what other connections write, and the one of this process that writes is this.
-            [self._seen] = connection.execute("PRAGMA data_version").fetchone()
+            # It changes with what other connections write, and the one of this process that writes is this. While that
+            # was closed, anything may have been written.
+            [version] = connection.execute("PRAGMA data_version").fetchone()
+            self._seen = (self._connections.opened, version)
             return before != self._seen
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:

@@ -1,0 +1,33 @@
+"""Several gunicorn workers on one file: each fire runs once, in one of them."""
+
+import signal
+
+import pytest
+
+from tests.frameworks.site import ask
+from tests.processes.fleet import SCALE
+
+FIRES = 5 * SCALE
+APP = "tests.frameworks.sites.web:app"
+START = "python:tests.frameworks.sites.gunicorn_start"
+
+
+@pytest.mark.parametrize(
+    ("options", "starts"),
+    [
+        pytest.param([], "import", id="each worker imports and starts"),
+        pytest.param(["--preload", "--config", START], "post_fork", id="imported once and started after the fork"),
+        pytest.param(["--preload"], "import", id="imported and started once before the fork"),
+    ],
+)
+def test_each_fire_runs_once_and_the_master_ends_cleanly(site, options, starts):
+    command = ["-m", "gunicorn", "--workers", 3, "--bind", "127.0.0.1:0", "--worker-tmp-dir", site.folder, *options]
+    master = site.run(*command, APP, SITE_STARTS=starts)
+    assert ask(site.address(master)) == 2, "a worker declares no job of its own"
+    ids = site.fires(FIRES, ":tick", ":beat")
+    assert ask(site.address(master)) == 2
+    site.end(master, signal.SIGTERM)
+    site.assert_each_fire_ran_once(*ids)
+    site.assert_nothing_is_held()
+    by_master = site.pids(*ids) == {master.pid}
+    assert by_master == (starts == "import" and "--preload" in options)
