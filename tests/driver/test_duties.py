@@ -435,6 +435,26 @@ class TestRenewing:
         assert rig.renew_once() == RenewReport(renewed=1, stopped=1)
         assert assignment.stop_reason is Reason.CANCELLED
 
+    def test_a_request_to_stop_is_seen_before_and_only_until_it_is_told(self):
+        rig = Rig()
+        assignment = rig.started(quiet(rig, overlap_policy=overlap.Allow()))
+        assert rig.is_asked_to_stop() is False
+        assert drive(rig.store.request_stop(assignment.occurrence.id))
+        before = rig.row(assignment.occurrence)
+        assert rig.is_asked_to_stop() is True
+        assert rig.row(assignment.occurrence) == before  # to look is to change nothing
+        rig.renew_once()
+        assert rig.is_asked_to_stop() is False
+
+    def test_a_node_with_very_many_deliveries_does_not_look_at_each(self):
+        rig = Rig()
+        made = quiet(rig, overlap_policy=overlap.Allow())
+        for number in range(33):
+            assignment = rig.started(made, str(number))
+        assert drive(rig.store.request_stop(assignment.occurrence.id))
+        assert rig.is_asked_to_stop() is False
+        assert rig.renew_once() == RenewReport(renewed=33, stopped=1)
+
     def test_has_nothing_to_ask_when_it_holds_nothing(self):
         rig = Rig()
         assert rig.renew_once() == RenewReport()
