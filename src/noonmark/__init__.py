@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         NoonmarkError,
         NotFound,
         OverlapConflict,
+        PipelineError,
         QuotaExceeded,
         RevisionConflict,
         StoreUnavailable,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     )
     from noonmark.embedded.asynchronous import AsyncScheduler
     from noonmark.embedded.jobs import Job, JobStatus
-    from noonmark.embedded.pipeline import JobPipeline, PipelineError, Progress
+    from noonmark.embedded.pipeline import JobPipeline, Progress
     from noonmark.embedded.scheduler import Scheduler
     from noonmark.targets.functions import Context
 
@@ -53,6 +54,7 @@ _HOMES = {
         "NoonmarkError",
         "NotFound",
         "OverlapConflict",
+        "PipelineError",
         "QuotaExceeded",
         "RevisionConflict",
         "StoreUnavailable",
@@ -75,7 +77,7 @@ _HOMES = {
     ),
     "noonmark.embedded.asynchronous": ("AsyncScheduler",),
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
-    "noonmark.embedded.pipeline": ("JobPipeline", "PipelineError", "Progress"),
+    "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),
     "noonmark.targets.functions": ("Context",),
 }

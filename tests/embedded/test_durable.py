@@ -218,7 +218,7 @@ class TestPrograms:
 
             scheduler = Scheduler("sqlite:///jobs.db")
             with scheduler:
-                while not scheduler.runs("{job}"):
+                while not scheduler.get_job("{job}").run_count:
                     threading.Event().wait(0.01)
             print(scheduler.runs("{job}")[0].result)
             """,

@@ -186,7 +186,7 @@ def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(store):
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     store = SqliteStore(tmp_path / "nowhere" / "noonmark.db", HandClock())
-    with pytest.raises(StoreUnavailable, match=r"cannot be opened: there is no folder .*nowhere"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be opened: there is no folder .*nowhere$"):
         done(store.open())
 
 

@@ -16,5 +16,6 @@ OF_ERRORS = {
     "revision_conflict": 4,
     "quota_exceeded": 5,
     "store_unavailable": 6,
+    "pipeline_failed": FAILED,
 }
 """By the code of the error."""

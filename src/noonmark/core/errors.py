@@ -9,7 +9,8 @@ NoonmarkError
 │   ├── OverlapConflict      overlap
 │   └── RevisionConflict     revision_conflict
 ├── QuotaExceeded            quota_exceeded
-└── StoreUnavailable         store_unavailable
+├── StoreUnavailable         store_unavailable
+└── PipelineError            pipeline_failed
 """
 
 from __future__ import annotations
@@ -120,3 +121,16 @@ class StoreUnavailable(NoonmarkError):
     """The store did not answer; nothing is known to have changed."""
 
     code = "store_unavailable"
+
+
+class PipelineError(NoonmarkError):
+    """A stage failed, and no later one was begun."""
+
+    code = "pipeline_failed"
+
+    def __init__(self, stage: str | int, errors: list[BaseException]) -> None:
+        """Say which stage it was, by its name or else by its number from 0 on, and what its functions raised."""
+        first = f"{type(errors[0]).__name__}: {errors[0]}"
+        more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+        super().__init__(f"stage {stage!r} failed ({first}{more})")
+        self.stage, self.errors = stage, errors

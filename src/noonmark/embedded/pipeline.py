@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
-from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError
+from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError, PipelineError
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
 from noonmark.driver.drive import drive
@@ -35,22 +35,6 @@ if TYPE_CHECKING:
     Ended = tuple[str, Assignment | None]
 
 logger = logging.getLogger("noonmark.pipeline")
-
-
-class PipelineError(NoonmarkError):
-    """A stage failed, and no later one was begun.
-
-    `stage` is its name, or its number from 0 on; `errors` lists what its functions raised, in their order.
-    """
-
-    code = "pipeline_failed"
-
-    def __init__(self, stage: str | int, errors: list[BaseException]) -> None:
-        """Say which stage it was, by its name or else by its number from 0 on, and what its functions raised."""
-        first = f"{type(errors[0]).__name__}: {errors[0]}"
-        more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-        super().__init__(f"stage {stage!r} failed ({first}{more})")
-        self.stage, self.errors = stage, errors
 
 
 @dataclass(frozen=True, slots=True)

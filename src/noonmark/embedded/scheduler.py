@@ -236,11 +236,8 @@ class Scheduler(Decorators):
         except NotFound:
             return False
         self._wake()
-        if asked:
-            with self._lock:
-                engines = list(self._engines)
-            for engine in engines:
-                engine.loop.attend()
+        for engine in self._alive if asked else ():
+            engine.loop.attend()
         return True
 
     def pause(self, job_id: str) -> None:
@@ -303,10 +300,7 @@ class Scheduler(Decorators):
         return looking.jobs(self._store, OWNER.tenant, read_status(status))
 
     def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
-        """The next times that a job or a trigger names, after an instant or from now on; nothing is planned by it.
-
-        From now on, that begins with what is due already and has yet to run.
-        """
+        """The next times of a job or a trigger, after an instant or from now on, what is due first; it plans none."""
         self._check_open()
         return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
 
@@ -320,9 +314,7 @@ class Scheduler(Decorators):
 
     def close(self) -> None:
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
-        with self._lock:
-            engines = [engine for engine in self._engines if engine.is_alive]
-        if any(engine.is_caller for engine in engines):
+        if any(engine.is_caller for engine in self._alive):
             raise Conflict(
                 "a job cannot close the scheduler that runs it: its own end could not be written; use stop()"
             )
@@ -383,6 +375,11 @@ class Scheduler(Decorators):
         """The engine, unless its loop has ended around it."""
         engine = self._engine
         return engine if engine is not None and engine.is_alive else None
+
+    @property
+    def _alive(self) -> list[AnyEngine]:
+        with self._lock:
+            return [engine for engine in self._engines if engine.is_alive]
 
     def _wake(self) -> None:
         engine = self._engine
