@@ -19,7 +19,7 @@ from noonmark import (
 from noonmark.clocks import SystemClock
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START, ByHand
-from tests.embedded.waiting import NEVER, SOON, Gate, ended, eventually, keep, phases
+from tests.embedded.waiting import FINAL, NEVER, SOON, Gate, ended, eventually, keep, phases
 
 MONDAY = datetime(2030, 3, 18, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -150,7 +150,7 @@ class TestOrder:
         gate.wait()
         assert keeper.cancel(job_id)
         gate.wait_for_end()
-        eventually(lambda: set(phases(keeper, job_id)) <= {"cancelled", "skipped"})
+        eventually(lambda: set(phases(keeper, job_id)) <= FINAL)
         assert (gate.runs, keeper.get_job(job_id).status) == (1, JobStatus.CANCELLED)
 
 

@@ -316,7 +316,7 @@ class Scheduler(Decorators):
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
         if any(engine.is_caller for engine in self._alive):
             raise Conflict(
-                "a job cannot close the scheduler that runs it: its own end could not be written; use stop()"
+                "neither a job nor the loop that runs it can close the scheduler: use stop(), or await close()"
             )
         self.stop()
         self._is_closed = True
