@@ -9,7 +9,6 @@ import sys
 import textwrap
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 from noonmark.core.instants import MAX_INSTANT
 from noonmark.core.lifecycle import Phase
@@ -136,5 +135,7 @@ def ask(url, method="GET", body=None):
             return error.code
 
 
-def lines_of(path):
-    return Path(path).read_text(encoding="utf-8").splitlines()
+def read(url):
+    """Whatever a page holds."""
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:  # noqa: S310 - our own server
+        return answer.read()

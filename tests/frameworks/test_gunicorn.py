@@ -7,7 +7,7 @@ import pytest
 from tests.frameworks.site import ask
 from tests.processes.fleet import SCALE
 
-FIRES = 5 * SCALE
+FIRES = 4 * SCALE
 APP = "tests.frameworks.sites.web:app"
 START = "python:tests.frameworks.sites.gunicorn_start"
 

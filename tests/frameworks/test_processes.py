@@ -4,7 +4,7 @@ import pytest
 
 from tests.processes.fleet import SCALE
 
-FIRES = 4 * SCALE
+FIRES = 3 * SCALE
 JOBS = """
     import os, multiprocessing, sys, threading
     from noonmark import CronTrigger, Scheduler

@@ -77,7 +77,7 @@ def job_of(kept: Kept, activity: Activity) -> Job:
     return Job(
         id=schedule.schedule_id,
         name=declared.name,
-        status=status_of(kept, is_running=bool(activity.delivering)),
+        status=status_of(kept, activity),
         next_run=None if kept.next_due is None else from_micros(kept.next_due),
         last_run=_last_start(tally.last_started, activity.last_run),
         run_count=tally.successful + tally.failed,
@@ -88,20 +88,28 @@ def job_of(kept: Kept, activity: Activity) -> Job:
     )
 
 
-def status_of(kept: Kept, *, is_running: bool) -> JobStatus:
+def status_of(kept: Kept, activity: Activity) -> JobStatus:
     """What somebody decided about the schedule comes first, then what it does."""
     match kept.schedule.phase:
         case SchedulePhase.DELETED:
             return JobStatus.CANCELLED
         case SchedulePhase.PAUSED:
             return JobStatus.PAUSED
-        case _ if is_running:
+        case _ if activity.delivering:
             return JobStatus.RUNNING
         case SchedulePhase.ACTIVE:
             return JobStatus.PENDING
     if kept.tally.last_phase is Phase.CANCELLED:
         return JobStatus.CANCELLED
+    if _has_had_all_runs(kept) and activity.last_run is not None:
+        # Fires that were planned beyond the last of its runs were skipped, and say nothing about it.
+        return JobStatus.COMPLETED if activity.last_run.outcome is Outcome.COMPLETED else JobStatus.FAILED
     return JobStatus.COMPLETED if kept.tally.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
+
+
+def _has_had_all_runs(kept: Kept) -> bool:
+    max_runs = kept.schedule.declaration.max_runs
+    return kept.tally.last_phase is Phase.SKIPPED and max_runs is not None and kept.tally.admitted >= max_runs
 
 
 def read_status(status: object) -> JobStatus | None:
