@@ -79,6 +79,9 @@ def delete(connection: sqlite3.Connection, table: str, by: str, values: Sequence
 
 def _packed(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Any], tuple[int, ...], str]:
     """The values that all rows share, the places of those they do not, and these as JSON."""
+    if len(rows) == 1:
+        [(key, *others)] = rows
+        return others, (0,), json.dumps((key,))
     columns = list(zip(*rows, strict=True))
     varying = tuple(
         place for place, column in enumerate(columns) if place == 0 or column.count(column[0]) != len(column)
