@@ -53,7 +53,7 @@ def burn(until: threading.Event) -> None:
 
 def settled(scheduler: Scheduler, count: int) -> float:
     """When so many had run, and the last of them was written down."""
-    node = scheduler._engine.loop.driver.node  # type: ignore[union-attr] # noqa: SLF001 - it tells without a query
+    node = scheduler._engines.current.loop.driver.node  # type: ignore[union-attr] # noqa: SLF001 - it tells without a query
     limit = time.time() + 300
     while len(RAN) < count or node.load:
         assert time.time() < limit, f"only {len(RAN):,} of {count:,} have run"

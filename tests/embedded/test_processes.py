@@ -163,7 +163,7 @@ class TestStopping:
         pid = begun(tmp_path)
         stopping = threading.Thread(target=scheduler.stop)
         stopping.start()
-        eventually(lambda: scheduler._engine is None)
+        eventually(lambda: scheduler._engines.current is None)
         errands.touch(tmp_path / "go")
         stopping.join(SOON)
         assert not stopping.is_alive()

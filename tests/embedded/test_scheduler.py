@@ -448,9 +448,9 @@ class TestStartAndStop:
     def test_start_and_stop_may_be_called_twice(self, scheduler):
         scheduler.stop()
         scheduler.start()
-        engine = scheduler._engine
+        engine = scheduler._engines.current
         scheduler.start()
-        assert scheduler._engine is engine
+        assert scheduler._engines.current is engine
         scheduler.stop()
         scheduler.stop()
         assert not engine._thread.is_alive()
@@ -527,7 +527,7 @@ class TestStartAndStop:
 
         job = scheduler.schedule(work_later if is_async else work)
         scheduler.start()
-        thread = scheduler._engine._thread
+        thread = scheduler._engines.current._thread
         assert stopped.wait(SOON)
         thread.join(SOON)
         assert not thread.is_alive()

@@ -270,7 +270,7 @@ class TestRefusals:
             ({"max_runs": 0}, InvalidSchedule, "max_runs"),
             ({"function_name": 5}, InvalidSchedule, "function_name"),
             ({"executor": "fiber"}, InvalidSchedule, "executor"),
-            ({"depends_on": "job"}, InvalidSchedule, "depends_on"),
+            ({"depends_on": 7}, InvalidSchedule, "depends_on"),
             ({"depends_on": [5]}, InvalidSchedule, "depends_on[0]"),
         ],
     )

@@ -56,7 +56,7 @@ PLAIN = {
         scheduler.start()
         while not any(scheduler.runs(job.id) for job in scheduler.list_jobs() if job.name == "long"):
             time.sleep(0.01)
-        tell_when(lambda: scheduler._leaving and scheduler._leaving.loop.is_stopping)
+        tell_when(lambda: scheduler._engines._leaving and scheduler._engines._leaving.loop.is_stopping)
         scheduler.stop()
     """,
     "in run_now": """
@@ -98,7 +98,8 @@ ASYNC = {
             await scheduler.start()
             while not [job for job in await scheduler.list_jobs("running") if job.name == "long"]:
                 await asyncio.sleep(0.01)
-            tell_when(lambda: scheduler.blocking._leaving and scheduler.blocking._leaving.loop.is_stopping)
+            engines = scheduler.blocking._engines
+            tell_when(lambda: engines._leaving and engines._leaving.loop.is_stopping)
             await scheduler.stop()
     """,
     "in run_now": """

@@ -184,8 +184,7 @@ class _Hosted(Scheduler):
 
     def hand_back(self) -> None:
         """Let what is about to stop wait no longer for what runs. Returns at once."""
-        if self._leaving is not None:
-            self._leaving.stop(0)
+        self._engines.hand_back()
 
     def after_fork(self) -> None:
         """The event loop of the parent seems to run, but nobody runs it here."""

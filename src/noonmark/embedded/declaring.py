@@ -37,7 +37,20 @@ SPOKEN = {
 MAX_RETRIES = 99
 
 
-class Terms(TypedDict, total=False):
+class Further(TypedDict, total=False):
+    """What is seldom said about a job, and is called as in a document."""
+
+    description: str | None
+    pause_on_failure: int | None
+    """Pause it after so many failures in a row."""
+    window: Mapping[str, Any] | None
+    """How long after its due time it may begin and run."""
+    concurrency_key: str | None
+    """Jobs with the same one run at most `concurrency_limit` at a time."""
+    concurrency_limit: int | None
+
+
+class Terms(Further, total=False):
     """What may be said about a job beside its function and what it depends on; `schedule` says what each is."""
 
     name: str | None
@@ -48,7 +61,7 @@ class Terms(TypedDict, total=False):
     max_runs: int | None
     overlap: str | Mapping[str, Any] | None
     misfire: str | Mapping[str, Any] | None
-    retries: int
+    retries: int | Mapping[str, Any]
     timeout: float | None
     jitter: float | None
     labels: Mapping[str, str] | None
@@ -105,8 +118,12 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
     depends_on: object = None,
     delivery: object = None,
     executor: object = None,
+    **others: object,
 ) -> dict[str, Any]:
-    """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it."""
+    """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it.
+
+    The others are called the same in both.
+    """
     follows = trigger is None and bool(depends_on)
     if follows:
         _check_jitter(jitter)
@@ -123,6 +140,7 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
         timeout_seconds=timeout,
         labels=labels,
         delivery=delivery,
+        **others,
     )
 
 
@@ -139,7 +157,9 @@ def changed(declared: Declaration, function: str | None, changes: Mapping[str, A
     target = document["target"] | present(function=function)
     target |= {option: read(changes[option]) for option, read in _OF_TARGET.items() if option in changes}
     if "retries" in changes:
-        document["retry_policy"] |= _retry(0 if changes["retries"] is None else changes["retries"])
+        # A number leaves the backoff as it was; a document says everything.
+        before = {} if isinstance(changes["retries"], Mapping) else document["retry_policy"]
+        document["retry_policy"] = before | _retry(changes["retries"] or 0)
     if "depends_on" in changes:
         document["depends_on"] = upstreams(changes["depends_on"])
     document |= {field: changes[option] for option, field in _FIELDS.items() if option in changes}
@@ -193,6 +213,8 @@ def _kwargs(kwargs: object) -> dict[Any, Any]:
 
 
 def _retry(retries: object) -> dict[str, Any]:
+    if isinstance(retries, Mapping):
+        return dict(retries)
     if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
         raise InvalidSchedule(f"must be a whole number from 0 to {MAX_RETRIES}, not {retries!r}", field="retries")
     return {"max_attempts": retries + 1}
@@ -212,6 +234,7 @@ _FIELDS = {
     "overlap": "overlap_policy",
     "misfire": "misfire_policy",
     "timeout": "timeout_seconds",
+    **{option: option for option in Further.__optional_keys__},
 }
 
 
@@ -232,7 +255,9 @@ def upstreams(depends_on: object) -> list[Any] | None:
     """The schedules to wait for, each as an id or a document."""
     if depends_on is None:
         return None
-    if not isinstance(depends_on, Sequence) or isinstance(depends_on, str | bytes):
+    if isinstance(depends_on, str | Mapping):
+        depends_on = [depends_on]
+    if not isinstance(depends_on, Sequence) or isinstance(depends_on, bytes):
         raise InvalidSchedule(f"must be a list or a tuple, not {type(depends_on).__name__}", field="depends_on")
     return [{"schedule_id": one} if isinstance(one, str) else one for one in depends_on]
 
@@ -241,6 +266,7 @@ def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:
     if trigger is None:
         return present(type="once", delay_seconds=0, jitter_seconds=jitter)
     if not isinstance(trigger, Trigger):
-        message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {type(trigger).__name__}"
+        shown = f"text; write CronTrigger({trigger!r})" if isinstance(trigger, str) else type(trigger).__name__
+        message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {shown}"
         raise InvalidTrigger(message, field="trigger")
     return trigger.to_document() | present(jitter_seconds=jitter)

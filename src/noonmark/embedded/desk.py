@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
+    Options,
     changed,
     check_options,
     document_of,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from noonmark.targets.functions import Functions
 
 SOURCE = "embedded"
-OPTIONS = frozenset(inspect.signature(document_of).parameters) - {"function"} | {"func", "function_name"}
+OPTIONS = Options.__optional_keys__ | {"func"}
 CHUNK = 1_000
 OWNER = Owner(tenant="default", user="local")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -11,9 +9,10 @@ from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.driver.drive import drive
-from noonmark.embedded import forking, leaving, looking
+from noonmark.embedded import forking, looking
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.desk import OWNER, Desk
+from noonmark.embedded.engines import Engines
 from noonmark.embedded.jobs import read_status
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import an_engine, read_request, run_now
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
-    from noonmark.embedded.declaring import Options, Terms
+    from noonmark.embedded.declaring import Further, Options, Terms
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.clock import Clock
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LAST_WAIT = 5.0
-"""Seconds for what runs to be handed back, when whoever stops it is interrupted."""
 LAST_MOMENT = 1.0
 """Seconds that what runs has to end, when the program was interrupted or cancelled in a `with` block."""
 
@@ -94,13 +91,8 @@ class Scheduler(Decorators):
         self._store = self._runtime.store
         self._desk = Desk(self._store, self._functions, self._clock, timing.lookahead)
         self._decorated: dict[str, Callable[..., Any]] = {}
-        self._engine: AnyEngine | None = None
-        self._leaving: AnyEngine | None = None
-        """The last one that was stopped; perhaps it has not ended yet."""
-        self._engines: weakref.WeakSet[AnyEngine] = weakref.WeakSet()
-        """All that may still run something: also those that are stopping, or were made for one call."""
+        self._engines = Engines(self._new_engine)
         self._is_closed = False
-        self._lock = threading.RLock()
         drive(self._store.open())
         forking.watch(self)
 
@@ -116,7 +108,7 @@ class Scheduler(Decorators):
         max_runs: int | None = None,
         overlap: str | Mapping[str, Any] | None = None,
         misfire: str | Mapping[str, Any] | None = None,
-        retries: int = 0,
+        retries: int | Mapping[str, Any] = 0,
         timeout: float | None = None,
         jitter: float | None = None,
         labels: Mapping[str, str] | None = None,
@@ -124,6 +116,7 @@ class Scheduler(Decorators):
         delivery: str | None = None,
         function_name: str | None = None,
         executor: str | None = None,
+        **further: Unpack[Further],
     ) -> str:
         """Keep a schedule for a function and return its id, under which it survives the process.
 
@@ -133,6 +126,10 @@ class Scheduler(Decorators):
         `args`, `kwargs` and `payload` are JSON; the payload is what a `context` parameter carries. `depends_on` names
         the jobs that must have run before it, each by its id, or with its `require_success` as a mapping. Without a
         trigger, it then runs whenever all of them have. With `executor="process"` it runs in a process of its own.
+
+        `overlap`, `misfire` and `retries` may be documents as well, `retries` with a backoff for instance. Further
+        options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency_key` and
+        `concurrency_limit` (jobs with the same key run at most so many at a time) and `window`.
         """
         options: Options = {
             "name": name,
@@ -151,6 +148,7 @@ class Scheduler(Decorators):
             "delivery": delivery,
             "function_name": function_name,
             "executor": executor,
+            **further,
         }
         return self._declare(func, options)
 
@@ -199,12 +197,9 @@ class Scheduler(Decorators):
     def start(self) -> None:
         """Begin to run what is due, in threads of this process. Returns at once; a second call does nothing."""
         self._check_open()
-        with self._lock:
-            if self._running is None:
-                if not isinstance(self._clock, SystemClock):
-                    raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
-                self._engine = self._new_engine(looks=True)
-                leaving.register(self._engine)
+        if not isinstance(self._clock, SystemClock):
+            raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
+        self._engines.start()
 
     def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
         """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back.
@@ -212,22 +207,7 @@ class Scheduler(Decorators):
         Without `wait`, it is handed back at once, and runs again elsewhere, or after the next start. A function that
         runs here may call it too; it is not waited for by itself.
         """
-        grace = 0 if not wait else None if timeout is None else duration("timeout", timeout, low=0)
-        with self._lock:
-            engine = self._engine or self._leaving
-            self._engine, self._leaving = None, engine
-        if engine is None:
-            return
-        try:
-            engine.stop(grace)
-            if engine.is_caller:
-                return
-            engine.wait()
-        except BaseException:  # Ctrl-C: whoever waited does so no longer, but what still runs is handed back
-            engine.stop(0)
-            engine.wait(LAST_WAIT)
-            raise
-        leaving.unregister(engine)
+        self._engines.stop(0 if not wait else None if timeout is None else duration("timeout", timeout, low=0))
 
     def cancel(self, job_id: str) -> bool:
         """Start nothing of it any more, and ask what runs to stop; False when there is no such job, or it has ended."""
@@ -236,8 +216,8 @@ class Scheduler(Decorators):
         except NotFound:
             return False
         self._wake()
-        for engine in self._alive if asked else ():
-            engine.loop.attend()
+        if asked:
+            self._engines.attend()
         return True
 
     def pause(self, job_id: str) -> None:
@@ -268,7 +248,7 @@ class Scheduler(Decorators):
         another one; when that forbids it, OverlapConflict is raised. Works without `start`.
         """
         asked = read_request(self._find(job_id).schedule, payload, overlap)
-        return run_now(self._runtime, self._running, lambda: self._new_engine(looks=False), asked, wait=wait)
+        return run_now(self._runtime, self._engines.running, self._engines.new, asked, wait=wait)
 
     def emit(
         self,
@@ -314,7 +294,7 @@ class Scheduler(Decorators):
 
     def close(self) -> None:
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
-        if any(engine.is_caller for engine in self._alive):
+        if any(engine.is_caller for engine in self._engines.alive):
             raise Conflict(
                 "neither a job nor the loop that runs it can close the scheduler: use stop(), or await close()"
             )
@@ -336,7 +316,7 @@ class Scheduler(Decorators):
     def with_engine(self, work: Callable[[AnyEngine], T]) -> T:
         """Do something with the engine that runs, or without one with an engine of its own."""
         self._check_open()
-        with an_engine(self._running, lambda: self._new_engine(looks=False)) as used:
+        with an_engine(self._engines.running, self._engines.new) as used:
             return work(used)
 
     def settle_here(self) -> None:
@@ -370,21 +350,8 @@ class Scheduler(Decorators):
         self._check_open()
         return self._desk.find(job_id, deleted=deleted)
 
-    @property
-    def _running(self) -> AnyEngine | None:
-        """The engine, unless its loop has ended around it."""
-        engine = self._engine
-        return engine if engine is not None and engine.is_alive else None
-
-    @property
-    def _alive(self) -> list[AnyEngine]:
-        with self._lock:
-            return [engine for engine in self._engines if engine.is_alive]
-
     def _wake(self) -> None:
-        engine = self._engine
-        if engine is not None:
-            engine.wake()
+        self._engines.wake()
 
     def _declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
         self._check_open()
@@ -392,13 +359,10 @@ class Scheduler(Decorators):
         self._wake()
         return job_id
 
-    def _new_engine(self, *, looks: bool) -> AnyEngine:
+    def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         """Each has a runner of its own: one that stops must not take the threads of another with it."""
         target = make_target(self._functions, *self._limits)
-        engine = self._host(replace(self._runtime, target=target), looks=looks)
-        with self._lock:
-            self._engines.add(engine)
-        return engine
+        return self._host(replace(self._runtime, target=target), looks=looks)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""
@@ -408,9 +372,7 @@ class Scheduler(Decorators):
 
     def after_fork(self) -> None:
         """This process is new: threads did not come along, and locks that others held are held for good."""
-        self._engine = self._leaving = None
-        self._engines = weakref.WeakSet()
-        self._lock = threading.RLock()
+        self._engines.after_fork()
         self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name())
 

@@ -1,0 +1,133 @@
+"""Options that are documents, or are seldom needed: they reach the schedule, and do what they say."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from noonmark import CronTrigger, IntervalTrigger, InvalidSchedule, InvalidTrigger, Scheduler
+from noonmark.testing import FakeClock, ManualDriver
+from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases
+
+START = datetime(2030, 5, 1, tzinfo=UTC)
+
+
+class Kit:
+    """A scheduler with a clock that stands still."""
+
+    def __init__(self):
+        self.scheduler = Scheduler(clock=FakeClock(START))
+        self.driver = ManualDriver(self.scheduler)
+
+    def run_for(self, seconds):
+        return self.driver.run_until(START + timedelta(seconds=seconds))
+
+
+@pytest.fixture
+def kit():
+    return Kit()
+
+
+def fail():
+    raise ValueError("on purpose")
+
+
+def test_retries_may_have_a_backoff(kit):
+    retries = {"max_attempts": 3, "backoff_seconds": 10, "multiplier": 3}
+    job = kit.scheduler.schedule(fail, retries=retries)
+    starts = [(run.started_at - START).total_seconds() for run in kit.run_for(300)]
+    assert len(starts) == 3
+    assert starts[0] == 0
+    assert 5 <= starts[1] <= 15
+    assert starts[2] - starts[1] > starts[1]
+    assert phases(kit.scheduler, job) == ["failed"]
+
+
+def test_a_job_that_fails_again_and_again_is_paused(kit):
+    job = kit.scheduler.schedule(fail, trigger=IntervalTrigger(10), pause_on_failure=3)
+    kit.run_for(100)
+    assert str(kit.scheduler.get_job(job).status) == "paused"
+    assert phases(kit.scheduler, job) == ["failed"] * 3
+
+
+def test_jobs_that_share_a_key_take_turns():
+    scheduler, gate, running, most = Scheduler(), threading.Event(), [], []
+
+    def work():
+        running.append(1)
+        most.append(len(running))
+        gate.wait(SOON)
+        running.pop()
+
+    jobs = [scheduler.schedule(work, name=f"job {n}", concurrency_key="printer", concurrency_limit=2) for n in range(5)]
+    with scheduler:
+        eventually(lambda: len(running) == 2)
+        gate.set()
+        for job in jobs:
+            assert ended(scheduler, job) == ["completed"]
+    assert max(most) == 2
+
+
+def test_nothing_is_tried_again_after_the_window(kit):
+    retries = {"max_attempts": 9, "backoff_seconds": 40}
+    job = kit.scheduler.schedule(fail, retries=retries, window={"duration_seconds": 60})
+    starts = [(run.started_at - START).total_seconds() for run in kit.run_for(3_600)]
+    assert 1 <= len(starts) < 9
+    assert max(starts) < 60
+    assert phases(kit.scheduler, job) == ["failed"]
+
+
+def test_one_upstream_needs_no_list(kit):
+    first = kit.scheduler.schedule(lambda: "first", trigger=IntervalTrigger(10))
+    kit.scheduler.schedule(lambda: "second", depends_on=first)
+    assert [run.result for run in kit.run_for(20)] == ["first", "second"] * 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("description", "Tidies up."),
+        ("pause_on_failure", 3),
+        ("window", {"duration_seconds": 60, "end_action": "none"}),
+    ],
+)
+def test_an_option_is_kept_changed_and_taken_back(kit, option, value):
+    job = kit.scheduler.schedule(fail, trigger=NEVER, **{option: value})
+
+    def kept():
+        return kit.scheduler._find(job).schedule.declaration.to_document().get(option)
+
+    assert kept() == value
+    kit.scheduler.update(job, labels={"a": "b"})
+    assert kept() == value
+    kit.scheduler.update(job, **{option: None})
+    assert kept() is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field"),
+    [
+        ("retries", {"max_attempts": 0}, "retries.max_attempts"),
+        ("retries", {"backoff": 3}, "retries.backoff"),
+        ("pause_on_failure", 0, "pause_on_failure"),
+        ("window", {"duration_seconds": -1}, "window.duration_seconds"),
+        ("concurrency_limit", 0, "concurrency_limit"),
+        ("description", 7, "description"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(kit, option, value, field):
+    further = {"concurrency_key": "a"} if option == "concurrency_limit" else {}
+    with pytest.raises(InvalidSchedule) as refused:
+        kit.scheduler.schedule(fail, **{option: value}, **further)
+    assert refused.value.field == field
+
+
+def test_a_trigger_as_text_is_refused_with_what_to_write(kit):
+    with pytest.raises(InvalidTrigger, match=r"write CronTrigger\('0 9 \* \* \*'\)"):
+        kit.scheduler.schedule(fail, trigger="0 9 * * *")
+    assert kit.scheduler.schedule(fail, trigger=CronTrigger("0 9 * * *"))
+
+
+def test_what_is_no_option_is_a_mistake_of_the_programmer(kit):
+    with pytest.raises(TypeError, match="'colour' is no option of a job"):
+        kit.scheduler.schedule(fail, colour="red")
