@@ -319,7 +319,7 @@ def test_a_new_schedule_is_created_although_others_were_changed_meanwhile(rig, m
     ("depends_on", "field", "message"),
     [
         (["nobody"], "depends_on[0].schedule_id", "there is no schedule 'nobody'"),
-        ("nobody", "depends_on", "must be a list or a tuple, not str"),
+        ("nobody", "depends_on[0].schedule_id", "there is no schedule 'nobody'"),
         (7, "depends_on", "must be a list or a tuple, not int"),
         ([7], "depends_on[0]", None),
         ([{"schedule_id": "x", "why": 1}], "depends_on[0].why", None),

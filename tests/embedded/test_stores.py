@@ -50,7 +50,7 @@ def test_a_folder_that_is_missing_is_named(tmp_path):
 def test_a_relative_folder_that_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        StoreUnavailable, match=r"the database data/jobs\.db cannot be opened: there is no folder data$"
+        StoreUnavailable, match=r"the database .*data/jobs\.db cannot be opened: there is no folder .*/data$"
     ):
         Scheduler("sqlite:///data/jobs.db")
 
