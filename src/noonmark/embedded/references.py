@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
@@ -48,8 +49,10 @@ def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> N
         return
     given: dict[str, Any] = {name: value for name, value in (kwargs or {}).items() if isinstance(name, str)}
     try:
-        signature = inspect.signature(func)
-    except (TypeError, ValueError):  # some built-in functions do not tell
+        signature = _signature(func)
+    except TypeError:  # it cannot be remembered
+        signature = _signature.__wrapped__(func)
+    if signature is None:
         return
     if "context" in signature.parameters:
         given.setdefault("context", None)
@@ -58,6 +61,15 @@ def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> N
     except TypeError as error:
         called = getattr(func, "__qualname__", "the function")
         raise InvalidSchedule(f"do not fit {called}: {error}", field="args") from None
+
+
+@lru_cache(maxsize=64)
+def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
+    """How a function can be called, if it tells. The last ones are remembered: many jobs often share a function."""
+    try:
+        return inspect.signature(func)
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return None
 
 
 def check_name(field: str, name: object) -> None:

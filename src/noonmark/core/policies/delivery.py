@@ -35,6 +35,9 @@ class MissingTargetPolicy(StrEnum):
         return Phase.SKIPPED if self is MissingTargetPolicy.SKIP else Phase.MISFIRED
 
 
+_DELIVERIES, _POLICIES = named(Delivery), named(MissingTargetPolicy)
+
+
 def patience(grace: Micros) -> Micros:
     """How long a route must have been without a node before its target counts as missing."""
     return max(grace, MIN_PATIENCE)
@@ -42,11 +45,11 @@ def patience(grace: Micros) -> Micros:
 
 def read_delivery(reader: Reader, field: str) -> Delivery:
     """The promise in a field; at least once when nothing is said."""
-    found: Delivery = reader.choice(field, named(Delivery), Delivery.AT_LEAST_ONCE)
+    found: Delivery = reader.choice(field, _DELIVERIES, Delivery.AT_LEAST_ONCE)
     return found
 
 
 def read_missing_target(reader: Reader, field: str) -> MissingTargetPolicy:
     """The policy in a field; `mark_misfired` when nothing is said."""
-    found: MissingTargetPolicy = reader.choice(field, named(MissingTargetPolicy), MissingTargetPolicy.MARK_MISFIRED)
+    found: MissingTargetPolicy = reader.choice(field, _POLICIES, MissingTargetPolicy.MARK_MISFIRED)
     return found

@@ -30,6 +30,9 @@ class Executor(StrEnum):
     PROCESS = "process"
 
 
+_EXECUTORS = named(Executor)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTarget:
     """A Python function: a name registered on the executing node, or `module:qualname`."""
@@ -149,7 +152,7 @@ def read_function(reader: Reader) -> FunctionTarget:
         args=tuple(args or ()),
         kwargs=reader.json_object("kwargs"),
         payload=reader.json("payload"),
-        executor=reader.choice("executor", named(Executor), Executor.THREAD),
+        executor=reader.choice("executor", _EXECUTORS, Executor.THREAD),
     )
 
 
