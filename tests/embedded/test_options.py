@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from noonmark import CronTrigger, IntervalTrigger, InvalidSchedule, InvalidTrigger, Scheduler
+from noonmark import Conflict, CronTrigger, IntervalTrigger, InvalidSchedule, InvalidTrigger, Scheduler
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases
 
@@ -131,3 +131,10 @@ def test_a_trigger_as_text_is_refused_with_what_to_write(kit):
 def test_what_is_no_option_is_a_mistake_of_the_programmer(kit):
     with pytest.raises(TypeError, match="'colour' is no option of a job"):
         kit.scheduler.schedule(fail, colour="red")
+
+
+def test_a_retry_that_a_clock_which_stands_still_never_reaches_is_not_waited_for(kit):
+    job = kit.scheduler.schedule(fail, trigger=NEVER, retries=1)
+    with pytest.raises(Conflict, match=r"tried again at 2030-05-01T00:00:01.*let ManualDriver run it"):
+        kit.scheduler.run_now(job)
+    assert [str(run.outcome) for run in kit.run_for(10)] == ["failed"]

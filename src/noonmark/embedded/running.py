@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from noonmark.clocks import SystemClock
 from noonmark.core.documents import Reader
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, refusal
+from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.reasons import Reason
@@ -149,7 +151,8 @@ def _wait(runtime: Runtime, engine: AnyEngine, one: Occurrence, ending: _Ending)
     """Wait for its end, which may come about in another process."""
     stored: Occurrence | None = one
     while stored is not None and stored.phase not in FINAL:
-        if not engine.loop.is_stopping:
+        if stored.phase is Phase.PENDING and not engine.loop.is_stopping:
+            _check_time_passes(runtime, stored)
             engine.call(lambda loop: loop.fetch(one.id))
         was_alive = engine.is_alive
         ending.has_come.wait(LOOK_EVERY)
@@ -159,6 +162,14 @@ def _wait(runtime: Runtime, engine: AnyEngine, one: Occurrence, ending: _Ending)
     if stored is None:
         raise NotFound("the occurrence was removed with its schedule", field="job_id")
     return answer(runtime, stored, ending.assignment)
+
+
+def _check_time_passes(runtime: Runtime, stored: Occurrence) -> None:
+    """Refuse to wait for a time that a clock which stands still does not reach."""
+    if not isinstance(runtime.clock, SystemClock) and stored.due > runtime.clock.micros():
+        raise Conflict(
+            f"it is to be tried again at {to_text(stored.due)}, and the clock stands still: let ManualDriver run it"
+        )
 
 
 def answer(runtime: Runtime, stored: Occurrence, mine: Assignment | None) -> Any:  # noqa: ANN401 - the result
