@@ -55,6 +55,22 @@ class TestPlanning:
         assert rig.plan_once() == PlanReport()
         assert rig.sink.told == []
 
+    @pytest.mark.parametrize("policy", [misfire.Skip, misfire.CatchUpOne])
+    def test_what_nobody_took_up_is_one_gap_together_with_what_a_lost_node_had_claimed(self, policy):
+        rig = Rig()
+        made = rig.create(misfire_policy=policy(grace=SECOND))
+        rig.advance(MINUTE)
+        assert rig.claim_once().claimed == 1  # and then every node is gone for ten minutes
+        rig.advance(10 * MINUTE + 2 * SECOND)
+        later = Rig(rig, node="node-b")
+        later.plan_once()
+        later.claim_once()
+        later.admit_once()
+        later.plan_once()
+        [gap] = [row for row in rig.rows(made) if row.phase is Phase.MISFIRED]
+        runs = int(policy is misfire.CatchUpOne)
+        assert (gap.missed_first, gap.missed_count) == (NOW + MINUTE, 11 - runs)
+
     def test_a_full_batch_asks_for_more(self):
         rig = Rig(batch=2)
         for number in range(3):

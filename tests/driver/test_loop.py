@@ -429,16 +429,38 @@ def test_what_another_process_has_written_is_noticed():
     asyncio.run(story())
 
 
-def test_a_function_that_another_process_has_named_is_adopted_at_once():
+def test_a_function_that_another_process_has_named_is_adopted_at_once(monkeypatch):
+    monkeypatch.setattr(loop_module, "REAP_EVERY", HOUR)
+
     async def story():
-        place = Place(store=Shared(MemoryStore(SystemClock().micros)))
+        place = Place(store=Shared(MemoryStore(SystemClock().micros)), lease=HOUR)
         place.target.offered, place.target.can_import = ["function:other"], {ROUTE}
         async with place.running():
+            await turns(lambda: place.store.calls["orphans"])  # it has reaped, and does so in an hour again
             trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
             drive(place.store.store.create([first_plan(trusted, lookahead=0)]))
             one = place.add(trusted, "one")
             place.store.has_changed = True
             await place.started(one)
+            assert place.store.calls["beat"] == 1
+
+    asyncio.run(story())
+
+
+def test_a_node_that_can_take_nothing_more_does_not_ask_for_it_all_the_while():
+    async def story():
+        place = Place(capacity=1)
+        made = place.create()
+        one = place.add(made, "one")
+        async with place.running():
+            await place.started(one)
+            place.add(made, "too much")
+            place.loop.wake()
+            before = place.store.calls["next_time"]
+            await turns(lambda: place.store.calls["next_time"] > before)
+            for _ in range(1_000):
+                await asyncio.sleep(0)  # noqa: TID251 - a turn for each of the others
+            assert place.store.calls["next_time"] - before < 100
 
     asyncio.run(story())
 

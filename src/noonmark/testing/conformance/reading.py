@@ -123,6 +123,18 @@ async def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
 
 
 @case
+async def what_was_forgotten_leaves_no_runs_to_whoever_comes_next(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    for key in ("a", "b"):
+        assert await bench.settle(await bench.run(made, key))
+    assert await bench.store.prune(before=NOW, keep=0, limit=9) == 2
+    for key in ("c", "d"):
+        await bench.add(made, key, MINUTE)
+    assert await bench.store.runs(made.uid) == []
+    assert await bench.store.activities([made.uid]) == [Activity()]
+
+
+@case
 async def a_deleted_schedule_is_found_when_it_is_asked_for(bench: Bench) -> None:
     assert await bench.store.find("acme", "a", deleted=True) is None
     for number in range(2):
