@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
+from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.settlement import Accepted, settle
 from noonmark.ports.records import Activity
+from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
@@ -227,3 +230,31 @@ async def of_several_attempts_the_last_is_told(bench: Bench) -> None:
     [activity] = await bench.store.activities([made.uid])
     assert activity.last_run is not None
     assert activity.last_run.attempt == 2
+
+
+@case
+async def a_history_is_cut_to_whatever_size_is_asked_for(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    ended = [
+        factories.occurrence(made, manual(f"{number}"), nominal=NOW + number, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        for number in range(40)
+    ]
+    assert all(await bench.store.add(ended))
+    for keep in range(39, -1, -1):
+        assert await bench.store.prune(before=0, keep=keep, limit=9) == 1
+        assert len(await bench.store.occurrences(made.uid)) == keep
+
+
+@case
+async def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    first = await bench.run(made, "a")
+    assert await bench.settle(first)
+    bench.advance(1)
+    second = await bench.run(made, "b", 1)
+    accepted = Accepted(started=bench.now, accepted=bench.now)
+    assert await bench.store.settle([settle(second, made.declaration, accepted, node="node-a")]) == [True]
+    [activity] = await bench.store.activities([made.uid])
+    assert activity.delivering == (second.id,)
+    assert activity.last_run is not None
+    assert activity.last_run.occurrence_id == first.id
