@@ -363,3 +363,13 @@ async def what_depends_on_what_has_another_version_when_somebody_depends_on_noth
     after = await bench.store.graph("acme", [down.schedule_id])
     assert after.version > before.version
     assert after.upstreams == {down.schedule_id: ()}
+
+
+@case
+async def an_edit_of_what_people_read_wakes_nobody(bench: Bench) -> None:
+    _, down = await _both_due(bench)
+    await _waiting(bench, down)
+    labelled = replace(down.schedule.declaration, labels={"team": "data"})
+    snapshot = await bench.snapshot(down.schedule)
+    assert await bench.commit(edits.edit(snapshot, labelled, now=bench.now, lookahead=LOOKAHEAD))
+    assert await bench.claim() == []

@@ -130,10 +130,10 @@ async def an_end_that_is_not_planned_yet_keeps_a_follower_from_completing(bench:
 @case
 async def the_last_end_of_a_deleted_upstream_is_none_of_its_successors(bench: Bench) -> None:
     old = await bench.create_quiet("up")
+    down = await _follower(bench)
     running = await bench.run(old, "a")
     assert await bench.commit(edits.delete(await bench.snapshot(old), now=bench.now))
     await bench.create_quiet("up-2", schedule_id=old.schedule_id)
-    down = await _follower(bench)
     before = await bench.snapshot(down)
     assert await bench.settle(running)
     assert await bench.snapshot(down) == before
