@@ -211,3 +211,12 @@ def test_a_store_that_is_away_keeps_what_it_was_told_in_order(rig):
     with pytest.raises(StoreUnavailable):
         rig.settle_once()
     assert [one for one, _ in rig.node.finished] == given
+
+
+def test_the_time_of_the_store_is_asked_for_once_and_then_reckoned(rig):
+    quiet(rig)
+    for _ in range(3):
+        rig.claim_once()
+        rig.plan_once()
+        rig.prune_once()
+    assert rig.store.calls["clock"] == 1

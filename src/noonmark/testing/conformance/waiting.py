@@ -362,8 +362,7 @@ async def what_has_begun_goes_on_waiting_when_a_newer_one_comes(bench: Bench) ->
 @case
 async def what_waits_keeps_its_place_when_its_jitter_is_changed(bench: Bench) -> None:
     made = await bench.create()
-    bench.advance(MINUTE)
-    claim = await bench.claim_one()
+    [claim] = await bench.claim(until=NOW + MINUTE)
     waiting = await bench.decide(_queue(claim))
     jittered = IntervalTrigger(60, start_at=from_micros(NOW + MINUTE), jitter_seconds=50)
     await _edit(bench, made, trigger=jittered)
