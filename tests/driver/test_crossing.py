@@ -140,12 +140,12 @@ def test_a_run_that_knows_that_it_should_stop_need_not_be_told_again(rig):
 
 
 def test_an_override_is_forgotten_with_an_occurrence_that_ends_without_a_run(rig):
-    made = quiet(rig, overlap_policy=overlap.Allow())
+    made = quiet(rig, overlap_policy=overlap.Queue())
     rig.started(made, "first")
     second = rig.add(made, "second")
     rig.node.overrides[second.id] = overlap.Skip()
     rig.claim_once()
-    rig.admit_once()
+    assert rig.admit_once() == AdmitReport(ended=1)
     assert rig.node.overrides == {}
 
 
