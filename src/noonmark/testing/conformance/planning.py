@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.instants import SECOND, from_micros
-from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
 from noonmark.core.plans import Plan, occurrence
 from noonmark.core.policies import overlap
@@ -397,15 +397,3 @@ async def the_newest_time_that_was_admitted_is_told_whatever_starts_after_it(ben
     for claim in (newer, older):
         assert await bench.settle(await bench.start(claim))
     assert (await bench.snapshot(made)).admitted == newer.occurrence.nominal
-
-
-@case
-async def what_comes_back_after_an_edit_is_no_part_of_the_history(bench: Bench) -> None:
-    made = await bench.create()
-    for changes in ({"trigger": _hourly()}, {}):
-        assert await bench.commit(await _edited(bench, made, **changes))
-    bench.advance(MINUTE)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    ended = [one.phase for one in await bench.store.occurrences(made.uid) if one.phase in FINAL]
-    assert await bench.store.prune(before=0, keep=len(ended), limit=9) == 0
-    assert await bench.store.prune(before=0, keep=0, limit=9) == len(ended)

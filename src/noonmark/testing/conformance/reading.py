@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from noonmark.core import edits
 from noonmark.core.admission import Wait
 from noonmark.core.ids import manual
-from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, settle
+from noonmark.core.triggers import IntervalTrigger
 from noonmark.ports.records import Activity
 from noonmark.testing import factories
-from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
@@ -258,3 +259,16 @@ async def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
     assert activity.delivering == (second.id,)
     assert activity.last_run is not None
     assert activity.last_run.occurrence_id == first.id
+
+
+@case
+async def what_comes_back_after_an_edit_is_no_part_of_the_history(bench: Bench) -> None:
+    made = await bench.create()
+    hourly = replace(made.declaration, trigger=IntervalTrigger(3_600, start_at=from_micros(NOW + 60 * MINUTE)))
+    for declared in (hourly, made.declaration):
+        assert await bench.commit(edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD))
+    bench.advance(MINUTE)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    ended = [one for one in await bench.store.occurrences(made.uid) if one.phase in FINAL]
+    assert await bench.store.prune(before=0, keep=len(ended), limit=9) == 0
+    assert await bench.store.prune(before=0, keep=0, limit=9) == len(ended)
