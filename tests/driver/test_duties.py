@@ -55,6 +55,41 @@ class TestPlanning:
         assert rig.plan_once() == PlanReport()
         assert rig.sink.told == []
 
+    @pytest.mark.parametrize("policy", [misfire.Skip, misfire.CatchUpOne])
+    def test_what_nobody_took_up_is_one_gap_together_with_what_a_lost_node_had_claimed(self, policy):
+        rig = Rig()
+        made = rig.create(misfire_policy=policy(grace=SECOND))
+        rig.advance(MINUTE)
+        assert rig.claim_once().claimed == 1  # and then every node is gone for ten minutes
+        rig.advance(10 * MINUTE + 2 * SECOND)
+        later = Rig(rig, node="node-b")
+        later.plan_once()
+        later.claim_once()
+        later.admit_once()
+        later.plan_once()
+        [gap] = [row for row in rig.rows(made) if row.phase is Phase.MISFIRED]
+        runs = int(policy is misfire.CatchUpOne)
+        assert (gap.missed_first, gap.missed_count) == (NOW + MINUTE, 11 - runs)
+
+    def test_what_is_being_caught_up_keeps_no_later_gap_open(self):
+        rig = Rig()
+        made = rig.create(misfire_policy=misfire.CatchUpAll(grace=SECOND, limit=1))
+        rig.advance(3 * MINUTE + 2 * SECOND)
+        rig.plan_once()
+        assert rig.claim_once().claimed == 1
+        rig.advance(5 * MINUTE)
+        assert rig.plan_once().planned == 1
+        assert [row.missed_count for row in rig.rows(made) if row.phase is Phase.MISFIRED] == [4, 2]
+
+    def test_a_gap_that_another_node_has_closed_is_not_logged(self, caplog):
+        rig = Rig()
+        rig.create()
+        rig.advance(10 * MINUTE)
+        other = Rig(rig, node="node-b")
+        rig.store.meanwhile("commit_plans", other.driver.plan_once)
+        assert rig.plan_once() == PlanReport(outrun=1)
+        assert len([one for one in caplog.records if "misfired" in one.getMessage()]) == 1
+
     def test_a_full_batch_asks_for_more(self):
         rig = Rig(batch=2)
         for number in range(3):

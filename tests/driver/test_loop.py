@@ -16,6 +16,7 @@ from noonmark.core.policies import overlap
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
+from noonmark.driver.alarm import Alarm
 from noonmark.driver.drive import drive
 from noonmark.driver.loop import Loop
 from noonmark.ports import sink
@@ -275,6 +276,92 @@ def test_a_run_that_ended_just_before_the_stop_is_written_when_its_report_comes(
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("impatient")
+def test_stopping_does_not_wait_for_ever_for_a_report_that_never_comes():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        async with place.running() as loop:
+            (await place.started(one)).is_closed = True
+            loop.stop(0)
+            assert await place.ended() == 0
+        assert place.row(one).phase is Phase.DISPATCHING  # its lease will run out
+
+    asyncio.run(story())
+
+
+def test_nothing_is_fetched_any_more_once_it_stops():
+    async def story():
+        place = Place()
+        made = place.create()
+        one, other = place.add(made, "one"), place.add(made, "other", HOUR)
+        async with place.running(looks=False) as loop:
+            await loop.fetch(one.id)
+            running = await place.started(one)
+            place.store.calls.clear()
+            loop.stop(None)
+            await loop.fetch(other.id)
+            assert not place.store.calls["claim"]
+            place.target.end(running)
+
+    asyncio.run(story())
+
+
+def test_what_is_just_being_fetched_when_it_stops_is_given_back():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one", SECOND)
+        async with place.running(looks=False) as loop:
+
+            async def stop():
+                loop.stop(0)
+                for _ in range(100):
+                    await asyncio.sleep(0)  # noqa: TID251 - a turn for each of the others
+
+            place.store.afterwards("claim", stop)
+            await loop.fetch(one.id)
+            await place.ended()
+        assert place.row(one).phase is Phase.PENDING
+
+    asyncio.run(story())
+
+
+def test_what_it_has_claimed_is_given_back_when_the_event_loop_ends_around_it():
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one", 2 * SECOND)
+        async with place.running():
+            await place.sink.until_kind(sink.Claimed)
+            place.task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await place.ended()
+            place.task = asyncio.ensure_future(asyncio.sleep(0))  # noqa: TID251 - it has ended already
+        assert place.row(one).phase is Phase.PENDING
+
+    asyncio.run(story())
+
+
+def test_a_lease_is_renewed_so_early_that_one_attempt_may_fail(monkeypatch):
+    class Watched(Alarm):
+        def __init__(self):
+            super().__init__()
+            self.pauses = []
+
+        async def wait(self, pause):
+            self.pauses.append(pause)
+            await super().wait(pause)
+
+    monkeypatch.setattr(loop_module, "Alarm", Watched)
+
+    async def story():
+        place = Place()
+        async with place.running() as loop:
+            await turns(lambda: loop._renew.pauses)
+            assert 2 * max(loop._renew.pauses) < place.runtime.timing.lease
+
+    asyncio.run(story())
+
+
 def test_what_has_not_ended_in_the_grace_period_is_handed_back():
     async def story():
         place = Place()
@@ -429,16 +516,38 @@ def test_what_another_process_has_written_is_noticed():
     asyncio.run(story())
 
 
-def test_a_function_that_another_process_has_named_is_adopted_at_once():
+def test_a_function_that_another_process_has_named_is_adopted_at_once(monkeypatch):
+    monkeypatch.setattr(loop_module, "REAP_EVERY", HOUR)
+
     async def story():
-        place = Place(store=Shared(MemoryStore(SystemClock().micros)))
+        place = Place(store=Shared(MemoryStore(SystemClock().micros)), lease=HOUR)
         place.target.offered, place.target.can_import = ["function:other"], {ROUTE}
         async with place.running():
+            await turns(lambda: place.store.calls["orphans"])  # it has reaped, and does so in an hour again
             trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
             drive(place.store.store.create([first_plan(trusted, lookahead=0)]))
             one = place.add(trusted, "one")
             place.store.has_changed = True
             await place.started(one)
+            assert place.store.calls["beat"] == 1
+
+    asyncio.run(story())
+
+
+def test_a_node_that_can_take_nothing_more_does_not_ask_for_it_all_the_while():
+    async def story():
+        place = Place(capacity=1)
+        made = place.create()
+        one = place.add(made, "one")
+        async with place.running():
+            await place.started(one)
+            place.add(made, "too much")
+            place.loop.wake()
+            before = place.store.calls["next_time"]
+            await turns(lambda: place.store.calls["next_time"] > before)
+            for _ in range(1_000):
+                await asyncio.sleep(0)  # noqa: TID251 - a turn for each of the others
+            assert place.store.calls["next_time"] - before < 100
 
     asyncio.run(story())
 

@@ -284,3 +284,19 @@ def test_an_event_that_cannot_be_read_is_told_of(tmp_path, caplog):
     assert "event broken cannot be read" in caplog.text
     assert [*outcomes(rig, made)] == ["event:sound"]
     drive(rig.store.store.close())
+
+
+def test_a_full_batch_of_events_asks_for_more_even_if_nobody_listens(make_rig):
+    rig = make_rig(batch=2)
+    for number in range(3):
+        send(rig, f"up-{number}")
+    assert [rig.match_once() for _ in range(2)] == [MatchReport(matched=2, more=True), MatchReport(matched=1)]
+
+
+def test_what_an_event_sets_off_is_due_at_its_moment_however_late_a_node_believes_it_is(rig):
+    made = listen(rig)
+    rig.node.reckoning.note(rig.world.now - MINUTE)
+    send(rig, "up")
+    rig.match_once()
+    [row] = rig.rows(made)
+    assert row.due == row.nominal == rig.world.now

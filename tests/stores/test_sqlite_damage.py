@@ -1,7 +1,10 @@
 """A record that cannot be read faults itself, and nothing beside it."""
 
+from dataclasses import replace
+
 import pytest
 
+from noonmark.core import edits
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.events import Event
 from noonmark.core.lifecycle import Phase
@@ -100,6 +103,20 @@ def test_a_schedule_that_cannot_be_read_is_planned_no_more(bench, column):
     for read in (bench.store.find("acme", "schedule-of-broken"), bench.store.snapshot("broken")):
         with pytest.raises(StoreUnavailable, match="the stored record of schedule broken is damaged"):
             read.send(None)
+
+
+def test_a_schedule_that_was_mended_is_planned_again_after_an_edit(bench):
+    made = done(bench.create())
+    damage(bench, "ALTER TABLE schedules ADD COLUMN sound")
+    damage(bench, "UPDATE schedules SET sound = terms_document, terms_document = '[1'")
+    bench.advance(MINUTE)
+    assert done(bench.store.plannable(bench.now, 9)) == []
+    damage(bench, "UPDATE schedules SET terms_document = sound")
+    assert done(bench.store.plannable(bench.now, 9)) == []
+    renamed = replace(made.declaration, name="Mended")
+    assert done(bench.commit(edits.edit(done(bench.snapshot(made)), renamed, now=bench.now, lookahead=LOOKAHEAD)))
+    bench.advance(MINUTE)
+    assert [one.schedule.uid for one in done(bench.store.plannable(bench.now, 9))] == [made.uid]
 
 
 def test_a_reason_that_is_none_ends_the_occurrence(bench):

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from noonmark.clocks import SystemClock
+from noonmark.targets.child import check_not_loading
 
 now = SystemClock().micros
 SOON = 30.0
@@ -240,3 +241,22 @@ def forks(folder):
     touch(f"{folder}/left", str(os.getpid()))
     wait_for(f"{folder}/go on")
     os._exit(0)
+
+
+def resigns():
+    """Lets go of the handlers that the process had."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    return os.getpid()
+
+
+def quiets(level=None):
+    """Sets the level of the root logger, or only tells it."""
+    if level is not None:
+        logging.getLogger().setLevel(level)
+    return logging.getLogger().level
+
+
+def may_schedule():
+    check_not_loading()
+    return True

@@ -522,6 +522,25 @@ class TestStopping:
     def test_only_its_parent_decides_when_a_process_ends(self):
         assert in_process(errands.signalled).result == "still here"
 
+    def test_nor_does_what_the_function_before_has_made_of_its_signals(self):
+        async def story(stage):
+            calls = [(key, getattr(errands, key)) for key in ("resigns", "signalled", "whoami")]
+            return [(await stage.call(call, executor=Executor.PROCESS, key=key)).result for key, call in calls]
+
+        before, answer, after = play(story, max_processes=1)
+        assert (before, answer) == (after, "still here")
+
+    def test_a_function_may_set_a_level_for_those_that_come_after_it(self):
+        async def story(stage):
+            for key, args in (("sets", (logging.CRITICAL,)), ("tells", ())):
+                told = await stage.call(errands.quiets, args=args, executor=Executor.PROCESS, key=key)
+            return told.result
+
+        assert play(story, max_processes=1) == logging.CRITICAL
+
+    def test_a_function_may_start_a_scheduler(self):
+        assert in_process(errands.may_schedule).result is True
+
     @pytest.mark.parametrize("method", ["fork", "spawn"])
     def test_a_function_may_have_processes_of_its_own(self, method, capfd):
         assert in_process(errands.pools, method).result == [2, 4, 6]

@@ -16,6 +16,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import CommandTarget
 from noonmark.targets.answers import MAX_RESULT
+from noonmark.targets.calls import prepare
 from noonmark.targets.functions import Functions
 from noonmark.targets.runner import FunctionRunner
 from tests.targets.assigned import SOON, assigned, now
@@ -156,6 +157,13 @@ class TestTime:
 
 
 class TestContext:
+    def test_it_tells_a_function_that_it_was_asked_to_stop_before_there_was_a_context(self):
+        functions, one = Functions(), assigned()
+        functions.register("work", lambda context: context.cancelled.is_set())
+        one.stop(Reason.CANCELLED)
+        function, args, kwargs = prepare(functions, one)
+        assert function.call(*args, **kwargs) is True
+
     @pytest.mark.parametrize("is_async", [False, True])
     def test_it_has_everything_that_is_promised(self, is_async, caplog):
         seen = []

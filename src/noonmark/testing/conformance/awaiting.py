@@ -154,3 +154,11 @@ async def what_was_accepted_outlives_a_pause_and_a_delete(bench: Bench) -> None:
     assert await bench.settle(row)
     snapshot = await bench.snapshot(made)
     assert snapshot.schedule.phase is SchedulePhase.DELETED
+
+
+@case
+async def what_has_ended_has_no_deadline_any_more(bench: Bench) -> None:
+    row = await _accepted(bench, await bench.create_quiet())
+    assert await bench.settle(row)
+    assert (await bench.row(row)).deadline is None
+    assert await bench.store.next_time([ROUTE]) is None

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import End, Wait, after_upstreams, depends_on_others
-from noonmark.core.instants import from_micros
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
+from noonmark.core.policies import misfire
 from noonmark.core.policies.dependencies import WAIT_LIMIT, Standing
 from noonmark.core.policies.limits import Dependency, Horizon
 from noonmark.core.reasons import Reason
@@ -313,3 +314,62 @@ async def the_version_rises_with_what_depends_on_what_and_is_a_condition(bench: 
     assert await bench.store.create([replace(created, graph=risen)]) == [True]
     assert await bench.commit(edits.delete(await bench.snapshot(made), now=bench.now))
     assert (await bench.store.graph("acme", ["schedule-of-new"])).upstreams == {"schedule-of-new": (UP,)}
+
+
+@case
+async def a_gap_that_ends_with_the_time_before_is_not_in_question(bench: Bench) -> None:
+    twice = IntervalTrigger(30, start_at=from_micros(NOW + MINUTE // 2), end_at=from_micros(NOW + MINUTE))
+    up = await bench.create("up", trigger=twice, misfire_policy=misfire.Skip(grace=SECOND))
+    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+    bench.advance(2 * MINUTE)
+    assert await bench.commit(plan(await bench.snapshot(up), now=bench.now, lookahead=LOOKAHEAD))
+    claims = [claim for claim in await bench.claim() if claim.occurrence.uid == "down"]
+    assert [(await _stands(bench, claim)).newest for claim in claims] == [(NOW + MINUTE, Phase.MISFIRED), None]
+
+
+@case
+async def the_end_of_the_time_before_wakes_nobody(bench: Bench) -> None:
+    await bench.create("up", horizon=Horizon(occurrences=2))
+    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+    bench.advance(2 * MINUTE)
+    claims = {(claim.occurrence.uid, claim.occurrence.nominal - NOW): claim for claim in await bench.claim()}
+    waiting = await _waiting(bench, claims["down", 2 * MINUTE])
+    assert await bench.settle(await bench.start(claims["up", MINUTE]))
+    assert await bench.claim() == []
+    assert await bench.settle(await bench.start(claims["up", 2 * MINUTE]))
+    assert (await bench.claim_one()).occurrence.id == waiting.id
+
+
+@case
+async def ends_have_moments_of_their_own_even_where_the_clock_stands_still(bench: Bench) -> None:
+    up, down = await _both_due(bench)
+    ends = []
+    running = await bench.start(up)
+    for key in ("a", "b", "c"):
+        assert await bench.settle(running)
+        ends.append((await _stands(bench, down)).ended)
+        await bench.add(up.schedule, key)
+        running = await bench.start((await _claims(bench))["up"])
+    assert ends == [bench.now, bench.now + 1, bench.now + 2]
+
+
+@case
+async def what_depends_on_what_has_another_version_when_somebody_depends_on_nothing_any_more(bench: Bench) -> None:
+    await bench.create("up")
+    down = await bench.create("down", depends_on=ON_UP)
+    before = await bench.store.graph("acme", [down.schedule_id])
+    alone = replace(down.declaration, depends_on=())
+    assert await bench.commit(edits.edit(await bench.snapshot(down), alone, now=bench.now, lookahead=LOOKAHEAD))
+    after = await bench.store.graph("acme", [down.schedule_id])
+    assert after.version > before.version
+    assert after.upstreams == {down.schedule_id: ()}
+
+
+@case
+async def an_edit_of_what_people_read_wakes_nobody(bench: Bench) -> None:
+    _, down = await _both_due(bench)
+    await _waiting(bench, down)
+    labelled = replace(down.schedule.declaration, labels={"team": "data"})
+    snapshot = await bench.snapshot(down.schedule)
+    assert await bench.commit(edits.edit(snapshot, labelled, now=bench.now, lookahead=LOOKAHEAD))
+    assert await bench.claim() == []

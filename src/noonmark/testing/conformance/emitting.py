@@ -294,3 +294,12 @@ async def of_each_tenant_the_newest_matched_events_are_kept(bench: Bench) -> Non
     assert await bench.store.prune_events(before=NOW, keep=0, limit=9) == 2
     assert await bench.store.prune_events(before=NOW, keep=0, limit=9) == 0
     assert [one.event_id for one in await bench.store.events("acme", 9)] == ["waits"]
+
+
+@case
+async def no_more_events_are_told_than_asked_for_matched_or_not(bench: Bench) -> None:
+    await _emit(bench, "a", "b")
+    assert await _match(bench) == [True, True]
+    await _emit(bench, "c")
+    told = [[one.event_id for one in await bench.store.events("acme", limit)] for limit in range(5)]
+    assert told == [[], ["c"], ["c", "b"], ["c", "b", "a"], ["c", "b", "a"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core import edits
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
@@ -124,3 +125,15 @@ async def an_end_that_is_not_planned_yet_keeps_a_follower_from_completing(bench:
     assert (await bench.kept(down)).schedule.phase is SchedulePhase.ACTIVE
     assert await _plan(bench) == 1
     assert len(await _fires(bench, down)) == 2
+
+
+@case
+async def the_last_end_of_a_deleted_upstream_is_none_of_its_successors(bench: Bench) -> None:
+    old = await bench.create_quiet("up")
+    down = await _follower(bench)
+    running = await bench.run(old, "a")
+    assert await bench.commit(edits.delete(await bench.snapshot(old), now=bench.now))
+    await bench.create_quiet("up-2", schedule_id=old.schedule_id)
+    before = await bench.snapshot(down)
+    assert await bench.settle(running)
+    assert await bench.snapshot(down) == before

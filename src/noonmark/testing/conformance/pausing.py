@@ -160,3 +160,21 @@ async def a_pause_counts_what_was_due_and_withdraws_what_was_not(bench: Bench) -
     tally = (await bench.kept(made)).tally
     assert (tally.total, tally.skipped) == (4, 4)
     assert (await bench.kept(made)).next_due == NOW + 5 * MINUTE
+
+
+@case
+async def what_is_given_back_during_a_pause_keeps_no_place_from_others(bench: Bench) -> None:
+    one = Concurrency(key="db")
+    made = await bench.create_quiet("uid-1", concurrency=one)
+    await bench.add_event(made, "a")
+    await bench.start(await bench.claim_one())
+    waiting = await bench.add(await bench.create_quiet("uid-2", concurrency=one), "b")
+    await bench.decide(Wait(claim=await bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    await _pause(bench, made)
+    bench.advance(LEASE)
+    lost = await bench.claim_one("node-b")
+    assert lost.schedule.uid == made.uid
+    await bench.store.release([hold(lost)])
+    claim = await bench.claim_one("node-b")
+    assert claim.occurrence.id == waiting.id
+    await bench.start(claim)

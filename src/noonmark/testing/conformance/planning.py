@@ -387,3 +387,13 @@ async def nothing_of_an_old_revision_starts_not_even_what_was_asked_for(bench: B
     assert await bench.admit(decided) == LeaseLost(occurrence_id=claim.occurrence.id)
     await bench.store.release([hold(claim)])
     assert (await bench.claim_one()).schedule.revision == made.revision + 1
+
+
+@case
+async def the_newest_time_that_was_admitted_is_told_whatever_starts_after_it(bench: Bench) -> None:
+    made = await bench.create(horizon=Horizon(occurrences=2))
+    bench.advance(2 * MINUTE)
+    older, newer = await bench.claim()
+    for claim in (newer, older):
+        assert await bench.settle(await bench.start(claim))
+    assert (await bench.snapshot(made)).admitted == newer.occurrence.nominal

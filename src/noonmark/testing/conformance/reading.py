@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
-from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.ids import manual
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.settlement import Accepted, settle
+from noonmark.core.triggers import IntervalTrigger
 from noonmark.ports.records import Activity
-from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
+from noonmark.testing import factories
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
@@ -123,6 +127,18 @@ async def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
 
 
 @case
+async def what_was_forgotten_leaves_no_runs_to_whoever_comes_next(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    for key in ("a", "b"):
+        assert await bench.settle(await bench.run(made, key))
+    assert await bench.store.prune(before=NOW, keep=0, limit=9) == 2
+    for key in ("c", "d"):
+        await bench.add(made, key, MINUTE)
+    assert await bench.store.runs(made.uid) == []
+    assert await bench.store.activities([made.uid]) == [Activity()]
+
+
+@case
 async def a_deleted_schedule_is_found_when_it_is_asked_for(bench: Bench) -> None:
     assert await bench.store.find("acme", "a", deleted=True) is None
     for number in range(2):
@@ -215,3 +231,44 @@ async def of_several_attempts_the_last_is_told(bench: Bench) -> None:
     [activity] = await bench.store.activities([made.uid])
     assert activity.last_run is not None
     assert activity.last_run.attempt == 2
+
+
+@case
+async def a_history_is_cut_to_whatever_size_is_asked_for(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    ended = [
+        factories.occurrence(made, manual(f"{number}"), nominal=NOW + number, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        for number in range(40)
+    ]
+    assert all(await bench.store.add(ended))
+    for keep in range(39, -1, -1):
+        assert await bench.store.prune(before=0, keep=keep, limit=9) == 1
+        assert len(await bench.store.occurrences(made.uid)) == keep
+
+
+@case
+async def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    first = await bench.run(made, "a")
+    assert await bench.settle(first)
+    bench.advance(1)
+    second = await bench.run(made, "b", 1)
+    accepted = Accepted(started=bench.now, accepted=bench.now)
+    assert await bench.store.settle([settle(second, made.declaration, accepted, node="node-a")]) == [True]
+    [activity] = await bench.store.activities([made.uid])
+    assert activity.delivering == (second.id,)
+    assert activity.last_run is not None
+    assert activity.last_run.occurrence_id == first.id
+
+
+@case
+async def what_comes_back_after_an_edit_is_no_part_of_the_history(bench: Bench) -> None:
+    made = await bench.create()
+    hourly = replace(made.declaration, trigger=IntervalTrigger(3_600, start_at=from_micros(NOW + 60 * MINUTE)))
+    for declared in (hourly, made.declaration):
+        assert await bench.commit(edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD))
+    bench.advance(MINUTE)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    ended = [one for one in await bench.store.occurrences(made.uid) if one.phase in FINAL]
+    assert await bench.store.prune(before=0, keep=len(ended), limit=9) == 0
+    assert await bench.store.prune(before=0, keep=0, limit=9) == len(ended)

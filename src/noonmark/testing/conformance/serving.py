@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
@@ -13,7 +14,7 @@ from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
-from noonmark.testing.conformance.bench import LEASE, ROUTE, case
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case
 from noonmark.testing.factories import NOW
 
 if TYPE_CHECKING:
@@ -189,3 +190,27 @@ async def the_routes_of_a_source_are_those_of_its_schedules(bench: Bench) -> Non
     assert await bench.commit(edits.delete(await bench.snapshot(deleted), now=bench.now))
     assert await bench.store.routes("test") == ["function:other", ROUTE]
     assert await bench.store.routes("elsewhere") == []
+
+
+@case
+async def a_beat_counts_for_as_long_as_patience_lasts_and_no_longer(bench: Bench) -> None:
+    made = await bench.create_quiet(misfire_policy=misfire.Skip(grace=SECOND))
+    await bench.add(made, "a")
+    bench.advance(1)
+    await _beat(bench, "node-a", ROUTE)
+    bench.advance(MIN_PATIENCE - 1)
+    assert await _orphans(bench) == []
+    bench.advance(1)
+    assert len(await _orphans(bench)) == 1
+
+
+@case
+async def an_edit_of_the_grace_is_one_of_patience_too(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "a")
+    patient = replace(made.declaration, misfire_policy=misfire.Skip(grace=2 * GRACE))
+    assert await bench.commit(edits.edit(await bench.snapshot(made), patient, now=bench.now, lookahead=LOOKAHEAD))
+    bench.advance(2 * GRACE)
+    assert await _orphans(bench) == []
+    bench.advance(1)
+    assert len(await _orphans(bench)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
@@ -194,3 +195,31 @@ async def what_is_being_delivered_outlives_its_schedule_but_is_not_retried(bench
     assert (row.phase, row.reason, row.holds_slot) == (Phase.CANCELLED, Reason.DELETED, False)
     [run] = await bench.store.runs(made.uid)
     assert run.outcome is Outcome.COMPLETED
+
+
+@case
+async def an_end_gives_the_slot_back_whatever_its_settlement_knows_of_it(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    running = await bench.run(made, "a")
+    assert await bench.settle(replace(running, holds_slot=False))
+    assert (await bench.row(running)).holds_slot is False
+    await bench.run(made, "b")
+
+
+@case
+async def a_completed_schedule_was_last_changed_with_its_last_end(bench: Bench) -> None:
+    made = await bench.create(trigger=OnceTrigger(from_micros(NOW)))
+    one = await bench.start(await bench.claim_one())
+    bench.advance(5)
+    assert await bench.settle(one)
+    completed = (await bench.kept(made)).schedule
+    assert (completed.phase, completed.updated) == (SchedulePhase.COMPLETED, bench.now)
+
+
+@case
+async def who_was_asked_to_stop_is_not_told_once_it_has_ended(bench: Bench) -> None:
+    running = await bench.run(await bench.create_quiet(), "a")
+    assert await bench.store.request_stop(running.id)
+    assert await bench.settle(running)
+    row = await bench.row(running)
+    assert (row.phase, row.stop, row.node, row.started) == (Phase.COMPLETED, None, None, None)

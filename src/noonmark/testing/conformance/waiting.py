@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, End, Place, Start, Wait
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
 from noonmark.core.plans import Plan, occurrence
 from noonmark.core.policies import overlap
+from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.limits import Concurrency, Horizon
 from noonmark.core.reasons import Reason
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, hold, start
 from noonmark.testing.factories import MINUTE, NOW
@@ -342,3 +343,29 @@ async def another_rule_lets_everything_that_waits_be_decided_again(bench: Bench)
     assert len(claims) == 2
     for claim in claims:
         await bench.decide(Start(claim=claim, takes_slot=False))
+
+
+@case
+async def what_has_begun_goes_on_waiting_when_a_newer_one_comes(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    begun = await bench.add_event(made, "begun")
+    running = await bench.decide(Start(claim=await bench.claim_one(), takes_slot=False))
+    await bench.run(made, "holder")
+    assert await bench.retry(running, bench.now)
+    await bench.decide(_queue(await bench.claim_one()))
+    bench.advance(1)
+    newer = await bench.add_event(made, "newer", 1)
+    await bench.decide(_queue(await bench.claim_one(), replaces=True))
+    assert [(await bench.row(one)).phase for one in (begun, newer)] == [Phase.PENDING, Phase.PENDING]
+
+
+@case
+async def what_waits_keeps_its_place_when_its_jitter_is_changed(bench: Bench) -> None:
+    made = await bench.create()
+    [claim] = await bench.claim(until=NOW + MINUTE)
+    waiting = await bench.decide(_queue(claim))
+    jittered = IntervalTrigger(60, start_at=from_micros(NOW + MINUTE), jitter_seconds=50)
+    await _edit(bench, made, trigger=jittered)
+    row = await bench.row(waiting)
+    assert due_at(jittered, made.uid, row.nominal) > row.nominal
+    assert (row.due, row.waiting_for) == (waiting.due, Reason.QUEUED)

@@ -1,0 +1,222 @@
+"""What a node believes and what is stored may part ways; each of its duties acts only on what it still holds."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.events import Event
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.policies import overlap
+from noonmark.core.policies.limits import Concurrency
+from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.targets import FunctionTarget
+from noonmark.driver.drive import drive
+from noonmark.driver.reports import AdmitReport, SettleReport
+from noonmark.operations import schedules
+from noonmark.testing.factories import MINUTE
+from tests.driver.rig import Rig
+from tests.driver.test_duties import quiet
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def other_arguments(rig, made):
+    """Another revision, which takes effect when a verb is called."""
+
+    async def edit():
+        declared = replace(made.declaration, target=FunctionTarget(function="work", args=(1,)))
+        await schedules.edit(rig.store.store, made.uid, declared, lookahead=0)
+
+    return edit
+
+
+def taken_and_given_back(rig):
+    """Another node takes over what this one has, and gives it back before it is due."""
+    rig.advance(rig.timing.lease)
+    other = Rig(rig, node="node-b", lookahead=MINUTE)
+    assert other.claim_once().claimed == 1
+    assert other.release() == 1
+
+
+def test_a_lease_that_was_lost_and_taken_anew_meanwhile_is_kept():
+    rig = Rig(lookahead=MINUTE)
+    one = rig.add(quiet(rig), "one", MINUTE)
+    assert rig.claim_once().claimed == 1
+    taken_and_given_back(rig)
+    rig.store.afterwards("renew", rig.driver.claim_once)
+    rig.renew_once()
+    assert rig.node.held[one.id].occurrence.fence == rig.row(one).fence
+    assert rig.row(one).phase is Phase.CLAIMED
+
+
+def test_a_request_to_stop_is_for_the_delivery_it_was_made_of(rig):
+    made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
+    first = rig.started(made)
+
+    async def try_again():
+        rig.target.end(first, Outcome.FAILED)
+        await rig.driver.settle_once()
+        await rig.driver.claim_once()
+        await rig.driver.admit_once()
+
+    assert drive(rig.store.store.request_stop(first.occurrence.id))
+    rig.store.afterwards("renew", try_again)
+    assert rig.renew_once().stopped == 0
+    assert [one.occurrence.attempt for one in rig.target.given] == [1, 2]
+    assert rig.target.given[-1].stop_reason is None
+
+
+def test_what_was_lost_and_taken_anew_is_decided_once():
+    rig = Rig(lookahead=MINUTE)
+    rig.add(quiet(rig), "one", MINUTE)
+    assert rig.claim_once().claimed == 1
+    taken_and_given_back(rig)
+    assert rig.claim_once().claimed == 1
+    rig.advance(MINUTE)
+    assert rig.admit_once() == AdmitReport(started=1)
+
+
+def test_the_end_of_a_delivery_that_was_lost_leaves_the_new_one_alone(rig):
+    first = rig.started(quiet(rig))
+    rig.advance(rig.timing.lease)
+    rig.claim_once()
+    assert rig.admit_once().started == 1
+    rig.target.end(first)
+    assert rig.settle_once() == SettleReport(lost=1)
+    assert rig.node.deliveries == {first.occurrence.id: rig.target.given[-1]}
+
+
+def test_what_was_asked_for_and_is_lost_to_an_edit_is_given_back_at_once(rig):
+    made = quiet(rig)
+    one = rig.add(made, "one")
+    rig.claim_once()
+    rig.store.meanwhile("admit", other_arguments(rig, made))
+    assert rig.admit_once() == AdmitReport(lost=1)
+    assert rig.row(one).phase is Phase.PENDING
+
+
+def test_an_orphan_that_is_edited_meanwhile_is_given_back_at_once(rig):
+    made = quiet(rig)
+    one = rig.add(made, "one")
+    rig.target.offered = ["function:other"]
+    rig.advance(10 * MINUTE)
+    rig.store.meanwhile("admit", other_arguments(rig, made))
+    assert rig.reap_once().orphans == 0
+    assert rig.row(one).phase is Phase.PENDING
+
+
+def test_whoever_makes_room_asks_nobody_else_to_stop(rig):
+    bystander = rig.started(quiet(rig, uid="other"))
+    made = quiet(rig, overlap_policy=overlap.CancelRunning())
+    holder = rig.started(made, "first")
+    rig.add(made, "second")
+    rig.claim_once()
+    assert rig.admit_once() == AdmitReport(waiting=1)
+    assert (holder.stop_reason, bystander.stop_reason) == (Reason.REPLACED, None)
+
+
+def test_whoever_stands_in_line_asks_nobody_to_stop(rig):
+    made = quiet(rig, overlap_policy=overlap.Queue())
+    holder = rig.started(made, "first")
+    rig.add(made, "second")
+    rig.claim_once()
+    assert rig.admit_once() == AdmitReport(waiting=1)
+    assert holder.stop_reason is None
+
+
+def test_a_run_that_knows_that_it_should_stop_need_not_be_told_again(rig):
+    running = rig.started(quiet(rig))
+    assert drive(rig.store.store.request_stop(running.occurrence.id))
+    assert rig.is_asked_to_stop()
+    rig.renew_once()
+    assert not rig.is_asked_to_stop()
+
+
+def test_an_override_is_forgotten_with_an_occurrence_that_ends_without_a_run(rig):
+    made = quiet(rig, overlap_policy=overlap.Queue())
+    rig.started(made, "first")
+    second = rig.add(made, "second")
+    rig.node.overrides[second.id] = overlap.Skip()
+    rig.claim_once()
+    assert rig.admit_once() == AdmitReport(ended=1)
+    assert rig.node.overrides == {}
+
+
+def test_what_is_handed_back_had_begun_when_it_began(rig):
+    made = quiet(rig)
+    running = rig.started(made)
+    running.started = began = rig.world.now
+    rig.advance(SECOND)
+    assert rig.driver.hand_back() == 1
+    rig.settle_once()
+    [run] = rig.runs(made)
+    assert (run.started, run.ended) == (began, rig.world.now)
+
+
+def test_an_end_is_kept_when_the_store_goes_away_just_after_it_made_no_sense_of_another(rig):
+    made = quiet(rig)
+    sound, spoiled = rig.started(made, "sound"), rig.started(made, "spoiled")
+    for one in (sound, spoiled):
+        rig.target.end(one)
+    rig.store.spoiled = spoiled.occurrence.id
+    rig.store.fail("settle", after=True)
+    assert rig.settle_once().settled == 0
+    assert [one for one, _ in rig.node.finished] == [sound]
+    rig.settle_once()
+    assert rig.row(sound.occurrence).phase is Phase.COMPLETED
+    assert rig.node.load == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "caught_up", "frees"),
+    [
+        ({"overlap_policy": overlap.Skip()}, None, False),
+        ({"overlap_policy": overlap.Skip()}, 1, True),
+        ({"overlap_policy": overlap.Queue()}, None, True),
+        ({"concurrency": Concurrency(key="db")}, None, True),
+    ],
+)
+def test_an_end_says_whether_somebody_may_have_waited_for_it(rig, changes, caught_up, frees):
+    made = quiet(rig, **changes)
+    rig.add(made, "one", caught_up=caught_up)
+    rig.claim_once()
+    rig.admit_once()
+    rig.target.end(rig.target.given[-1])
+    assert rig.settle_once() == SettleReport(settled=1, frees_others=frees)
+
+
+def test_a_full_batch_of_forgotten_events_asks_for_more():
+    rig = Rig(batch=2, keep_events=0)
+    events = [Event(event_type="seen", emitted=0, event_id=f"{number}") for number in range(3)]
+    assert all(drive(rig.store.store.emit("acme", events)))
+    while rig.match_once().matched:
+        pass
+    pruned = [rig.prune_once() for _ in range(2)]
+    assert [(one.events, one.more) for one in pruned] == [(2, True), (1, False)]
+
+
+def test_a_store_that_is_away_keeps_what_it_was_told_in_order(rig):
+    made = quiet(rig)
+    given = [rig.started(made, key) for key in ("a", "b", "c")]
+    for one in given:
+        rig.target.end(one)
+    rig.store.fail("settle")
+    with pytest.raises(StoreUnavailable):
+        rig.settle_once()
+    assert [one for one, _ in rig.node.finished] == given
+
+
+def test_the_time_of_the_store_is_asked_for_once_and_then_reckoned(rig):
+    quiet(rig)
+    for _ in range(3):
+        rig.claim_once()
+        rig.plan_once()
+        rig.prune_once()
+    assert rig.store.calls["clock"] == 1

@@ -1,0 +1,123 @@
+"""The connections of a SQLite store: what is committed stays, what is undone leaves nothing, and readers only read."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core import edits
+from noonmark.core.errors import StoreUnavailable
+from noonmark.stores.sqlite import SqliteStore, connections, driver
+from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import LOOKAHEAD, Bench
+from tests.conformance.test_memory_model import done
+
+shared = pytest.mark.skipif(
+    sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself"
+)
+FULL = 2
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "noonmark.db"
+
+
+def opened(path):
+    store = SqliteStore(path, clock := HandClock(), busy_seconds=0.1)
+    done(store.open())
+    return Bench(store, clock)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_what_was_committed_is_on_the_disk_before_anybody_is_told(path, monkeypatch, is_alone):
+    # With less, SQLite answers before the journal has reached the disk, and a power cut takes the answer back.
+    if is_alone:
+        monkeypatch.setattr(driver, "SAFE_FOR_MANY", (99, 0, 0))
+    bench = opened(path)
+    with bench.store._connections.bare() as writer:
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert writer.execute("PRAGMA synchronous").fetchone() == (FULL,)
+    done(bench.store.close())
+
+
+@shared
+def test_whoever_reads_cannot_write(path):
+    bench = opened(path)
+
+    def write_anyway():
+        with bench.store._connections.reading() as reader:
+            reader.execute("INSERT INTO nodes (name, seen) VALUES ('nobody', 0)")
+
+    with pytest.raises(StoreUnavailable):
+        write_anyway()
+    done(bench.store.beat("somebody", [], now=bench.now))
+    done(bench.store.close())
+
+
+class Hindered(connections.Connections):
+    """Its first connection asks for the journal just when another process has the file locked."""
+
+    def __init__(self, path, **options):
+        super().__init__(path, **options)
+        self.other = sqlite3.connect(path, isolation_level=None)
+        self.other.execute("CREATE TABLE begun (by_another)")
+        self.other.execute("BEGIN IMMEDIATE")
+        self.refusals = 0
+
+    def connect(self):
+        def execute(connection, *args):
+            try:
+                return sqlite3.Connection.execute(connection, *args)
+            except sqlite3.OperationalError:
+                self.refusals += 1
+                if self.other.in_transaction:
+                    self.other.execute("ROLLBACK")  # it is done
+                raise
+
+        hindered = type("HinderedConnection", (sqlite3.Connection,), {"execute": execute})
+        return sqlite3.connect(self.path, timeout=0, isolation_level=None, factory=hindered)
+
+
+@shared
+def test_a_file_that_another_process_is_just_making_ready_is_waited_for(path):
+    hindered = Hindered(str(path), busy_seconds=0)
+    with hindered.bare() as writer:
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert hindered.refusals == 1
+    hindered.close()
+    hindered.other.close()
+
+
+@shared
+def test_an_edit_that_could_not_be_written_is_forgotten(path):
+    here, elsewhere = opened(path), opened(path)
+    made = done(here.create_quiet())
+
+    def edited(bench, **changes):
+        snapshot = done(bench.snapshot(made))
+        declared = replace(snapshot.schedule.declaration, **changes)
+        return done(bench.commit(edits.edit(snapshot, declared, now=bench.now, lookahead=LOOKAHEAD)))
+
+    with here.store._connections.bare() as writer:
+        [pages] = writer.execute("PRAGMA page_count").fetchone()
+        writer.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreUnavailable, match="no space left"):
+        edited(here, name="Lost", description="x" * 100_000)
+    assert done(elsewhere.kept(made)).schedule == made
+    assert edited(elsewhere, name="Kept")  # under the number that the other one would have had
+    assert done(here.kept(made)).schedule.declaration.name == "Kept"
+    for bench in (here, elsewhere):
+        done(bench.store.close())
+
+
+def test_a_forgotten_occurrence_leaves_nothing_in_the_file(path):
+    bench = opened(path)
+    made = done(bench.create_quiet())
+    for key in ("a", "b"):
+        assert done(bench.settle(done(bench.run(made, key))))
+    assert done(bench.store.prune(before=bench.now + 1, keep=0, limit=9)) == 2
+    with bench.store._connections.reading() as reader:
+        for table in ("occurrences", "runs"):
+            assert reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)  # noqa: S608 - a test's own text
+    done(bench.store.close())
