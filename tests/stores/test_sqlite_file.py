@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 
 import pytest
 
@@ -157,34 +156,6 @@ def test_a_forked_process_opens_the_file_anew(store):
     child.join()
     assert done(store.find("acme", "schedule-of-child-0")) is not None
     assert done(store.create(plans(1, "parent"))) == [True]
-
-
-@shared
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_that_was_forked_while_a_thread_used_the_store_is_not_locked_out(store):
-    done(store.create(plans(1)))
-    in_use, is_over = Event(), Event()
-
-    def use():
-        with store._connections.bare():
-            in_use.set()
-            is_over.wait()
-
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-    child = context.Process(target=_in_child, args=(store, answers))
-    with ThreadPoolExecutor(1) as pool:
-        used = pool.submit(use)
-        in_use.wait()
-        try:
-            child.start()
-            assert [answers.get(timeout=60), answers.get(timeout=60)] == [[True], True]
-            child.join()
-        finally:
-            is_over.set()
-            child.kill()
-        used.result()
 
 
 @shared

@@ -99,7 +99,7 @@ def test_the_earliest_begins_first_whatever_came_first(crews):
     crew._work = lambda one: (entered.set(), crews.gate.wait(SOON)) if one is blocked else order.append(one)
     crew.submit(blocked)
     assert entered.wait(SOON)
-    late, early = assigned("late", after=2_000), assigned("early", after=1_000)
+    late, early = assigned("late", after=200_000), assigned("early", after=1_000)
     crew.submit(late, early)
     crews.gate.set()
     crew.until_reported(3)
