@@ -28,6 +28,8 @@ def make_store(url: object, clock: Clock) -> Store:
         return MemoryStore(clock.micros)
     if url == f"{SQLITE}:memory:":
         raise InvalidSchedule(f"{url!r} would be a file of that name; a store in memory is memory://", field="store")
+    if isinstance(url, str) and url.startswith(SQLITE) and "?" in url:
+        raise InvalidSchedule(f"{url!r} has a question mark in it: a file takes no options here", field="store")
     if isinstance(url, str) and url.startswith(SQLITE) and len(url) > len(SQLITE) and "\0" not in url:
         from noonmark.stores.sqlite import SqliteStore
 

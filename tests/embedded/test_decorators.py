@@ -310,3 +310,25 @@ class TestRestarts:
         assert [job.id for job in scheduler.list_jobs()] == [beat]
         assert scheduler.get_job(nightly).status is JobStatus.CANCELLED
         scheduler.close()
+
+
+class TestTwins:
+    PROGRAM = """
+        from noonmark import Scheduler
+
+        scheduler = Scheduler("sqlite:///jobs.db")
+
+        @scheduler.every(hours=1)
+        def tick(): pass
+    """
+
+    def test_a_script_that_is_also_imported_is_told_that_it_has_two_jobs(self, tmp_path):
+        (tmp_path / "app.py").write_text(textwrap.dedent(self.PROGRAM), encoding="utf-8")
+
+        def run(*arguments):
+            command = [sys.executable, *arguments]
+            return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stderr
+
+        assert run("app.py") == run("app.py") == ""
+        assert "app:tick and __main__:tick are two jobs of one function" in run("-c", "import app")
+        assert "__main__:tick and app:tick are two jobs of one function" in run("app.py")

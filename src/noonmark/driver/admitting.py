@@ -26,6 +26,7 @@ from noonmark.core.admission import (
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
+from noonmark.driver import logs
 from noonmark.driver.reports import AdmitReport
 from noonmark.ports import sink
 from noonmark.ports.records import Admitted, Hold, LeaseLost
@@ -198,6 +199,7 @@ def _not_started(node: Node, decision: End | Wait | Replan, occurrence: Occurren
             counts.ended += 1
             node.overrides.pop(occurrence.id, None)
             node.ended(occurrence)
+            logs.ended(decision.claim.schedule, occurrence)
             return sink.Ended(occurrence)
 
 

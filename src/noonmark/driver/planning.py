@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import to_text
 from noonmark.core.planner import plan
 from noonmark.core.policies.misfire import judge
+from noonmark.driver import logs
 from noonmark.driver.reports import PlanReport
 from noonmark.ports.sink import Planned
 
@@ -31,8 +31,8 @@ async def plan_once(node: Node) -> PlanReport:
     plans = [one for one in made if one is not None and not _splits_a_gap(one, now=now)]
     written = await node.ask(node.store.commit_plans(plans))
     for one, done in zip(plans, written, strict=True):
-        if done and one.closed:
-            _log(one)
+        for row in one.closed if done else ():
+            logs.ended(one.snapshot.schedule, row)
     node.tell([Planned(one) for one, done in zip(plans, written, strict=True) if done])
     planned = sum(written)
     return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)
@@ -45,16 +45,6 @@ def _plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None:
     except Exception:
         logger.exception("schedule %s cannot be planned", snapshot.schedule.schedule_id)
         return None
-
-
-def _log(made: Plan) -> None:
-    """Say that fires were missed, where nobody may be looking at the store."""
-    schedule = made.snapshot.schedule
-    called = schedule.declaration.name or schedule.schedule_id
-    for row in made.closed:
-        first, last = to_text(row.missed_first or row.nominal), to_text(row.missed_last or row.nominal)
-        why = "" if row.reason is None else row.reason.sentence
-        logger.warning("%s: %d %s, %s to %s. %s", called, max(1, row.missed_count), row.phase, first, last, why)
 
 
 def _splits_a_gap(made: Plan, *, now: Micros) -> bool:

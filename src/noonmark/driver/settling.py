@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
+from noonmark.driver import logs
 from noonmark.driver.reports import SettleReport
 from noonmark.ports.sink import Abandoned, LeaseLost, Settled
 
@@ -73,7 +73,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             node.ended(occurrence, assignment)
         frees_others = frees_others or _frees_others(assignment, settlement)
         if settlement.phase is not Phase.COMPLETED and settlement.run.outcome not in QUIET:
-            _log(assignment, settlement)
+            logs.failed(assignment.schedule, settlement)
         if tells:
             happenings.append(_settled(settlement))
         if assignment.abandoned:
@@ -96,15 +96,6 @@ async def _write_alone(node: Node, one: End) -> SettleReport:
         if node.deliveries.get(assignment.occurrence.id) is assignment:
             del node.deliveries[assignment.occurrence.id]
         return SettleReport(lost=1)
-
-
-def _log(assignment: Assignment, settlement: Settlement) -> None:
-    """Say that a run failed, where nobody may be looking at the store."""
-    occurrence, run = settlement.occurrence, settlement.run
-    called = assignment.schedule.declaration.name or occurrence.schedule_id
-    then = settlement.phase if settlement.retry_at is None else f"again at {to_text(settlement.retry_at)}"
-    text = f"\n{run.error.rstrip()}" if run.error else ""
-    logger.warning("%s: run of %s %s (%s)%s", called, to_text(occurrence.nominal), run.outcome, then, text)
 
 
 def hand_back(node: Node, only: Sequence[Assignment] | None = None) -> int:

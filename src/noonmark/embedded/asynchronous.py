@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
     from noonmark.embedded.declaring import Options, Terms
+    from noonmark.embedded.desk import Desk
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.runtime import Runtime
@@ -152,6 +153,11 @@ class AsyncScheduler(Decorators):
     def blocking(self) -> Scheduler:
         """The scheduler whose methods can be called without an event loop."""
         return self._inner
+
+    @property
+    def desk(self) -> Desk:
+        """Where its schedules are declared."""
+        return self._inner.desk
 
     @property
     def functions(self) -> Functions:

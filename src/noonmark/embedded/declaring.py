@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -76,11 +77,14 @@ class Options(Terms, total=False):
     depends_on: Sequence[str | Mapping[str, Any]] | None
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse what is no option, as a call of `schedule` would."""
+def check_options(options: Mapping[str, Any], alike: Iterable[str] = ()) -> None:
+    """Refuse what is no option, as a call of `schedule` would; it may be meant for one of those, or of some others."""
     unknown = [option for option in options if option not in Options.__optional_keys__]
     if unknown:
-        raise TypeError(f"{unknown[0]!r} is no option of a job")
+        known = sorted({*Options.__optional_keys__, *alike})
+        meant = get_close_matches(unknown[0], known, n=1)
+        hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(known)}"
+        raise TypeError(f"{unknown[0]!r} is no option of a job; {hint}")
 
 
 @contextmanager

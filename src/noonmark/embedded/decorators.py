@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger
 from noonmark.core.triggers import CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
@@ -17,18 +17,40 @@ if TYPE_CHECKING:
 
     from noonmark.core.triggers import Trigger
     from noonmark.embedded.declaring import Options
+    from noonmark.embedded.desk import Desk
     from noonmark.targets.functions import Functions
 
-F = TypeVar("F", bound="Callable[..., Any]")
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
+
+
+class JobFunction(Protocol[P, R_co]):
+    """A function that was decorated: it can be called as before, and knows the id of its job."""
+
+    job_id: str
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """What the function does."""
+
+
+class Decorator(Protocol):
+    """Takes any function, and gives it back."""
+
+    def __call__(self, func: Callable[P, R_co], /) -> JobFunction[P, R_co]:
+        """Declare it."""
 
 
 class _Declares(Protocol):
     """What a decorator needs of a scheduler."""
 
     def _declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str: ...
+
+    @property
+    def desk(self) -> Desk: ...
 
     @property
     def functions(self) -> Functions: ...
@@ -53,9 +75,9 @@ class Decorators:
         *,
         dst: Mapping[str, str] | None = None,
         **options: Unpack[Options],
-    ) -> Callable[[F], F]:
+    ) -> Decorator:
         """By a cron expression, or by several."""
-        return _decorator(self, CronTrigger(expressions, timezone, dst), options)
+        return _decorator(self, lambda: CronTrigger(expressions, timezone, dst), options)
 
     def every(
         self: _Declares,
@@ -65,26 +87,26 @@ class Decorators:
         hours: float = 0,
         days: float = 0,
         **options: Unpack[Options],
-    ) -> Callable[[F], F]:
+    ) -> Decorator:
         """Again and again after so long, counted from the moment it was first declared."""
-        return _decorator(self, every(seconds=seconds, minutes=minutes, hours=hours, days=days), options)
+        return _decorator(self, lambda: every(seconds=seconds, minutes=minutes, hours=hours, days=days), options)
 
-    def once(self: _Declares, at: datetime, **options: Unpack[Options]) -> Callable[[F], F]:
+    def once(self: _Declares, at: datetime, **options: Unpack[Options]) -> Decorator:
         """Once, at an instant."""
-        return _decorator(self, OnceTrigger(at), options)
+        return _decorator(self, lambda: OnceTrigger(at), options)
 
-    def daily(self: _Declares, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Callable[[F], F]:
+    def daily(self: _Declares, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Decorator:
         """Every day at a time by the clock on the wall, such as 09:00 or 09:00:30."""
-        return _decorator(self, daily(at, timezone), options)
+        return _decorator(self, lambda: daily(at, timezone), options)
 
     def on_event(
         self: _Declares,
         event_type: str | Iterable[str],
         filters: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
-    ) -> Callable[[F], F]:
+    ) -> Decorator:
         """Whenever an event of the type is emitted that passes the filters."""
-        return _decorator(self, EventTrigger(event_type, filters), options)
+        return _decorator(self, lambda: EventTrigger(event_type, filters), options)
 
 
 def every(**lengths: object) -> IntervalTrigger:
@@ -96,6 +118,8 @@ def every(**lengths: object) -> IntervalTrigger:
         if not isinstance(length, int | float) or isinstance(length, bool):
             raise InvalidTrigger(f"must be a number, not {type(length).__name__}", field=unit)
         total += length * _SECONDS[unit]
+    if total == 0:
+        raise InvalidTrigger("say how long, as in @scheduler.every(minutes=5)", field="seconds")
     return IntervalTrigger(total)
 
 
@@ -108,12 +132,13 @@ def daily(at: str, timezone: str = "UTC") -> CronTrigger:
     return CronTrigger(f"{minute} {hour} * * *" if second == 0 else f"{second} {minute} {hour} * * *", timezone)
 
 
-def _decorator(scheduler: _Declares, trigger: Trigger, options: Options) -> Callable[[F], F]:
-    check_options(options)
+def _decorator(scheduler: _Declares, make: Callable[[], Trigger], options: Options) -> Decorator:
+    check_options(options, ("timezone", "dst", *_SECONDS))  # first: what is misspelt may be missing in the trigger
+    trigger = make()
     if options.get("trigger") is not None:
         raise InvalidSchedule("the decorator has a trigger already", field="trigger")
 
-    def decorate(func: F) -> F:
+    def decorate(func: Callable[P, R_co], /) -> JobFunction[P, R_co]:
         # The function gets its name in its module only when the decorator has returned.
         reference = options.get("function_name") or reference_to_be(scheduler.functions, func)
         name = options.get("name") or reference
@@ -124,8 +149,10 @@ def _decorator(scheduler: _Declares, trigger: Trigger, options: Options) -> Call
         job_id = scheduler._declare(func, said)  # noqa: SLF001 - likewise
         if name is not None:
             scheduler._decorated[name] = func  # noqa: SLF001 - likewise
+        if name is not None and name == reference:
+            scheduler.desk.warn_of_twin(func, name)
         with suppress(AttributeError, TypeError):  # not everything that can be called can be written on
             func.job_id = job_id  # type: ignore[attr-defined] # a note on the function
-        return func
+        return cast("JobFunction[P, R_co]", func)
 
     return decorate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from noonmark.embedded.declaring import (
     redeclared,
     upstreams,
 )
-from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer
+from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
 from noonmark.operations import events, schedules
 from noonmark.wiring import fresh_id
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.targets.functions import Functions
 
+logger = logging.getLogger("noonmark.jobs")
 SOURCE = "embedded"
 OPTIONS = Options.__optional_keys__ | {"func"}
 CHUNK = 1_000
@@ -116,6 +118,17 @@ class Desk:
         """Keep an event; its id."""
         event = parse_event(document, now=from_micros(drive(self._store.clock())))
         return drive(events.emit(self._store, OWNER.tenant, event, fresh_id=fresh_id(self._clock)))
+
+    def warn_of_twin(self, func: Callable[..., Any], name: str) -> None:
+        """Say that a function of a script has two jobs: the script was run, and it was imported."""
+        other = twin_of(func) if self._store.traits.is_durable else None
+        if other is not None and drive(self._store.find_named(OWNER.tenant, OWNER.user, other)) is not None:
+            logger.warning(
+                "%s and %s are two jobs of one function, in a file that was run as a script and also imported: both"
+                " run. Give the function a name of its own with name=..., and cancel the other job",
+                name,
+                other,
+            )
 
     def _check_call(self, schedule: Schedule, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Refuse arguments that do not fit, where the function is known here."""

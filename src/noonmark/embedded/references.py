@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
@@ -41,6 +43,9 @@ def check_callable(func: object) -> None:
     """Refuse what is not a function."""
     if not callable(func):
         raise InvalidSchedule(f"must be callable, not {type(func).__name__}", field="func")
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        shown = getattr(func, "__qualname__", repr(func))
+        raise InvalidSchedule(f"{shown} is a generator: a call of it would run nothing; return a value", field="func")
 
 
 def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> None:
@@ -85,6 +90,15 @@ def check_process(func: Callable[..., Any], function_name: str | None) -> None:
     problem = process_problem(func, is_being_defined=function_name is not None and function_name == place_of(func))
     if problem is not None:
         raise InvalidSchedule(problem, field="executor")
+
+
+def twin_of(func: Callable[..., Any]) -> str | None:
+    """The name that a function of a script has when its file is imported, or that of a module when its file is run."""
+    module, qualname = getattr(func, "__module__", ""), getattr(func, "__qualname__", "")
+    main = sys.modules["__main__"]
+    if module == "__main__" and getattr(main, "__spec__", None) is None and hasattr(main, "__file__"):
+        return f"{Path(str(main.__file__)).stem}:{qualname}"
+    return None if not module or "." in module or module == "__main__" else f"__main__:{qualname}"
 
 
 def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | None:

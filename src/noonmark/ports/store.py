@@ -199,7 +199,7 @@ class Store(Protocol):
         counts as admitted when it first begins; when that uses up the `max_runs` it came with, its schedule is
         plannable at once.
 
-        End: final, with its reason; then as after a settlement.
+        End: final, with its reason; one that is misfired is a gap of one fire. Then as after a settlement.
 
         Wait: pending without a time, in line by due time, nominal time and id; a place under a concurrency key is given
         back, the slot is kept. If what it waits for is free by now and nobody stands before it, it has its turn at

@@ -24,6 +24,8 @@ def end(
     """A live row ends; what it held is handed to the first in line."""
     places.leave(ledger, row)
     one = row.occurrence
+    if phase is Phase.MISFIRED and not one.missed_count:  # a gap of one
+        one = altered(one, missed_count=1, missed_first=one.nominal, missed_last=one.nominal)
     row.occurrence = altered(
         one,
         phase=phase,

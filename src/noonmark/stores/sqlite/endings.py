@@ -20,6 +20,8 @@ def end(ledger: Ledger, row: Row, phase: Phase, reason: Reason, detail: str = ""
     """A live row ends; what it held is handed to the first in line."""
     places.leave(ledger, row)
     row.phase, row.reason, row.detail, row.waiting_for = phase, reason, detail, None
+    if phase == Phase.MISFIRED and not row.missed_count:  # a gap of one
+        row.missed_count, row.missed_first, row.missed_last = 1, row.nominal, row.nominal
     archive(ledger, row)
 
 

@@ -301,3 +301,14 @@ async def a_start_without_a_key_gives_the_old_place_back(bench: Bench) -> None:
     taken = await bench.claim_one("node-b")
     await bench.decide(replace(start(taken), concurrency=None))
     await bench.run(await bench.create_quiet("uid-2", concurrency=Concurrency(key="db")), "b", LEASE)
+
+
+@case
+async def what_misfires_by_itself_is_a_gap_of_one_fire(bench: Bench) -> None:
+    made = await bench.create()
+    bench.advance(2 * MINUTE)
+    claim = await bench.claim_one()
+    ended = await bench.decide(End(claim=claim, phase=Phase.MISFIRED, reason=Reason.LATE))
+    assert (ended.missed_count, ended.missed_first, ended.missed_last) == (1, ended.nominal, ended.nominal)
+    assert await bench.row(ended) == ended
+    assert (await bench.kept(made)).tally.missed == 1

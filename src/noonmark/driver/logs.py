@@ -1,0 +1,51 @@
+"""Log lines for whoever does not look into the store: what was missed, what failed, what was skipped and why."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import to_text
+from noonmark.core.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.settlement import Settlement
+
+logger = logging.getLogger("noonmark.driver")
+jobs = logging.getLogger("noonmark.jobs")
+
+
+def ended(schedule: Schedule, row: Occurrence) -> None:
+    """It ended without having been delivered. Skipped or cancelled it was on request; the rest is a warning."""
+    was_asked_for = row.phase in (Phase.SKIPPED, Phase.CANCELLED) and not row.missed_count
+    level = logging.INFO if was_asked_for else logging.WARNING
+    if not logger.isEnabledFor(level):
+        return
+    first, last = to_text(row.missed_first or row.nominal), to_text(row.missed_last or row.nominal)
+    when = f"the fire of {first}" if first == last else f"{row.missed_count:,} fires, {first} to {last},"
+    why = "" if row.reason is None else row.reason.sentence
+    logger.log(level, "%s: %s ended as %s. %s", _called(schedule), when, row.phase, why)
+
+
+def failed(schedule: Schedule, settlement: Settlement) -> None:
+    """A run did not end well."""
+    run, allowed = settlement.run, schedule.declaration.retry_policy.max_attempts
+    then = "" if settlement.retry_at is None else f", again at {to_text(settlement.retry_at)}"
+    text = f"\n{run.error.rstrip()}" if run.error else ""
+    jobs.warning(
+        "%s: the run of %s %s, attempt %d of %d%s%s",
+        _called(schedule),
+        to_text(settlement.occurrence.nominal),
+        run.outcome,
+        run.attempt,
+        allowed,
+        then,
+        text,
+    )
+
+
+def _called(schedule: Schedule) -> str:
+    """Its name, or else its id and what it runs."""
+    return schedule.declaration.name or f"{schedule.schedule_id} ({schedule.declaration.target.route})"
