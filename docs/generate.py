@@ -110,7 +110,7 @@ PAGES = {
     "lifecycles.md": lifecycle_page,
     "embedded.md": embedded_page,
 }
-PARTS = ("with_engine", "after_fork", "micros", "monotonic", "has_begun")
+PARTS = ("with_engine", "after_fork", "settle_here", "micros", "monotonic", "has_begun")
 """Names through which the parts of the library reach each other; not for users."""
 
 

@@ -81,7 +81,7 @@ async def ended(scheduler, job_id, count=1):
 
 
 class TestTheSameMethods:
-    INTERNAL = frozenset({"with_engine", "after_fork", "settle_here", "runtime", "desk"})
+    INTERNAL = frozenset({"with_engine", "after_fork", "settle_here", "runtime"})
 
     def test_there_is_each_of_them(self):
         ours = {name for name in dir(AsyncScheduler) if not name.startswith("_")}
