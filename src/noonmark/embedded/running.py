@@ -196,5 +196,6 @@ def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) ->
         raise TimeoutError("the run took longer than its timeout")
     why = "" if stored.reason is None else f": {stored.reason.sentence}"
     last = _last_run(runtime, stored)
-    what = "" if last is None or last.summary is None else f" ({last.summary})"
+    # The last line of a traceback says what was raised, and what to do about it.
+    what = "" if last is None or not last.error else f" ({last.error.rstrip().splitlines()[-1]})"
     raise Conflict(f"the run ended as {stored.phase}{why}{what}")
