@@ -282,7 +282,7 @@ def _next(trigger, count):
     return found
 
 
-def test_the_names_of_the_seed_are_here(by_hand):
+def test_the_names_that_people_know_are_here(by_hand):
     """Scheduler, its dependencies, its persistence and its pipeline are one class each here."""
     scheduler = by_hand.scheduler
     job_id = scheduler.schedule(func=nothing, name="job", trigger=NEVER, args=(), kwargs=None, max_runs=2)

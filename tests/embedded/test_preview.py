@@ -191,3 +191,11 @@ def test_an_instant_is_an_aware_datetime(by_hand, after):
     with pytest.raises(InvalidSchedule) as refused:
         by_hand.scheduler.preview(HOURLY, 1, after)
     assert refused.value.field == "after"
+
+
+def test_runs_that_are_used_up_before_the_instant_are_not_named_after_it():
+    scheduler = Scheduler(clock=FakeClock(START))
+    job_id = scheduler.schedule(print, trigger=IntervalTrigger(3_600), max_runs=3)
+    assert len(scheduler.preview(job_id, after=START)) == 3
+    assert len(scheduler.preview(job_id, after=START + timedelta(hours=1))) == 2
+    assert scheduler.preview(job_id, after=START + timedelta(hours=10)) == []

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from noonmark import Conflict, InvalidSchedule, NotFound, OverlapConflict, Scheduler
+from noonmark.embedded import running
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases, together
 
 
@@ -251,3 +252,37 @@ class TestBesideOthers:
         with pytest.raises(Conflict, match="async function cannot wait"):
             scheduler.run_now(job)
         assert ran.wait(SOON)
+
+
+def test_the_error_is_the_functions_own_however_late_the_news_of_its_end(scheduler, monkeypatch):
+    # The store is looked at all the time, so that it says first that the run has ended.
+    monkeypatch.setattr(running, "LOOK_EVERY", 0.0002)
+
+    class Mine(Exception):
+        pass
+
+    def fail():
+        raise Mine
+
+    job = scheduler.schedule(fail, trigger=NEVER)
+    with scheduler:
+        for _ in range(100):
+            with pytest.raises(Mine):
+                scheduler.run_now(job)
+
+
+def test_a_declaration_that_is_refused_leaves_the_function_of_others_alone(scheduler):
+    job = scheduler.schedule(lambda: "old", trigger=NEVER, function_name="work")
+    with pytest.raises(InvalidSchedule):
+        scheduler.schedule(lambda: "new", trigger=NEVER, function_name="work", timeout=-5)
+    with pytest.raises(InvalidSchedule):
+        scheduler.update(job, lambda: "new", function_name="work", timeout=-5)
+    assert scheduler.run_now(job) == "old"
+    scheduler.update(job, lambda: "new", function_name="work")
+    assert scheduler.run_now(job) == "new"
+
+
+def test_many_who_start_it_at_once_start_it_once(scheduler):
+    together(8, lambda _: scheduler.start())
+    assert eventually(lambda: len(scheduler._engines.alive) == 1)
+    assert scheduler.run_now(scheduler.schedule(lambda: 7, trigger=NEVER)) == 7

@@ -14,6 +14,7 @@ from noonmark import (
     JobStatus,
     NotFound,
     OnceTrigger,
+    Scheduler,
 )
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
@@ -394,3 +395,28 @@ class TestTogether:
             assert "completed" in ended(one, job_id)
         assert one.get_job(job_id).last_result == "new"
         assert one.get_job(job_id).labels == {"team": "a"}
+
+
+def test_a_name_that_was_given_up_is_one_job_for_all_who_declare_it_again(tmp_path):
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    schedulers = [Scheduler(url) for _ in range(4)]
+    first = schedulers[0].schedule(nothing, name="report", trigger=NEVER)
+    schedulers[0].update(first, name="old report")
+    ids = together(4, lambda number: schedulers[number].schedule(nothing, name="report", trigger=NEVER))
+    assert len(set(ids)) == 1
+    assert ids[0] != first
+    assert sorted(job.name for job in schedulers[0].list_jobs()) == ["old report", "report"]
+
+
+def test_what_cannot_run_in_a_process_is_not_sent_there_later_either():
+    async def work():
+        pass
+
+    scheduler = Scheduler()
+    job_id = scheduler.schedule(work, trigger=NEVER)
+    with pytest.raises(InvalidSchedule, match="is async") as refused:
+        scheduler.update(job_id, executor="process")
+    assert refused.value.field == "executor"
+    in_process = scheduler.schedule(nothing, trigger=NEVER, executor="process")
+    with pytest.raises(InvalidSchedule, match="cannot be imported by another process"):
+        scheduler.update(in_process, lambda: 1)

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -215,3 +216,25 @@ def test_an_old_sqlite_is_refused_beside_another_process(store, path, monkeypatc
     with pytest.raises(StoreUnavailable, match="is not safe for several; stop the other one, or install pysqlite3"):
         done(second.open())
     assert done(store.create(plans(1, "more"))) == [True]
+
+
+@shared
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system does not tell its locks")
+def test_a_second_store_in_the_process_leaves_the_locks_of_the_first_alone(store, path):
+    done(store.create(plans(1)))
+
+    def locks():
+        beside = [one.stat().st_ino for one in path.parent.iterdir()]
+        held = Path("/proc/locks").read_text("utf-8").splitlines()
+        return sorted(one.split()[1:4] for one in held if one.split()[4] == str(os.getpid()) and _inode(one) in beside)
+
+    before = locks()
+    assert before, "the first one holds a lock as long as it is open"
+    second = SqliteStore(path, HandClock())
+    done(second.open())
+    assert len(locks()) >= len(before)
+    done(second.close())
+
+
+def _inode(lock):
+    return int(lock.split()[5].rpartition(":")[2])

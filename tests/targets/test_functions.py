@@ -97,6 +97,11 @@ class TestImporting:
         with pytest.raises((ImportError, AttributeError, TypeError)):
             import_function(name)
 
+    def test_a_module_that_comes_later_is_found_then(self, functions, module):
+        assert functions.adopt("function:comes_later:work") is False
+        module("comes_later", "def work(): return 7")
+        assert functions.adopt("function:comes_later:work") is True
+
     def test_what_others_named_is_adopted(self, functions, module):
         module("adoptable", "def work(): return 7")
         assert functions.adopt("function:adoptable:work") is True

@@ -74,11 +74,15 @@ class Desk:
             stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
             schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
             if schedule is not None:
+                self._functions.register(document["target"]["function"], func)
                 return schedule.schedule_id
 
     def new(self, func: Callable[..., Any], **options: Any) -> Schedule:  # noqa: ANN401 - judged by the parser
         """A schedule that is not kept yet."""
-        return self._read(self._document(func, **options))
+        document = self._document(func, **options)
+        schedule = self._read(document)
+        self._functions.register(document["target"]["function"], func)
+        return schedule
 
     def keep(self, made: Iterable[Schedule]) -> None:
         """Keep new schedules, none of which has a name, in one transaction."""
@@ -95,13 +99,15 @@ class Desk:
         """Put in force what is left of a declaration after some of it was said anew."""
         check_options(changes)
         schedule, name = self.find(job_id).schedule, changes.get("function_name")
-        if func is not None or name is not None or "args" in changes or "kwargs" in changes:
+        if func is not None or any(one in changes for one in ("function_name", "args", "kwargs", "executor")):
             self._check_call(schedule, func, changes)
         if changes.get("name") is not None:
             self._check_free(schedule, changes["name"])
         function = name if func is None else self._function(func, name)
         said = {option: value for option, value in changes.items() if option != "function_name"}
         self._edit(job_id, lambda declared: changed(declared, function, said))
+        if func is not None and function is not None:
+            self._functions.register(function, func)
 
     def depend(self, job_id: str, depends_on: Iterable[str | Mapping[str, Any]]) -> None:
         """Let a schedule wait for others too; what is said of one again takes the place of what was said before."""
@@ -144,6 +150,8 @@ class Desk:
             check_callable(call)
             args, kwargs = changes.get("args", target.args), changes.get("kwargs", target.kwargs)
             check_arguments(call, () if args is None else args, kwargs)
+            if changes.get("executor", target.executor) == Executor.PROCESS:
+                check_process(call, name)
 
     def _check_free(self, schedule: Schedule, name: object) -> None:
         """Refuse a name that another job has: whoever declares it next would mean one of them only."""
@@ -211,7 +219,11 @@ class Desk:
             return f"job_{uid}"
         schedule_id = id_of_name(OWNER.user, name)
         taken = drive(self._store.find(OWNER.tenant, schedule_id))
-        return schedule_id if taken is None or taken.schedule.declaration.name == name else f"job_{uid}"
+        while taken is not None and taken.schedule.declaration.name != name:
+            # Computed all the same, so that two who declare the name at once still mean one job.
+            schedule_id = id_of_name(OWNER.user, f"{name}\0{schedule_id}")
+            taken = drive(self._store.find(OWNER.tenant, schedule_id))
+        return schedule_id
 
     def _declare(self, document: dict[str, Any], stored: Kept, trigger: Trigger | None) -> Schedule | None:
         """Put a declaration in force; None when the schedule was deleted a moment before."""

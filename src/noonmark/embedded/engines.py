@@ -49,10 +49,16 @@ class Engines:
 
     def start(self) -> None:
         """Let one look for work, unless there is one."""
+        if self.running is not None:
+            return
+        engine = self.new(looks=True)  # not under the lock: it may wait for a loop whose thread waits for the lock
         with self._lock:
-            if self.running is None:
-                self.current = self.new(looks=True)
-                leaving.register(self.current)
+            other = self.current
+            if other is None or not other.is_alive:
+                self.current = engine
+                leaving.register(engine)
+                return
+        engine.stop(0)  # somebody else was faster
 
     def new(self, *, looks: bool = False) -> AnyEngine:
         """One more."""

@@ -62,7 +62,8 @@ def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | 
         return []
     due = _due(store, job.schedule, now)
     if declared.max_runs is not None:
-        left = declared.max_runs - job.tally.admitted - (0 if after is None else len(due))
+        skipped = declared.trigger.count_between(from_micros(now), from_micros(max(now, since)))
+        left = declared.max_runs - job.tally.admitted - (0 if after is None else len(due) + skipped)
         wanted = min(wanted, max(0, left))
     begun = [from_micros(time) for time in due if after is None]
     return [*begun, *fires(declared.trigger, from_micros(since), wanted)][:wanted]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable, check_name
-from noonmark.embedded.running import answer
+from noonmark.embedded.running import answer, ran_here
 from noonmark.embedded.settings import LOOK_EVERY
 from noonmark.embedded.threads import in_thread
 from noonmark.wiring import fresh_id
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     Ended = tuple[str, Assignment | None]
 
 logger = logging.getLogger("noonmark.pipeline")
+PATIENCE = 20
+"""So many looks between the end of a run in the store and the news of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +146,16 @@ class JobPipeline:
         for one in open_ones:
             engine.call(partial(_fetch, one))
         endings: dict[str, tuple[Occurrence, Assignment | None]] = {}
+        looks: Counter[str] = Counter()
         while open_ones:
             was_alive = engine.is_alive
             for one, assignment in self._news(engine, open_ones, ended):
                 stored = drive(self._scheduler.runtime.store.occurrence(one))
                 if stored is None or stored.phase not in FINAL:
                     continue
+                looks[one] += assignment is None
+                if assignment is None and looks[one] < PATIENCE and ran_here(self._scheduler.runtime, engine, stored):
+                    continue  # the news of it is on the way
                 endings[one] = stored, assignment
                 if open_ones.pop(one, None) is not None:
                     self._tell(Progress(stage.name, len(endings), len(made)))

@@ -22,7 +22,7 @@ MAX_FUNCTION = 500
 
 
 def refer(functions: Functions, func: Callable[..., Any], name: str | None, *, is_durable: bool) -> str:
-    """The name of a function, which is offered under it from now on."""
+    """The name of a function, under which it is to be offered once its declaration is found to be sound."""
     check_callable(func)
     if name is not None:
         check_name("function_name", name)
@@ -34,9 +34,7 @@ def refer(functions: Functions, func: Callable[..., Any], name: str | None, *, i
             "function_name=... or register_function(name, func)"
         )
         raise InvalidSchedule(message, field="func")
-    reference = known or f"{getattr(func, '__qualname__', type(func).__qualname__)}#{id(func):x}"
-    functions.register(reference, func)
-    return reference
+    return known or f"{getattr(func, '__qualname__', type(func).__qualname__)}#{id(func):x}"
 
 
 def check_callable(func: object) -> None:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
 
 
+LAST_NEWS = 5.0
+"""Seconds at most between the end of a run in the store and the news of it."""
+
+
 class _Ending:
     """How an occurrence ended, for the thread that waits for it."""
 
@@ -161,7 +165,15 @@ def _wait(runtime: Runtime, engine: AnyEngine, one: Occurrence, ending: _Ending)
             raise Conflict("the scheduler was stopped before the run had ended; it runs again after the next start")
     if stored is None:
         raise NotFound("the occurrence was removed with its schedule", field="job_id")
+    if ending.assignment is None and ran_here(runtime, engine, stored):
+        ending.has_come.wait(LAST_NEWS)  # it is on its way from the store to the loop
     return answer(runtime, stored, ending.assignment)
+
+
+def ran_here(runtime: Runtime, engine: AnyEngine, stored: Occurrence) -> bool:
+    """Whether this engine ran it, so that its result and its error are at hand."""
+    last = _last_run(runtime, stored)
+    return last is not None and last.node == engine.loop.driver.node.id and engine.is_alive
 
 
 def _check_time_passes(runtime: Runtime, stored: Occurrence) -> None:

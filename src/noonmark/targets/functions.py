@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -145,6 +145,9 @@ class Functions:
             return False
         try:
             call = import_function(name)
+        except ModuleNotFoundError:  # it may be there the next time
+            invalidate_caches()
+            return False
         except (Exception, SystemExit):  # noqa: BLE001 - a module that cannot be loaded here may be well elsewhere
             self._elsewhere.add(name)
             return False

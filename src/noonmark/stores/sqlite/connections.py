@@ -174,9 +174,15 @@ class Connections:
 
 
 def _create_private(path: str) -> None:
-    """SQLite gives the files beside it the mode of the database."""
+    """SQLite gives the files beside it the mode of the database.
+
+    One that is there is not even opened: to close it again would let go of every lock that this process has on it.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if os.path.isdir(path):  # noqa: PTH112 - as it was written
+            raise StoreUnavailable(f"the database {path} cannot be opened: Is a directory") from None
     except FileNotFoundError as error:
         folder = os.path.dirname(path) or os.curdir  # noqa: PTH120 - as it was written, not as a Path would put it
         raise StoreUnavailable(f"the database {path} cannot be opened: there is no folder {folder}") from error
