@@ -7,24 +7,24 @@ import pytest
 from tests.frameworks.site import ask
 from tests.processes.fleet import SCALE
 
-FIRES = 4 * SCALE
+FEW, MANY = 4 * SCALE, 10 * SCALE
 APP = "tests.frameworks.sites.web:app"
 START = "python:tests.frameworks.sites.gunicorn_start"
 
 
 @pytest.mark.parametrize(
-    ("options", "starts"),
+    ("options", "starts", "fires"),
     [
-        pytest.param([], "import", id="each worker imports and starts"),
-        pytest.param(["--preload", "--config", START], "post_fork", id="imported once and started after the fork"),
-        pytest.param(["--preload"], "import", id="imported and started once before the fork"),
+        pytest.param([], "import", MANY, id="each worker imports and starts"),
+        pytest.param(["--preload", "--config", START], "post_fork", FEW, id="imported once and started after the fork"),
+        pytest.param(["--preload"], "import", FEW, id="imported and started once before the fork"),
     ],
 )
-def test_each_fire_runs_once_and_the_master_ends_cleanly(site, options, starts):
+def test_each_fire_runs_once_and_the_master_ends_cleanly(site, options, starts, fires):
     command = ["-m", "gunicorn", "--workers", 3, "--bind", "127.0.0.1:0", "--worker-tmp-dir", site.folder, *options]
     master = site.run(*command, APP, SITE_STARTS=starts)
     assert ask(site.address(master)) == 2, "a worker declares no job of its own"
-    ids = site.fires(FIRES, ":tick", ":beat")
+    ids = site.fires(fires, ":tick", ":beat")
     assert ask(site.address(master)) == 2
     site.end(master, signal.SIGTERM)
     site.assert_each_fire_ran_once(*ids)

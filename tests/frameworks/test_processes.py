@@ -46,11 +46,11 @@ TOGETHER = """
 """
 
 
-def serve(site, count, jobs=2):
+def serve(site, count, jobs=2, fires=FIRES):
     """Wait for so many processes to run a few fires of both jobs between them, and for their end."""
     programs = list(site.processes)
     site.until(lambda: any(one.poll() for one in programs) or len(site.journal.of("ready")) == count)
-    ids = site.fires(FIRES, ":tick", "beat")
+    ids = site.fires(fires, ":tick", "beat")
     site.path.with_name("schedules.db.gone").touch()
     for program in programs:
         site.end(program)
@@ -74,7 +74,7 @@ def test_a_program_that_was_started_before_it_forks_goes_on_and_so_do_its_childr
 def test_programs_that_declare_and_start_the_same_jobs_run_each_fire_once(site):
     for _ in range(3):
         site.script(JOBS + "\n    serve()\n")
-    serve(site, 3)
+    serve(site, 3, fires=10 * SCALE)  # one of the jobs fires every second
 
 
 def test_a_child_can_do_everything_while_its_parent_is_at_work(site):

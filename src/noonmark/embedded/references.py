@@ -96,7 +96,8 @@ def twin_of(func: Callable[..., Any]) -> str | None:
     main = sys.modules["__main__"]
     if module == "__main__" and getattr(main, "__spec__", None) is None and hasattr(main, "__file__"):
         return f"{Path(str(main.__file__)).stem}:{qualname}"
-    return None if not module or "." in module or module == "__main__" else f"__main__:{qualname}"
+    is_importable = module and "." not in module and module not in ("__main__", "__mp_main__")
+    return f"__main__:{qualname}" if is_importable else None
 
 
 def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | None:

@@ -174,7 +174,8 @@ class Scheduler(Decorators):
     def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
         """Say some of the options anew, and leave the others; None takes one back. Gives the job as it is then.
 
-        What is due from then on follows the new declaration; what runs already finishes as it began.
+        What is due from then on follows the new declaration; what runs already, or is about to within 20 ms, finishes
+        as it began.
         """
         self._check_open()
         self._desk.update(job_id, func, dict(changes))
