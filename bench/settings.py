@@ -15,6 +15,7 @@ class Settings:
     cold_rounds: int
     hostile_size: int
     burst: int
+    ledger_rounds: int
     creates: int
     steady: int
     steady_seconds: int
@@ -35,6 +36,7 @@ FULL = Settings(
     cold_rounds=3,
     hostile_size=1_000_000,
     burst=20_000,
+    ledger_rounds=5,
     creates=2_000,
     steady=1_000,
     steady_seconds=10,
@@ -47,6 +49,7 @@ QUICK = Settings(
     cold_rounds=1,
     hostile_size=10_000,
     burst=200,
+    ledger_rounds=1,
     creates=20,
     steady=20,
     steady_seconds=1,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
@@ -43,6 +41,8 @@ def _at_home(path: str) -> str:
     if not path.startswith("~/"):
         return path
     try:
+        from pathlib import Path
+
         return str(Path(path).expanduser())
     except RuntimeError:
         message = f"{path!r} is in the home folder, and this process has none; write an absolute path"
@@ -63,4 +63,6 @@ def fresh_id(clock: Clock) -> str:
 
 def node_name() -> str:
     """This process, for those who look for it; never the same twice."""
+    import socket
+
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"

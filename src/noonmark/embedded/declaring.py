@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -81,6 +80,8 @@ def check_options(options: Mapping[str, Any], alike: Iterable[str] = ()) -> None
     """Refuse what is no option, as a call of `schedule` would; it may be meant for one of those, or of some others."""
     unknown = [option for option in options if option not in Options.__optional_keys__]
     if unknown:
+        from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
+
         known = sorted({*Options.__optional_keys__, *alike})
         meant = get_close_matches(unknown[0], known, n=1)
         hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(known)}"

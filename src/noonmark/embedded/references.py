@@ -6,7 +6,6 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
@@ -95,7 +94,8 @@ def twin_of(func: Callable[..., Any]) -> str | None:
     module, qualname = getattr(func, "__module__", ""), getattr(func, "__qualname__", "")
     main = sys.modules["__main__"]
     if module == "__main__" and getattr(main, "__spec__", None) is None and hasattr(main, "__file__"):
-        return f"{Path(str(main.__file__)).stem}:{qualname}"
+        file = str(main.__file__).replace("\\", "/").rpartition("/")[2]
+        return f"{file.partition('.')[0]}:{qualname}"
     is_importable = module and "." not in module and module not in ("__main__", "__mp_main__")
     return f"__main__:{qualname}" if is_importable else None
 

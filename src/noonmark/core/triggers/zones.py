@@ -9,10 +9,8 @@ plain integers. All instants in this module are whole seconds since the epoch.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from enum import IntEnum
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -183,6 +181,8 @@ def _zone(name: str) -> Zone:
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
     """Every IANA name of the installed zone data."""
+    from importlib.resources import files  # noqa: PLC0415 - it costs as much as all of this module
+
     return frozenset(files("tzdata").joinpath("zones").read_text("utf-8").split())
 
 
@@ -194,6 +194,8 @@ def release_year() -> int:
 def _suggestion(name: str) -> str:
     if len(name) > MAX_NAME or "+" in name:  # an offset, such as UTC+1, is no zone
         return "a name such as Europe/Stockholm is expected"
+    from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
+
     wanted = name.casefold().replace(" ", "_")
     by_fold = {known.casefold(): known for known in sorted(zone_names())}
     by_city = {folded.rpartition("/")[2]: known for folded, known in by_fold.items()}
