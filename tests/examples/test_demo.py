@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 
 def test_in_a_pipe_it_prints_what_happens_and_why(folder):
-    done = in_pipe(*COMMAND, DEMO_FOLDER=folder, DEMO_SECONDS="7")
+    done = in_pipe(*COMMAND, DEMO_FOLDER=folder, DEMO_SECONDS="9")
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 jobs in sqlite:///" in done.stdout
     for job in JOBS:
