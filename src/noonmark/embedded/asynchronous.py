@@ -67,7 +67,8 @@ class AsyncScheduler(Decorators):
     async def start(self) -> None:
         """Begin to run what is due: sync functions in threads, async ones on this event loop."""
         self._inner.settle_here()
-        self._inner.start()
+        # Not here: another thread that starts it too would wait for this loop, and this loop for that thread.
+        await in_thread(self._inner.start)
 
     async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
         """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back."""

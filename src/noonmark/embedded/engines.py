@@ -48,17 +48,11 @@ class Engines:
             return [engine for engine in self._all if engine.is_alive]
 
     def start(self) -> None:
-        """Let one look for work, unless there is one."""
-        if self.running is not None:
-            return
-        engine = self.new(looks=True)  # not under the lock: it may wait for a loop whose thread waits for the lock
+        """Let one look for work, unless there is one. Whoever stops it meanwhile waits until it has begun."""
         with self._lock:
-            other = self.current
-            if other is None or not other.is_alive:
-                self.current = engine
-                leaving.register(engine)
-                return
-        engine.stop(0)  # somebody else was faster
+            if self.running is None:
+                self.current = self.new(looks=True)
+                leaving.register(self.current)
 
     def new(self, *, looks: bool = False) -> AnyEngine:
         """One more."""
