@@ -1,0 +1,1 @@
+"""Real servers, started from wheels for the tests and the benchmarks."""
