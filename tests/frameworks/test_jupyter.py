@@ -146,7 +146,7 @@ def test_an_async_scheduler_uses_the_loop_of_the_kernel(notebook):
             return context.payload
 
         await scheduler.start()
-        job = await scheduler.schedule(work, name="work", trigger=CronTrigger("* * * * * *"))
+        job = await scheduler.schedule(work, name="work", trigger=CronTrigger("* * * * * *"), overlap="allow")
         print(await scheduler.run_now(job, payload=7))
         print(loops[0] is asyncio.get_running_loop())
     """)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.errors import Conflict
@@ -81,17 +82,31 @@ class AnyEngine:
 
     def call(self, make: Callable[[Loop], Coroutine[Any, Any, T]]) -> T:
         """Do something on the engine's own loop, and wait for it; a Conflict when it has stopped meanwhile."""
-        call = make(self.loop)
+        answer: Future[T] = Future()
         try:
-            answer = asyncio.run_coroutine_threadsafe(call, self._events)
+            # The call is made over there: a loop that has stopped meanwhile would leave it behind, never awaited.
+            self._events.call_soon_threadsafe(self._answer, make, answer)
         except RuntimeError:  # the loop is closed
-            call.close()
             raise Conflict("the scheduler was stopped") from None
         while not wait([answer], LOOK_EVERY).done and self.is_alive:
             pass
         if not answer.done() or answer.cancelled():
             raise Conflict("the scheduler was stopped")
         return answer.result()
+
+    def _answer(self, make: Callable[[Loop], Coroutine[Any, Any, T]], answer: Future[T]) -> None:
+        task = self._events.create_task(make(self.loop))
+        task.add_done_callback(partial(_tell, answer))
+
+
+def _tell(answer: Future[T], task: asyncio.Task[T]) -> None:
+    """Hand over what became of a call to whoever waits for it in another thread."""
+    if task.cancelled():
+        answer.cancel()
+    elif (error := task.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(task.result())
 
 
 class Engine(AnyEngine):
