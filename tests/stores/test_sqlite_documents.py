@@ -7,7 +7,8 @@ import pytest
 from noonmark.core.instants import from_micros
 from noonmark.core.run import Usage
 from noonmark.core.schedule import parse_schedule
-from noonmark.stores.sqlite import SqliteStore, documents
+from noonmark.stores.sql import documents
+from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench

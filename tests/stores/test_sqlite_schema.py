@@ -17,7 +17,7 @@ from noonmark.stores.sql.ddl import sqlite_ddl
 from noonmark.stores.sql.upgrade import SCRIPTS, upgrade
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
-from noonmark.stores.sqlite.history import CROWDED
+from noonmark.stores.sql.history import CROWDED
 from noonmark.stores.sqlite.opening import VERSION
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, ROUTE, Bench

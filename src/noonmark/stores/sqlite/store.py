@@ -9,22 +9,22 @@ from noonmark.core.admission import times_in_question
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import forking
-from noonmark.stores.sqlite import (
+from noonmark.stores.sql import (
     admitting,
-    batches,
     claiming,
     dependents,
     finding,
     history,
-    opening,
     planning,
     snapshots,
     upstreams,
 )
-from noonmark.stores.sqlite import events as emitted
+from noonmark.stores.sql import events as emitted
+from noonmark.stores.sql.documents import Library
+from noonmark.stores.sql.ledger import Ledger
+from noonmark.stores.sqlite import opening
 from noonmark.stores.sqlite.connections import Connections
-from noonmark.stores.sqlite.documents import Library
-from noonmark.stores.sqlite.ledger import Ledger
+from noonmark.stores.sqlite.session import SqliteSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -130,8 +130,8 @@ class SqliteStore:
             if not faults:
                 return found
             # They would be found again and again, and stand before the others.
-            with self._connections.writing() as connection:
-                batches.update(connection, "schedule_states", ("schedule", "fault"), list(faults.items()))
+            with self._writing() as ledger:
+                ledger.session.update("schedule_states", ("schedule", "fault"), list(faults.items()))
 
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
@@ -160,8 +160,8 @@ class SqliteStore:
 
     async def events(self, tenant: str, limit: int) -> list[Event]:
         """The tenant's events, newest first."""
-        with self._connections.reading() as connection:
-            return emitted.newest(connection, tenant, limit)
+        with self._reading() as ledger:
+            return emitted.newest(ledger.session, tenant, limit)
 
     async def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -177,9 +177,9 @@ class SqliteStore:
         """Lease what is due, and what others let go."""
         with self._writing() as ledger:
             if only is None:
-                found = finding.due(ledger.connection, routes, now=now, until=until, limit=limit)
+                found = finding.due(ledger.session, routes, now=now, until=until, limit=limit)
             else:
-                found = finding.only_due(ledger.connection, only, routes, now=now, until=until)[:limit]
+                found = finding.only_due(ledger.session, only, routes, now=now, until=until)[:limit]
             return claiming.take(ledger, found, node, now=now, lease=lease)
 
     async def admit(
@@ -244,21 +244,22 @@ class SqliteStore:
 
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
-        with self._connections.reading() as connection:
-            return snapshots.routes(connection, source)
+        with self._reading() as ledger:
+            return snapshots.routes(ledger.session, source)
 
     async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
-        with self._connections.writing() as connection:
-            batches.put(connection, "nodes", ("name", "seen"), [(node, now)])
-            connection.execute("DELETE FROM nodes WHERE seen < ?", (now - DAY,))
+        with self._writing() as ledger:
+            ledger.session.put("nodes", ("name", "seen"), [(node, now)])
+            ledger.session.execute("DELETE FROM nodes WHERE seen < ?", now - DAY)
             if routes:
-                batches.put(connection, "served_routes", ("route", "seen"), [(route, now) for route in routes])
+                served = [(route, now) for route in sorted(routes)]
+                ledger.session.put("served_routes", ("route", "seen"), served)
 
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
         with self._writing() as ledger:
-            found = finding.lacking(ledger.connection, now=now, limit=limit)
+            found = finding.lacking(ledger.session, now=now, limit=limit)
             return claiming.take(ledger, found, node, now=now, lease=lease)
 
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
@@ -279,23 +280,23 @@ class SqliteStore:
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
         with self._connections.glancing() as connection:
-            return history.next_time(connection, routes, now=self._now())
+            return history.next_time(SqliteSession(connection, self._now), routes, now=self._now())
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
-        with self._connections.writing() as connection:
-            return history.prune(connection, before=before, keep=keep, limit=limit)
+        with self._writing() as ledger:
+            return history.prune(ledger.session, before=before, keep=keep, limit=limit)
 
     async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget events that are old, or too many."""
-        with self._connections.writing() as connection:
-            return emitted.prune(connection, before=before, keep=keep, limit=limit)
+        with self._writing() as ledger:
+            return emitted.prune(ledger.session, before=before, keep=keep, limit=limit)
 
     @contextmanager
     def _writing(self) -> Iterator[Ledger]:
         try:
             with self._connections.writing() as connection:
-                ledger = Ledger(connection, self._library, self._now)
+                ledger = Ledger(SqliteSession(connection, self._now), self._library)
                 yield ledger
                 ledger.write()
         except BaseException:
@@ -305,4 +306,4 @@ class SqliteStore:
     @contextmanager
     def _reading(self) -> Iterator[Ledger]:
         with self._connections.reading() as connection:
-            yield Ledger(connection, self._library, self._now)
+            yield Ledger(SqliteSession(connection, self._now), self._library)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.stores.sqlite import dependents, places
+from noonmark.stores.sql import dependents, places
 
 if TYPE_CHECKING:
     from noonmark.core.reasons import Reason
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Row, Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Row, Sheet
 
 FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 

@@ -6,27 +6,26 @@ written a second time.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.events import Event
 from noonmark.core.reactions import Audience
-from noonmark.stores.sqlite import batches, planning
-from noonmark.stores.sqlite.records import Unreadable, from_json, to_json
+from noonmark.stores.sql import planning
+from noonmark.stores.sql.records import Unreadable, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.reactions import Reaction
-    from noonmark.stores.sqlite.driver import sqlite3
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Sheet
+    from noonmark.stores.sql.session import Session
 
 COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "tenant")
 _SELECTED = "emitted, event_id, event_type, source, payload"
-_KNOWN = "SELECT event_id FROM json_each(?) AS j CROSS JOIN events ON tenant = ? AND event_id = j.value"
+_KNOWN = "SELECT event_id FROM EACH(text) AS j CROSS JOIN events ON tenant = ? AND event_id = j.value"
 _ADVANCE = """
     INSERT INTO event_streams (tenant, newest, matched_until) VALUES (?, ?, ?)
     ON CONFLICT (tenant) DO UPDATE SET newest = excluded.newest
@@ -35,7 +34,8 @@ _BEHIND = """
     SELECT tenant, matched_until, cursor FROM event_streams
     WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT ?
 """
-_WAITING = "tenant = ? AND emitted > ? AND typeof(emitted) = 'integer' ORDER BY emitted LIMIT ?"
+_WAITING = "tenant = ? AND emitted > ? AND emitted <= 9223372036854775807 ORDER BY emitted LIMIT ?"
+"""Up to the greatest number, since a damaged value that is none would be greater still."""
 _LISTENERS = """
     SELECT schedule FROM event_listeners WHERE tenant = ? AND event_type = ? AND schedule > ? ORDER BY schedule LIMIT ?
 """
@@ -46,8 +46,8 @@ _OLD = """
 _FULLEST = "SELECT tenant, matched FROM event_streams WHERE matched > ? ORDER BY matched DESC, tenant LIMIT 1"
 _OLDEST = """
     SELECT key, tenant FROM events
-    WHERE tenant = ?1 AND emitted <= (SELECT matched_until FROM event_streams WHERE tenant = ?1)
-    ORDER BY emitted LIMIT ?2
+    WHERE tenant = ? AND emitted <= (SELECT matched_until FROM event_streams WHERE tenant = ?)
+    ORDER BY emitted LIMIT ?
 """
 
 
@@ -66,11 +66,10 @@ class Stream:
 
 def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
     """Keep events, in their order; False where an id is known."""
-    connection, now = ledger.connection, ledger.now()
-    ids = json.dumps([one.event_id for one in events])
-    known = {event_id for (event_id,) in connection.execute(_KNOWN, (ids, tenant))}
-    found = connection.execute("SELECT newest FROM event_streams WHERE tenant = ?", (tenant,)).fetchone()
-    newest = now - 1 if found is None else found[0]
+    session, now = ledger.session, ledger.now()
+    known = {event_id for (event_id,) in session.query(_KNOWN, [one.event_id for one in events], tenant)}
+    found = session.query("SELECT newest FROM event_streams WHERE tenant = ?", tenant)
+    newest = found[0][0] if found else now - 1
     answers, rows = [], []
     for one in events:
         answers.append(one.event_id not in known)
@@ -80,8 +79,8 @@ def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
             payload = "null" if one.payload is None else to_json(one.payload)
             rows.append((newest, one.event_id, one.event_type, one.source, payload, tenant))
     if rows:
-        batches.insert(connection, "events", COLUMNS, rows)
-        connection.execute(_ADVANCE, (tenant, newest, now - 1))
+        session.insert("events", COLUMNS, rows)
+        session.execute(_ADVANCE, tenant, newest, now - 1)
     return answers
 
 
@@ -89,9 +88,9 @@ def unmatched(ledger: Ledger, limit: int) -> list[Audience]:
     """Events that were not matched yet, each with schedules that may want it."""
     pages = _Pages(ledger, limit)
     count = 0
-    for tenant, until, cursor in ledger.connection.execute(_BEHIND, (limit,)).fetchall():
+    for tenant, until, cursor in ledger.session.query(_BEHIND, limit):
         begin = cursor
-        for event, problem in _read(ledger.connection, _WAITING, (tenant, until, limit - count)):
+        for event, problem in _read(ledger.session, _WAITING, (tenant, until, limit - count)):
             if not pages.room:
                 return pages.audiences()
             pages.add(tenant, event, problem, begin)
@@ -102,7 +101,7 @@ def unmatched(ledger: Ledger, limit: int) -> list[Audience]:
 
 def commit(ledger: Ledger, reactions: Sequence[Reaction]) -> list[bool]:
     """Write what becomes of events; False where one, or whoever reacts to it, is no longer as it was read."""
-    streams = _streams(ledger.connection, [one.audience.tenant for one in reactions])
+    streams = _streams(ledger.session, [one.audience.tenant for one in reactions])
     rows = [row for one in reactions for row in one.occurrences]
     sheets = ledger.read_sheets({row.uid for row in rows}) if rows else {}
     ledger.read_rows(row.id for row in rows)
@@ -111,24 +110,24 @@ def commit(ledger: Ledger, reactions: Sequence[Reaction]) -> list[bool]:
     if any(written):
         names = ("tenant", "matched_until", "cursor", "matched")
         values = [(one.tenant, one.matched_until, one.cursor, one.matched) for one in streams.values()]
-        batches.update(ledger.connection, "event_streams", names, values)
+        ledger.session.update("event_streams", names, values)
     return written
 
 
-def newest(connection: sqlite3.Connection, tenant: str, limit: int) -> list[Event]:
+def newest(session: Session, tenant: str, limit: int) -> list[Event]:
     """The events of a tenant, newest first."""
-    return [event for event, _ in _read(connection, "tenant = ? ORDER BY emitted DESC LIMIT ?", (tenant, limit))]
+    return [event for event, _ in _read(session, "tenant = ? ORDER BY emitted DESC LIMIT ?", (tenant, limit))]
 
 
-def prune(connection: sqlite3.Connection, *, before: Micros, keep: int, limit: int) -> int:
+def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
     """Forget what is old, and what is too much."""
-    count = _forget(connection, connection.execute(_OLD, (before, limit)).fetchall())
-    while count < limit and (fullest := connection.execute(_FULLEST, (keep,)).fetchone()) is not None:
-        tenant, matched = fullest
-        found = connection.execute(_OLDEST, (tenant, min(matched - keep, limit - count))).fetchall()
+    count = _forget(session, session.query(_OLD, before, limit))
+    while count < limit and (fullest := session.query(_FULLEST, keep)):
+        [(tenant, matched)] = fullest
+        found = session.query(_OLDEST, tenant, tenant, min(matched - keep, limit - count))
         if not found:  # somebody has removed them by hand
             break
-        count += _forget(connection, found)
+        count += _forget(session, found)
     return count
 
 
@@ -152,7 +151,7 @@ class _Pages:
         """All of them, with those of their schedules that can be read."""
         ledger = self._ledger
         sheets = ledger.sheets_of({key for *_, keys, _ in self._found for key in keys})
-        read = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
+        read = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
         return [
             Audience(
                 tenant=tenant,
@@ -168,7 +167,7 @@ class _Pages:
     def _page(self, tenant: str, event_type: str, begin: int) -> tuple[list[int], int | None]:
         keys = self._whole.get((tenant, event_type)) if begin == 0 else None
         if keys is None:
-            found = self._ledger.connection.execute(_LISTENERS, (tenant, event_type, begin, self.room + 1))
+            found = self._ledger.session.query(_LISTENERS, tenant, event_type, begin, self.room + 1)
             keys = [key for (key,) in found]
             if begin == 0 and len(keys) <= self.room:
                 self._whole[tenant, event_type] = keys
@@ -176,11 +175,11 @@ class _Pages:
         return page, page[-1] if len(keys) > len(page) else None
 
 
-def _read(connection: sqlite3.Connection, where: str, parameters: tuple[Any, ...]) -> list[tuple[Event, str]]:
+def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[tuple[Event, str]]:
     """Events, and what is wrong with each, if it cannot be read."""
     inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"  # noqa: S608 - our own text
     found = []
-    for emitted, event_id, event_type, source, payload in batches.gather(connection, _SELECTED, inner, parameters):
+    for emitted, event_id, event_type, source, payload in session.gather(_SELECTED, inner, *parameters):
         problem, value = "", None
         try:
             value = from_json(payload, "payload")
@@ -193,17 +192,19 @@ def _read(connection: sqlite3.Connection, where: str, parameters: tuple[Any, ...
     return found
 
 
-def _streams(connection: sqlite3.Connection, tenants: Sequence[str]) -> dict[str, Stream]:
+def _streams(session: Session, tenants: Sequence[str]) -> dict[str, Stream]:
     """The streams of some tenants, one mention for each event that is to be matched."""
     streams: dict[str, Stream] = {}
-    columns = "event_streams.tenant, matched_until, cursor, matched"
-    for tenant, until, cursor, matched in batches.select(
-        connection, columns, "event_streams", "tenant", list(dict.fromkeys(tenants))
+    columns = ("tenant", "matched_until", "cursor", "matched")
+    for tenant, until, cursor, matched in session.records(
+        "event_streams", columns, "tenant", list(dict.fromkeys(tenants))
     ):
-        waiting = connection.execute(
+        waiting = session.query(
             f"SELECT emitted FROM events WHERE {_WAITING}",  # noqa: S608 - our own text
-            (tenant, until, tenants.count(tenant)),
-        ).fetchall()
+            tenant,
+            until,
+            tenants.count(tenant),
+        )
         streams[tenant] = Stream(tenant, until, cursor, matched, [emitted for (emitted,) in reversed(waiting)])
     return streams
 
@@ -228,15 +229,14 @@ def _commit(ledger: Ledger, stream: Stream | None, sheets: dict[str, Sheet], rea
     return True
 
 
-def _forget(connection: sqlite3.Connection, found: Sequence[tuple[int, str]]) -> int:
+def _forget(session: Session, found: Sequence[tuple[Any, ...]]) -> int:
     if found:
-        batches.delete(connection, "events", "key", [key for key, _ in found])
+        session.delete("events", "key", [key for key, _ in found])
         fewer: dict[str, int] = {}
         for _, tenant in found:
             fewer[tenant] = fewer.get(tenant, 0) + 1
-        connection.execute(
-            "UPDATE event_streams SET matched = matched - (j.value ->> 1) FROM json_each(?) AS j"
-            " WHERE tenant = j.value ->> 0",
-            (json.dumps(list(fewer.items())),),
+        session.execute(
+            "UPDATE event_streams SET matched = matched - j.c1 FROM ROWS(text, bigint) AS j WHERE tenant = j.c0",
+            list(fewer.items()),
         )
     return len(found)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.stores.sqlite import dependents, endings, listening, places
+from noonmark.stores.sql import dependents, endings, listening, places
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Sheet
 
 
 def follow(ledger: Ledger, sheet: Sheet, before: Schedule, after: Schedule) -> None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.run import Outcome, Run, Usage
 from noonmark.core.settlement import open_run
 from noonmark.ports.records import Activity
-from noonmark.stores.sqlite import batches
-from noonmark.stores.sqlite.finding import FIRST_LEASED, FIRST_READY
-from noonmark.stores.sqlite.records import Unreadable, from_json, occurrence
+from noonmark.stores.sql.finding import FIRST_LEASED, FIRST_READY
+from noonmark.stores.sql.records import Unreadable, from_json, occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.stores.sqlite.driver import sqlite3
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Row
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Row
+    from noonmark.stores.sql.session import Session
 
-ALL = -1
-"""The limit that SQLite takes for none."""
+ALL = 2**62
+"""The limit that is none."""
 CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index of those; to find them, all schedules are read."""
 _DELIVERING = "phase IN ('dispatching', 'awaiting_completion')"
@@ -33,10 +31,10 @@ NEXT_TIME = f"""
         WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL
         UNION ALL
         SELECT min(deadline) FROM occurrences WHERE deadline IS NOT NULL AND {_DELIVERING}
-        UNION ALL SELECT ? WHERE EXISTS (SELECT 1 FROM event_streams WHERE newest > matched_until)
-        UNION ALL SELECT {FIRST_READY} FROM json_each(?) AS j
-        UNION ALL SELECT {FIRST_LEASED} FROM json_each(?) AS j
-    )
+        UNION ALL SELECT CAST(? AS bigint) WHERE EXISTS (SELECT 1 FROM event_streams WHERE newest > matched_until)
+        UNION ALL SELECT {FIRST_READY} FROM EACH(text) AS j
+        UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
+    ) AS times
 """  # noqa: S608 - our own text
 _OF_SCHEDULE = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) ORDER BY nominal DESC, id DESC LIMIT ?"
 _DISPATCHING = """
@@ -53,23 +51,30 @@ _RUNS = f"""
     ORDER BY runs.started DESC, id || '-' || runs.fence DESC LIMIT ?
 """  # noqa: S608 - our own text
 LAST_RUNS = f"""
-    SELECT {_RUN_COLUMNS}, j.value, max(runs.fence)
-    FROM json_each(?) AS j CROSS JOIN schedule_states ON uid = j.value
+    SELECT {_RUN_COLUMNS}, j.value FROM EACH(text) AS j CROSS JOIN schedule_states ON uid = j.value
     CROSS JOIN occurrences ON occurrences.key = (
         SELECT newest.key FROM occurrences AS newest WHERE newest.schedule = schedule_states.schedule
         AND EXISTS (SELECT 1 FROM runs AS own WHERE own.occurrence = newest.key AND own.ended IS NOT NULL)
         ORDER BY newest.nominal DESC, newest.id DESC LIMIT 1
     )
-    CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.ended IS NOT NULL
-    GROUP BY j.value
+    CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
+        SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key AND last.ended IS NOT NULL
+    )
 """  # noqa: S608 - likewise
 BEING_DELIVERED = f"""
-    SELECT j.value, occurrences.id FROM json_each(?) AS j CROSS JOIN schedule_states ON uid = j.value
+    SELECT j.value, occurrences.id FROM EACH(text) AS j CROSS JOIN schedule_states ON uid = j.value
     CROSS JOIN occurrences ON occurrences.schedule = schedule_states.schedule AND ended IS NULL
     AND occurrences.{_DELIVERING} ORDER BY occurrences.id
 """  # noqa: S608 - likewise
-_OLD = "SELECT key, schedule FROM occurrences WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ?"
-_FULLEST = "SELECT schedule, history FROM schedule_states WHERE history > ? {more} ORDER BY history DESC, uid LIMIT 1"
+_OLD = """
+    SELECT key, schedule FROM occurrences CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ? /* quick: s */
+"""
+_FULLEST = """
+    SELECT schedule, history FROM schedule_states AS s WHERE history > ? {more}
+    ORDER BY history DESC, uid LIMIT 1 /* quick: s */
+"""
+_NAMES = "EACH(bigint) AS j CROSS JOIN schedules ON schedules.key = j.value"
 _OLDEST = """
     SELECT key, schedule FROM occurrences WHERE schedule = ? AND ended IS NOT NULL ORDER BY nominal, id LIMIT ?
 """
@@ -93,7 +98,7 @@ def overdue(ledger: Ledger, *, now: Micros, limit: int) -> list[Occurrence]:
 
 def runs(ledger: Ledger, uid: str, limit: int | None) -> list[Run]:
     """A schedule's runs, newest start first."""
-    ended = ledger.connection.execute(_RUNS, (uid, ALL if limit is None else limit)).fetchall()
+    ended = ledger.session.query(_RUNS, uid, ALL if limit is None else limit)
     found = [_run(columns) for columns in ended]
     dispatching = _told(ledger, ledger.find(_DISPATCHING, uid))
     if dispatching:
@@ -104,10 +109,10 @@ def runs(ledger: Ledger, uid: str, limit: int | None) -> list[Run]:
 
 def activities(ledger: Ledger, uids: Sequence[str]) -> list[Activity]:
     """What each of some schedules does at present."""
-    asked = (json.dumps(list(uids)),)
-    last = {columns[-2]: _run(columns[:-2]) for columns in ledger.connection.execute(LAST_RUNS, asked)}
+    asked = list(uids)
+    last = {columns[-1]: _run(columns[:-1]) for columns in ledger.session.query(LAST_RUNS, asked)}
     delivering: dict[str, list[str]] = {}
-    for uid, occurrence_id in ledger.connection.execute(BEING_DELIVERED, asked):
+    for uid, occurrence_id in ledger.session.query(BEING_DELIVERED, asked):
         delivering.setdefault(uid, []).append(occurrence_id)
     return [Activity(delivering=tuple(delivering.get(uid, ())), last_run=last.get(uid)) for uid in uids]
 
@@ -128,50 +133,46 @@ def _run(columns: Sequence[Any]) -> Run:
     )
 
 
-def next_time(connection: sqlite3.Connection, routes: Collection[str], *, now: Micros) -> Micros | None:
+def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micros | None:
     """When anything can next be matched, planned, is overdue, or can be claimed."""
-    named = json.dumps(list(routes))
+    named = list(routes)
     time: Micros | None
-    [(time,)] = connection.execute(NEXT_TIME, (now, named, named)).fetchall()
+    [(time,)] = session.query(NEXT_TIME, now, named, named)
     return time
 
 
-def prune(connection: sqlite3.Connection, *, before: Micros, keep: int, limit: int) -> int:
+def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
     """Forget what is old, and what is too much."""
-    count = _forget(connection, connection.execute(_OLD, (before, limit)).fetchall())
+    count = _forget(session, session.query(_OLD, before, limit))
     more = f"AND history >= {CROWDED}" if keep >= CROWDED - 1 else ""
     while count < limit:
-        fullest = connection.execute(_FULLEST.format(more=more), (keep,)).fetchone()
-        if fullest is None:
+        fullest = session.query(_FULLEST.format(more=more), keep)
+        if not fullest:
             break
-        schedule, history = fullest
-        excess = min(history - keep, limit - count)
-        count += _forget(connection, connection.execute(_OLDEST, (schedule, excess)).fetchall())
+        [(schedule, history)] = fullest
+        count += _forget(session, session.query(_OLDEST, schedule, min(history - keep, limit - count)))
     return count
 
 
-def _forget(connection: sqlite3.Connection, found: Sequence[tuple[int, int]]) -> int:
+def _forget(session: Session, found: Sequence[tuple[int, ...]]) -> int:
     if found:
         keys = [key for key, _ in found]
-        batches.delete(connection, "runs", "occurrence", keys)
-        batches.delete(connection, "occurrences", "key", keys)
+        session.delete("runs", "occurrence", keys)
+        session.delete("occurrences", "key", keys)
         fewer: dict[int, int] = {}
         for _, schedule in found:
             fewer[schedule] = fewer.get(schedule, 0) + 1
-        connection.execute(
-            "UPDATE schedule_states SET history = history - (j.value ->> 1) FROM json_each(?) AS j"
-            " WHERE schedule = j.value ->> 0",
-            (json.dumps(list(fewer.items())),),
+        session.execute(
+            "UPDATE schedule_states SET history = history - j.c1 FROM ROWS(bigint, bigint) AS j WHERE schedule = j.c0",
+            list(fewer.items()),
         )
     return len(found)
 
 
 def _told(ledger: Ledger, rows: Sequence[Row]) -> list[Occurrence]:
     """Rows as callers read them; a payload that cannot be read is left out, since the rest is worth telling."""
-    ids = dict(
-        batches.select(
-            ledger.connection, "schedules.key, schedule_id", "schedules", "key", list({row.schedule for row in rows})
-        )
+    ids: dict[int, str] = dict(
+        ledger.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))
     )
     try:
         return [occurrence(row, ledger.sheet_of(row).uid, ids[row.schedule], _shown(row.payload)) for row in rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,8 @@ from noonmark.core.run import Outcome, Run
 from noonmark.core.values import made
 from noonmark.ports.records import Renewal
 from noonmark.stores.facts import to_detail
-from noonmark.stores.sqlite import batches, endings, places
-from noonmark.stores.sqlite.records import PHASES, REASONS, Unreadable, from_json
+from noonmark.stores.sql import endings, places
+from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,25 +23,28 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import Hold
-    from noonmark.stores.sqlite.finding import Found
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Row
+    from noonmark.stores.sql.finding import Found
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Row
 
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 
 _LEASE = """
     UPDATE occurrences SET phase = 'claimed', fence = fence + 1, node = ?, started = NULL, lease_end = ?
-    WHERE key IN (SELECT value FROM json_each(?))
+    WHERE key IN (SELECT value FROM EACH(bigint) AS j)
 """
 
 
+# What somebody else is changing at this moment is renewed the next time, unless it is lost by then.
 _RENEW = """
-    UPDATE occurrences SET lease_end = ? FROM json_each(?) AS j
-    WHERE occurrences.id = j.value ->> 0 AND fence = j.value ->> 1 AND lease_end IS NOT NULL
+    UPDATE occurrences SET lease_end = ? WHERE key IN (
+        SELECT key FROM ROWS(text, bigint) AS j CROSS JOIN occurrences AS one ON one.id = j.c0
+        WHERE fence = j.c1 AND lease_end IS NOT NULL /* quick: one */
+    )
 """
 _HELD = """
-    SELECT occurrences.id AS id, stop FROM json_each(?) AS j CROSS JOIN occurrences ON occurrences.id = j.value ->> 0
-    WHERE fence = j.value ->> 1 AND lease_end IS NOT NULL
+    SELECT occurrences.id AS id, stop FROM ROWS(text, bigint) AS j CROSS JOIN occurrences ON occurrences.id = j.c0
+    WHERE fence = j.c1 AND lease_end IS NOT NULL
 """
 NUMBERS = ("nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision")
 _numbers = attrgetter(*NUMBERS)
@@ -50,7 +52,7 @@ _numbers = attrgetter(*NUMBERS)
 
 def take(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, lease: Micros) -> list[Claim]:
     """Lease rows; one whose record cannot be read ends instead."""
-    schedules = ledger.library.read(ledger.connection, {columns[4]: columns[5] for columns in found})
+    schedules = ledger.library.read(ledger.session, {columns[4]: columns[5] for columns in found})
     claims, plain = [], []
     for columns in found:
         key, schedule = columns[3], schedules[columns[4]]
@@ -65,7 +67,7 @@ def take(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, leas
         else:
             plain.append(key)
     if plain:
-        ledger.connection.execute(_LEASE, (node, now + lease, json.dumps(plain)))
+        ledger.session.execute(_LEASE, node, now + lease, plain)
     return claims
 
 
@@ -123,10 +125,10 @@ def _check_numbers(one: Occurrence) -> None:
 def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
     """Extend the leases that are still held."""
     fences = {hold.occurrence_id: hold.fence for hold in holds}
-    known = json.dumps(list(fences.items()))
-    found = batches.gather(ledger.connection, "id, stop", f"({_HELD})", (known,))
+    known = list(fences.items())
+    found = ledger.session.gather("id, stop", f"({_HELD})", known)
     held = {str(one): asked for one, asked in found}
-    ledger.connection.execute(_RENEW, (now + lease, known))
+    ledger.session.execute(_RENEW, now + lease, known)
     stop = {one: reason for one, asked in held.items() if (reason := REASONS.get(asked)) is not None}
     return Renewal(lost=frozenset(fences) - held.keys(), stop=stop)
 

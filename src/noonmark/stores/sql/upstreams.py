@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.dependencies import Standing, Standings
-from noonmark.stores.sqlite.records import PHASES, Unreadable
+from noonmark.stores.sql.records import PHASES, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,27 +15,27 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.policies.limits import Dependency
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Sheet
 
     Times = tuple[Micros, Micros]
     Question = tuple[Sheet, Schedule, Times | None]
     Newest = dict[int, tuple[Micros, Phase]]
 
 _KEYS = """
-    SELECT tenant, schedule_id, schedules.key FROM json_each(?) AS j CROSS JOIN schedules
-    ON tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
+    SELECT tenant, schedule_id, schedules.key FROM ROWS(text, text) AS j CROSS JOIN schedules
+    ON tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1
 """
 # Of each question (number, schedule, after, until): the newest row with its nominal time in between, and the newest gap
 # that reaches into it. Each is the first of an index.
 NEWEST = """
-    SELECT j.value ->> 0, min(coalesce(missed_last, nominal), j.value ->> 3), nominal, phase
-    FROM json_each(?) AS j CROSS JOIN occurrences ON occurrences.key IN (
-        (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.value ->> 1
-            AND o.nominal > j.value ->> 2 AND o.nominal <= j.value ->> 3
+    SELECT j.c0, coalesce(missed_last, nominal), j.c3, nominal, phase
+    FROM ROWS(bigint, bigint, bigint, bigint) AS j CROSS JOIN occurrences ON occurrences.key IN (
+        (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.c1
+            AND o.nominal > j.c2 AND o.nominal <= j.c3
             AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.nominal DESC LIMIT 1),
-        (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.value ->> 1 AND o.missed_last IS NOT NULL
-            AND o.missed_last > j.value ->> 2 AND o.nominal <= j.value ->> 3
+        (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.c1 AND o.missed_last IS NOT NULL
+            AND o.missed_last > j.c2 AND o.nominal <= j.c3
             AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.missed_last DESC LIMIT 1)
     )
 """
@@ -71,12 +70,12 @@ class _Upstreams:
 
     def __init__(self, ledger: Ledger, questions: Sequence[Question]) -> None:
         named = {(of.owner.tenant, one.schedule_id) for _, of, _ in questions for one in of.declaration.depends_on}
-        found = ledger.connection.execute(_KEYS, (json.dumps(sorted(named)),)).fetchall() if named else []
+        found = ledger.session.query(_KEYS, sorted(named)) if named else []
         sheets = ledger.sheets_of([key for _, _, key in found])
         self._sheets = {
             (tenant, schedule_id): sheet for (tenant, schedule_id, _), sheet in zip(found, sheets, strict=True)
         }
-        self._schedules = ledger.library.read(ledger.connection, {one.schedule: one.version for one in sheets})
+        self._schedules = ledger.library.read(ledger.session, {one.schedule: one.version for one in sheets})
 
     def sheet(self, tenant: str, one: Dependency) -> Sheet | None:
         """The state of an upstream, if there is one."""
@@ -103,6 +102,7 @@ class _Upstreams:
 
 def _newest(ledger: Ledger, asked: Sequence[tuple[int, int, Micros, Micros]]) -> Newest:
     best: dict[int, tuple[Micros, Micros, str]] = {}
-    for number, last, nominal, phase in ledger.connection.execute(NEWEST, (json.dumps(asked),)) if asked else ():
-        best[number] = max(best.get(number, (last, nominal, phase)), (last, nominal, phase))
+    for number, last, until, nominal, phase in ledger.session.query(NEWEST, asked) if asked else ():
+        one = (min(last, until), nominal, phase)
+        best[number] = max(best.get(number, one), one)
     return {number: (last, PHASES[phase]) for number, (last, _, phase) in best.items()}

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import is_used_up
 from noonmark.ports.records import Graph
-from noonmark.stores.sqlite import batches
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Row, Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Row, Sheet
 
 COLUMNS = ("schedule", "position", "tenant", "upstream_id")
 _KEYS = """
-    SELECT schedules.key FROM json_each(?) AS j CROSS JOIN schedules
+    SELECT schedules.key FROM EACH(text) AS j CROSS JOIN schedules
     ON tenant = ? AND schedule_id = j.value AND is_listed = 1
 """
 # Only of the schedule that has the id now: one that was deleted under it is nobody's upstream any more.
@@ -36,25 +34,27 @@ DOWNSTREAM = """
 """
 _RISE = """
     INSERT INTO dependency_graphs (tenant, version) VALUES (?, 1)
-    ON CONFLICT (tenant) DO UPDATE SET version = version + 1
+    ON CONFLICT (tenant) DO UPDATE SET version = dependency_graphs.version + 1
 """
 _VERSION = "SELECT version FROM dependency_graphs WHERE tenant = ?"
 GRAPH = """
     WITH RECURSIVE reached(id) AS (
-        SELECT value FROM json_each(?1)
+        SELECT value FROM EACH(text) AS j
         UNION
         SELECT upstream_id FROM reached
-        CROSS JOIN schedules AS own ON own.tenant = ?2 AND own.schedule_id = reached.id AND own.is_listed = 1
+        CROSS JOIN schedules AS own ON own.tenant = ? AND own.schedule_id = reached.id AND own.is_listed = 1
         CROSS JOIN dependencies ON dependencies.schedule = own.key
     )
     SELECT own.schedule_id, upstream_id FROM reached
-    CROSS JOIN schedules AS own ON own.tenant = ?2 AND own.schedule_id = reached.id AND own.is_listed = 1
+    CROSS JOIN schedules AS own ON own.tenant = ? AND own.schedule_id = reached.id AND own.is_listed = 1
     LEFT JOIN dependencies ON dependencies.schedule = own.key ORDER BY own.key, position
 """
 _WAITING = """
     phase = 'pending' AND waiting_for = 'dependency_pending' AND schedule = ? AND (ready IS NULL OR ready > ?)
 """
-AWAITING = f"{_WAITING} AND (awaits_after IS NULL OR (? AND nominal >= ? AND awaits_after < ?)) ORDER BY nominal, id"
+AWAITING = f"""{_WAITING} AND (awaits_after IS NULL OR (
+    CAST(? AS integer) = 1 AND nominal >= ? AND awaits_after < ?
+)) ORDER BY nominal, id"""
 
 
 def bind(ledger: Ledger, sheet: Sheet, before: Schedule | None, after: Schedule) -> None:
@@ -63,16 +63,16 @@ def bind(ledger: Ledger, sheet: Sheet, before: Schedule | None, after: Schedule)
     if old != new:
         tenant = after.owner.tenant
         ledger.write()
-        batches.delete(ledger.connection, "dependencies", "schedule", [sheet.schedule])
+        ledger.session.delete("dependencies", "schedule", [sheet.schedule])
         if new:
             rows = [(sheet.schedule, position, tenant, one) for position, one in enumerate(new)]
-            batches.insert(ledger.connection, "dependencies", COLUMNS, rows)
-        keys = ledger.connection.execute(_KEYS, (json.dumps(new), tenant)).fetchall()
+            ledger.session.insert("dependencies", COLUMNS, rows)
+        keys = ledger.session.query(_KEYS, new, tenant)
         for upstream in ledger.sheets_of([key for (key,) in keys]):
             upstream.followed = 1
             ledger.changed_sheet(upstream)
         if set(old) != set(new):
-            ledger.connection.execute(_RISE, (tenant,))
+            ledger.session.execute(_RISE, tenant)
     tell(ledger, sheet)
 
 
@@ -84,7 +84,7 @@ def is_ordered(ledger: Ledger, tenant: str, version: int | None) -> bool:
 def graph(ledger: Ledger, tenant: str, schedule_ids: Collection[str]) -> Graph:
     """What some schedules depend on, directly and through others."""
     found: dict[str, tuple[str, ...]] = {}
-    for one, upstream in ledger.connection.execute(GRAPH, (json.dumps(list(schedule_ids)), tenant)):
+    for one, upstream in ledger.session.query(GRAPH, list(schedule_ids), tenant, tenant):
         found[one] = (*found.get(one, ()), *([] if upstream is None else [upstream]))
     return Graph(version=_version(ledger, tenant), upstreams=found)
 
@@ -147,14 +147,14 @@ def _follow_up(ledger: Ledger, sheet: Sheet, *, is_end: bool, now: Micros) -> No
 def _downstream(ledger: Ledger, sheet: Sheet) -> list[tuple[Sheet, bool]]:
     """Who depends on a schedule, and whether that has no trigger of its own."""
     ledger.write()
-    found = ledger.connection.execute(DOWNSTREAM, (sheet.schedule,)).fetchall()
+    found = ledger.session.query(DOWNSTREAM, sheet.schedule)
     sheets = ledger.sheets_of([key for key, _ in found])
     return [(other, follows == 1) for other, (_, follows) in zip(sheets, found, strict=True)]
 
 
 def _version(ledger: Ledger, tenant: str) -> int:
-    found = ledger.connection.execute(_VERSION, (tenant,)).fetchone()
-    return 0 if found is None else int(found[0])
+    found = ledger.session.query(_VERSION, tenant)
+    return int(found[0][0]) if found else 0
 
 
 def _named(schedule: Schedule) -> list[str]:

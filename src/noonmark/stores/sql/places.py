@@ -15,8 +15,8 @@ from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from noonmark.core.admission import Start, Wait
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Place, Row, Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Place, Row, Sheet
 
 _IN_SLOT_LINE = "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL AND schedule = ?"
 _FIRST = "AND held = 0 ORDER BY due, nominal, id LIMIT 1"

@@ -6,10 +6,11 @@ far, so that it sees it. The plain case looks along no line: it is told by count
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from noonmark.stores.sqlite import batches, documents
-from noonmark.stores.sqlite.records import (
+from noonmark.stores.sql import documents
+from noonmark.stores.sql.records import (
     PLACE_COLUMNS,
     ROW_COLUMNS,
     RUN_COLUMNS,
@@ -26,28 +27,25 @@ from noonmark.stores.sqlite.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from noonmark.core.instants import Micros
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.documents import Library
-    from noonmark.stores.sqlite.driver import sqlite3
+    from noonmark.stores.sql.documents import Library
+    from noonmark.stores.sql.session import Session
 
 R = TypeVar("R", Row, Sheet, Place)
 
-ROW = ", ".join(f"occurrences.{name}" for name in ROW_COLUMNS)
-SHEET = ", ".join(f"schedule_states.{name}" for name in SHEET_COLUMNS)
-_PLACE = ", ".join(f"concurrency_keys.{name}" for name in PLACE_COLUMNS)
+_PLACE_OF = "SELECT * FROM concurrency_keys WHERE tenant = ? AND name = ?"
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 
 
 class Ledger:
     """What a transaction has read and changed; `now` is the store's clock."""
 
-    def __init__(self, connection: sqlite3.Connection, library: Library, now: Callable[[], Micros]) -> None:
+    def __init__(self, session: Session, library: Library) -> None:
         """Nothing was read yet."""
-        self.connection = connection
+        self.session = session
         self.library = library
-        self.now = now
+        self.now = session.now
         self._rows: dict[int, Row] = {}
         self._by_id: dict[str, Row] = {}
         self._sheets: dict[int, Sheet] = {}
@@ -59,7 +57,7 @@ class Ledger:
         self._runs: list[tuple[Any, ...]] = []
         self._schedules: list[tuple[Any, ...]] = []
         self._new_schedules: list[tuple[Any, ...]] = []
-        self._next_keys: dict[str, int] = {}
+        self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
 
     # Rows
@@ -68,13 +66,13 @@ class Ledger:
         """Read the rows of some ids, and their sheets, at once."""
         unknown = [one for one in dict.fromkeys(ids) if one not in self._by_id]
         if unknown:
-            self._take_rows(batches.select(self.connection, ROW, "occurrences", "id", unknown))
+            self._take_rows(self.session.records("occurrences", ROW_COLUMNS, "id", unknown))
 
     def rows_of(self, keys: Sequence[int]) -> list[Row]:
         """The rows of some keys, in their order."""
         unknown = [key for key in keys if key not in self._rows]
         if unknown:
-            self._take_rows(batches.select(self.connection, ROW, "occurrences", "key", unknown))
+            self._take_rows(self.session.records("occurrences", ROW_COLUMNS, "key", unknown))
         return [self._rows[key] for key in keys]
 
     def row(self, occurrence_id: str) -> Row | None:
@@ -94,7 +92,7 @@ class Ledger:
     def rows_in(self, query: str, *parameters: object) -> list[Row]:
         """The rows that a query of whole rows picks, in its order, after everything was written."""
         self.write()
-        found = batches.gather(self.connection, ", ".join(ROW_COLUMNS), f"({query})", parameters)
+        found = self.session.records_in("occurrences", ROW_COLUMNS, query, *parameters)
         self._take_rows([columns for columns in found if columns[0] not in self._rows])
         return [self._rows[columns[0]] for columns in found]
 
@@ -122,12 +120,12 @@ class Ledger:
 
     def read_sheets(self, uids: Iterable[str]) -> dict[str, Sheet]:
         """The sheets of some schedules, by uid."""
-        self._take_sheets(batches.select(self.connection, SHEET, "schedule_states", "uid", list(uids)))
+        self._take_sheets(self.session.records("schedule_states", SHEET_COLUMNS, "uid", list(uids)))
         return {sheet.uid: sheet for sheet in self._sheets.values()}
 
     def sheets_in(self, query: str, *parameters: object) -> list[Sheet]:
         """The sheets that a query of whole rows picks, in its order."""
-        found = batches.gather(self.connection, ", ".join(SHEET_COLUMNS), f"({query})", parameters)
+        found = self.session.records_in("schedule_states", SHEET_COLUMNS, query, *parameters)
         self._take_sheets(found)
         return [self._sheets[columns[0]] for columns in found]
 
@@ -136,7 +134,7 @@ class Ledger:
         wanted = list(keys)
         unknown = [key for key in dict.fromkeys(wanted) if key not in self._sheets]
         if unknown:
-            self._take_sheets(batches.select(self.connection, SHEET, "schedule_states", "schedule", unknown))
+            self._take_sheets(self.session.records("schedule_states", SHEET_COLUMNS, "schedule", unknown))
         return [self._sheets[key] for key in wanted]
 
     def sheet_of(self, row: Row) -> Sheet:
@@ -149,7 +147,7 @@ class Ledger:
 
     def schedule_of(self, sheet: Sheet) -> Schedule:
         """The schedule of a sheet, as it is stored."""
-        found = self.library.read(self.connection, {sheet.schedule: sheet.version})[sheet.schedule]
+        found = self.library.read(self.session, {sheet.schedule: sheet.version})[sheet.schedule]
         if isinstance(found, Exception):
             raise found
         return found
@@ -171,23 +169,19 @@ class Ledger:
         for place in self._places.values():
             if (place.tenant, place.name) == (tenant, name):
                 return place
-        query = f"SELECT {_PLACE} FROM concurrency_keys WHERE tenant = ? AND name = ?"  # noqa: S608 - our own names
-        columns = self.connection.execute(query, (tenant, name)).fetchone()
-        if columns is None:
-            place = Place(self.next_key("concurrency_keys"), tenant, name, 0, 0)
-            self.changed_place(place)
-        else:
-            place = Place(*columns)
-            place.stored = columns
-        self._places[place.key] = place
+        found = self.session.records_in("concurrency_keys", PLACE_COLUMNS, _PLACE_OF, tenant, name)
+        if found:
+            return self._take_place(found[0])
+        key = self.next_key("concurrency_keys")
+        place = self._places[key] = Place(key, tenant, name, 0, 0)
+        self.changed_place(place)
         return place
 
     def place_of(self, key: int) -> Place:
         """The concurrency key of that number."""
         if key not in self._places:
-            for columns in batches.select(self.connection, _PLACE, "concurrency_keys", "key", [key]):
-                self._places[key] = place = Place(*columns)
-                place.stored = columns
+            [columns] = self.session.records("concurrency_keys", PLACE_COLUMNS, "key", [key])
+            return self._take_place(columns)
         return self._places[key]
 
     def changed_place(self, place: Place) -> None:
@@ -206,44 +200,39 @@ class Ledger:
         Rows that are due together are claimed in that order, so those of one batch then lie side by side, and writing
         them touches a tenth of the pages.
         """
-        for one in sorted(ids):
-            self._reserved[one] = self.next_key("occurrences")
+        ordered = sorted(ids)
+        if ordered:
+            self._reserved.update(zip(ordered, self.session.numbers("occurrences", len(ordered)), strict=True))
 
     def key_for(self, occurrence_id: str) -> int:
         """The number of a row that is to be added."""
         key = self._reserved.pop(occurrence_id, None)
         return self.next_key("occurrences") if key is None else key
 
-    def number_after(self, **newest: int) -> None:
-        """The greatest keys of some tables are known."""
-        self._next_keys.update({table: key + 1 for table, key in newest.items()})
-
-    def next_key(self, table: str) -> int:
-        """A number that no row of a table has."""
-        if table not in self._next_keys:
-            [newest] = self.connection.execute(f"SELECT max(key) FROM {table}").fetchone()  # noqa: S608 - our own names
-            self._next_keys[table] = (newest or 0) + 1
-        key = self._next_keys[table]
-        self._next_keys[table] = key + 1
-        return key
+    def next_key(self, table: str, of: int = 1) -> int:
+        """A number that no row of a table has, the first `of` so many that will be asked for."""
+        numbers = self._numbers.setdefault(table, deque())
+        if not numbers:
+            numbers.extend(self.session.numbers(table, of))
+        return numbers.popleft()
 
     def write(self) -> None:
         """Write everything that has changed; what is removed first, since what is added may be the same again."""
         if self._removed:
-            batches.delete(self.connection, "runs", "occurrence", self._removed)
-            batches.delete(self.connection, "occurrences", "key", self._removed)
+            self.session.delete("runs", "occurrence", self._removed)
+            self.session.delete("occurrences", "key", self._removed)
             self._removed.clear()
         if self._new_schedules:
-            batches.insert(self.connection, "schedules", documents.COLUMNS, self._new_schedules)
+            self.session.insert("schedules", documents.COLUMNS, self._new_schedules)
             self._new_schedules.clear()
         for columns in self._schedules:
-            batches.update(self.connection, "schedules", documents.COLUMNS, [columns])
+            self.session.update("schedules", documents.COLUMNS, [columns])
         self._schedules.clear()
         self._write(self._changed_places, "concurrency_keys", PLACE_COLUMNS, place_values)
         self._write(self._changed_sheets, "schedule_states", SHEET_COLUMNS, sheet_values)
         self._write(self._changed_rows, "occurrences", ROW_COLUMNS, row_values)
         if self._runs:
-            batches.put(self.connection, "runs", RUN_COLUMNS, self._runs)
+            self.session.put("runs", RUN_COLUMNS, self._runs, key=2)
             self._runs.clear()
 
     def _write(
@@ -268,9 +257,9 @@ class Ledger:
         changed.clear()
         for places, rows in sorted(updated.items(), key=lambda group: _takes_slot(table, *group)):
             picked = [tuple([values[place] for place in places]) for values in rows]
-            batches.update(self.connection, table, tuple([names[place] for place in places]), picked)
+            self.session.update(table, tuple([names[place] for place in places]), picked)
         if added:
-            batches.insert(self.connection, table, names, added)
+            self.session.insert(table, names, added)
 
     def _take_rows(self, found: list[tuple[Any, ...]]) -> None:
         for columns in found:
@@ -278,6 +267,11 @@ class Ledger:
             row.stored = columns
             self._rows[row.key] = self._by_id[row.id] = row
         self.sheets_of([columns[2] for columns in found])
+
+    def _take_place(self, columns: tuple[Any, ...]) -> Place:
+        self._places[columns[0]] = place = Place(*columns)
+        place.stored = columns
+        return place
 
     def _take_sheets(self, found: list[tuple[Any, ...]]) -> None:
         for columns in found:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.plans import Snapshot
 from noonmark.ports.records import Kept, Tally
-from noonmark.stores.sqlite import batches, upstreams
-from noonmark.stores.sqlite.records import PHASES, Unreadable, to_projection
+from noonmark.stores.sql import upstreams
+from noonmark.stores.sql.records import PHASES, Unreadable, to_projection
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -17,23 +16,22 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Projection
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.driver import sqlite3
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Sheet
+    from noonmark.stores.sql.session import Session
 
     Identity = tuple[str, str]
 
 IDENTITIES = """
-    SELECT j.value ->> 0 AS tenant, j.value ->> 1 AS schedule_id,
+    SELECT j.c0 AS tenant, j.c1 AS schedule_id,
         EXISTS (
             SELECT 1 FROM schedules
-            WHERE tenant = j.value ->> 0 AND schedule_id = j.value ->> 1 AND is_listed = 1
+            WHERE tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1
         ) AS is_taken,
         EXISTS (
-            SELECT 1 FROM dependencies WHERE tenant = j.value ->> 0 AND upstream_id = j.value ->> 1
-        ) AS is_followed,
-        (SELECT max(key) FROM schedules) AS last_schedule, (SELECT max(key) FROM occurrences) AS last_occurrence
-    FROM json_each(?) AS j
+            SELECT 1 FROM dependencies WHERE tenant = j.c0 AND upstream_id = j.c1
+        ) AS is_followed
+    FROM ROWS(text, text) AS j
 """
 BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
 DELETED_BY_ID = """
@@ -57,7 +55,7 @@ _POSITION = """
     SELECT created, schedule_id FROM schedule_states CROSS JOIN schedules ON key = schedule WHERE uid = ? AND tenant = ?
 """
 _NEXT_DUE = """
-    SELECT schedule, min(due) FROM json_each(?) AS j CROSS JOIN occurrences
+    SELECT schedule, min(due) FROM EACH(bigint) AS j CROSS JOIN occurrences
     ON schedule = j.value AND ended IS NULL AND (phase = 'claimed' OR phase = 'pending' AND held = 0
     AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL)) GROUP BY schedule
 """
@@ -66,19 +64,19 @@ PLANNABLE = """
     WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL AND plan_at <= ? ORDER BY plan_at, uid LIMIT ?
 """
 PROJECTIONS = """
-    SELECT occurrences.* FROM json_each(?) AS j CROSS JOIN occurrences
+    SELECT occurrences.* FROM EACH(bigint) AS j CROSS JOIN occurrences
     ON schedule = j.value AND ended IS NULL AND origin = 'trigger' ORDER BY nominal, occurrences.key
 """
 _BEATS = """
     SELECT NULL AS route, max(seen) AS seen FROM nodes UNION ALL
-    SELECT route, seen FROM json_each(?) AS j CROSS JOIN served_routes ON route = j.value
+    SELECT route, seen FROM EACH(text) AS j CROSS JOIN served_routes ON route = j.value
 """
 _BEYOND = "schedule = ? AND origin = 'trigger' AND phase <> 'superseded' AND coalesce(missed_last, nominal) > ?"
 _ROUTES = """
     WITH RECURSIVE found(route) AS (
-        SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ?1
+        SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ?
         UNION ALL
-        SELECT (SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ?1 AND route > found.route)
+        SELECT (SELECT min(route) FROM schedules WHERE is_listed = 1 AND source = ? AND route > found.route)
         FROM found WHERE found.route IS NOT NULL
     )
     SELECT route FROM found WHERE route IS NOT NULL
@@ -87,38 +85,34 @@ _ROUTES = """
 
 def known(ledger: Ledger, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
     """Those of the tenants and schedule ids that are taken, and those that others depend on."""
-    columns = "tenant, schedule_id, is_taken, is_followed, last_schedule, last_occurrence"
-    found = batches.gather(ledger.connection, columns, f"({IDENTITIES})", (json.dumps(list(identities)),))
-    for *_, schedule, occurrence in found[:1]:
-        ledger.number_after(schedules=schedule or 0, occurrences=occurrence or 0)
-    taken = {(tenant, one) for tenant, one, is_taken, *_ in found if is_taken}
-    return taken, {(tenant, one) for tenant, one, _, is_followed, *_ in found if is_followed}
+    found = ledger.session.gather("tenant, schedule_id, is_taken, is_followed", f"({IDENTITIES})", list(identities))
+    taken = {(tenant, one) for tenant, one, is_taken, _ in found if is_taken}
+    return taken, {(tenant, one) for tenant, one, _, is_followed in found if is_followed}
 
 
 def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
     """The schedule that a query finds, as callers read it."""
-    found = ledger.connection.execute(query, parameters).fetchone()
-    if found is None:
+    found = ledger.session.query(query, *parameters)
+    if not found:
         return None
-    [sheet] = ledger.sheets_of(found)
+    [sheet] = ledger.sheets_of(found[0])
     return _kept(ledger, [(sheet, readable(ledger, sheet))])[0]
 
 
 def page(ledger: Ledger, tenant: str, after: str | None, limit: int, *, deleted: bool) -> list[Kept]:
     """A page of a tenant's schedules, oldest first; what cannot be read is passed over, and others fill the page."""
-    place: tuple[Micros, str] | None = None
+    place: tuple[Micros | str, ...] | None = None
     if after is not None:
-        place = ledger.connection.execute(_POSITION, (after, tenant)).fetchone()
+        place = next(iter(ledger.session.query(_POSITION, after, tenant)), None)
         if place is None:
             return []
     known: list[tuple[Sheet, Schedule]] = []
     while len(known) < limit:
         query, where = (FIRST_PAGE, (tenant,)) if place is None else (NEXT_PAGE, (tenant, *place))
-        found = ledger.connection.execute(
-            query.format(is_listed=int(not deleted)), (*where, wanted := limit - len(known))
-        ).fetchall()
+        wanted = limit - len(known)
+        found = ledger.session.query(query.format(is_listed=int(not deleted)), *where, wanted)
         sheets = ledger.sheets_of([key for key, *_ in found])
-        read = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
+        read = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
         known += [(sheet, one) for sheet in sheets if not isinstance(one := read[sheet.schedule], Unreadable)]
         if len(found) < wanted:
             break
@@ -140,7 +134,7 @@ def snapshot(ledger: Ledger, sheet: Sheet, schedule: Schedule) -> Snapshot:
 def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], dict[int, str]]:
     """Schedules whose time to plan has come, and what is wrong with those that cannot be read."""
     sheets = ledger.sheets_in(PLANNABLE, now, limit)
-    found = ledger.library.read(ledger.connection, {sheet.schedule: sheet.version for sheet in sheets})
+    found = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
     faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
     sound = [(sheet, one) for sheet in sheets if not isinstance(one := found[sheet.schedule], Unreadable)]
     return _snapshots(ledger, sound), faults
@@ -154,15 +148,15 @@ def readable(ledger: Ledger, sheet: Sheet) -> Schedule:
         raise StoreUnavailable(f"the stored record of schedule {sheet.uid} is damaged: {error}") from None
 
 
-def routes(connection: sqlite3.Connection, source: str) -> list[str]:
+def routes(session: Session, source: str) -> list[str]:
     """The routes of the schedules from a source, each once."""
-    return [route for (route,) in connection.execute(_ROUTES, (source,))]
+    return [route for (route,) in session.query(_ROUTES, source, source)]
 
 
 def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[Snapshot]:
     known = list(found)
     projections: dict[int, list[Projection]] = {}
-    for row in ledger.rows_in(PROJECTIONS, json.dumps([sheet.schedule for sheet, _ in known])):
+    for row in ledger.rows_in(PROJECTIONS, [sheet.schedule for sheet, _ in known]):
         if row.is_projection:
             projections.setdefault(row.schedule, []).append(to_projection(row))
     followers = [(sheet, schedule) for sheet, schedule in known if schedule.declaration.trigger is None]
@@ -198,7 +192,7 @@ class _Beats:
 
     def __init__(self, ledger: Ledger, routes: Collection[str]) -> None:
         self._now = ledger.now()
-        found = batches.gather(ledger.connection, "route, seen", f"({_BEATS})", (json.dumps(list(routes)),))
+        found = ledger.session.gather("route, seen", f"({_BEATS})", list(routes))
         self._seen: dict[str | None, Micros] = dict(found)
         self._newest: Micros | None = self._seen.pop(None)
 
@@ -225,8 +219,8 @@ def _tally(sheet: Sheet) -> Tally:
 
 def _kept(ledger: Ledger, known: Sequence[tuple[Sheet, Schedule]]) -> list[Kept]:
     """Schedules as callers read them."""
-    keys = json.dumps([sheet.schedule for sheet, _ in known])
-    next_due = dict(ledger.connection.execute(_NEXT_DUE, (keys, ledger.now())).fetchall())
+    keys = [sheet.schedule for sheet, _ in known]
+    next_due: dict[int, Micros] = dict(ledger.session.query(_NEXT_DUE, keys, ledger.now()))
     return [
         Kept(schedule=schedule, tally=_tally(sheet), next_due=next_due.get(sheet.schedule)) for sheet, schedule in known
     ]

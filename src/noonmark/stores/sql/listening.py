@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
-from noonmark.stores.sqlite import batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Sheet
 
 COLUMNS = ("event_type", "tenant", "schedule")
 
@@ -22,13 +21,13 @@ def add_all(ledger: Ledger, created: Sequence[tuple[Sheet, Schedule]]) -> None:
     """Remember which events new schedules listen for."""
     rows = [(name, one.owner.tenant, sheet.schedule) for sheet, one in created for name in _heard_by(one)]
     if rows:
-        batches.insert(ledger.connection, "event_listeners", COLUMNS, rows)
+        ledger.session.insert("event_listeners", COLUMNS, rows)
 
 
 def listen(ledger: Ledger, sheet: Sheet, before: Schedule, after: Schedule) -> None:
     """Remember which events a schedule listens for from now on."""
     if _heard_by(before) != _heard_by(after):
-        batches.delete(ledger.connection, "event_listeners", "schedule", [sheet.schedule])
+        ledger.session.delete("event_listeners", "schedule", [sheet.schedule])
         add_all(ledger, [(sheet, after)])
 
 

@@ -20,14 +20,13 @@ from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedul
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
 from noonmark.core.values import made
-from noonmark.stores.sqlite import batches
-from noonmark.stores.sqlite.records import Unreadable, from_json
+from noonmark.stores.sql.records import Unreadable, from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from noonmark.core.triggers import Trigger
-    from noonmark.stores.sqlite.driver import sqlite3
+    from noonmark.stores.sql.session import Session
 
 COLUMNS = (
     "key",
@@ -51,7 +50,7 @@ _SELECTED = ", ".join(
     [*(f"schedules.{name}" for name in COLUMNS), "uid", "schedule_states.phase", "revision", "version", "updated"]
 )
 _SOURCE = """
-    json_each(?) AS j CROSS JOIN schedules ON schedules.key = j.value CROSS JOIN schedule_states ON schedule = j.value
+    EACH(bigint) AS j CROSS JOIN schedules ON schedules.key = j.value CROSS JOIN schedule_states ON schedule = j.value
 """
 _PHASES = {str(phase): phase for phase in SchedulePhase}
 _POLICIES = tuple(
@@ -103,7 +102,7 @@ class Library:
             for key in list(islice(known, max(0, len(known) - _KNOWN))):
                 del known[key]
 
-    def read(self, connection: sqlite3.Connection, versions: Mapping[int, int]) -> dict[int, Schedule | Unreadable]:
+    def read(self, session: Session, versions: Mapping[int, int]) -> dict[int, Schedule | Unreadable]:
         """The schedules with some keys, at these versions; for one that cannot be read, what is wrong with it."""
         found: dict[int, Schedule | Unreadable] = {}
         missing: list[int] = []
@@ -115,7 +114,7 @@ class Library:
                 found[key] = known[1]
         if missing:
             fresh: dict[int, tuple[int, Schedule]] = {}
-            for columns in batches.gather(connection, _SELECTED, _SOURCE, (json.dumps(missing),)):
+            for columns in session.gather(_SELECTED, _SOURCE, missing):
                 try:
                     found[columns[0]] = schedule = _restored(columns)
                 except Unreadable as error:

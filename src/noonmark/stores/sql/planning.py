@@ -9,8 +9,8 @@ from noonmark.core import edits
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
-from noonmark.stores.sqlite import dependents, endings, following, listening, places, snapshots
-from noonmark.stores.sqlite.records import Sheet, Unreadable, to_json, to_row
+from noonmark.stores.sql import dependents, endings, following, listening, places, snapshots
+from noonmark.stores.sql.records import Sheet, Unreadable, to_json, to_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Projection
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Row
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Row
 
 
 def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
@@ -41,7 +41,7 @@ def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
     ledger.reserve(row.id for plan, _ in accepted for row in plan.planned)
     created = []
     for plan, schedule in accepted:
-        sheet = _new_sheet(ledger.next_key("schedules"), schedule, plan)
+        sheet = _new_sheet(ledger.next_key("schedules", len(accepted)), schedule, plan)
         sheet.followed = int((schedule.owner.tenant, schedule.schedule_id) in followed)
         ledger.add_schedule(sheet, schedule)
         created.append((sheet, schedule))

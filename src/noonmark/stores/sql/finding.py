@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.policies.delivery import MIN_PATIENCE
-from noonmark.stores.sqlite import batches
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from noonmark.core.instants import Micros
-    from noonmark.stores.sqlite.driver import sqlite3
+    from noonmark.stores.sql.session import Session
 
 _IS_READY = "phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = {route}"
 _IS_LEASED = "lease_end IS NOT NULL AND occurrences.route = {route}"
@@ -22,8 +20,8 @@ FIRST_LEASED = (
     f"(SELECT lease_end FROM occurrences WHERE {_IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"  # noqa: S608 - likewise
 )
 DUE_ROUTES = f"""
-    SELECT value FROM json_each(?) AS j WHERE {FIRST_READY} <= ? UNION ALL
-    SELECT value FROM json_each(?) AS j WHERE {FIRST_LEASED} <= ?
+    SELECT value FROM EACH(text) AS j WHERE {FIRST_READY} <= ? UNION ALL
+    SELECT value FROM EACH(text) AS j WHERE {FIRST_LEASED} <= ?
 """  # noqa: S608 - likewise
 _NAMES = """
     nominal, id, key, schedule, version, phase, revision, origin, route, due, first_due, attempt, fence, reason, detail,
@@ -34,16 +32,18 @@ GATHERED = f"time, {_NAMES}"
 READY = f"""
     SELECT ready AS time, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE occurrences.{_IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, key LIMIT ?
+    /* quick: occurrences */
 """  # noqa: S608 - likewise
 EXPIRED = f"""
     SELECT lease_end AS time, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE {_IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
+    /* quick: occurrences */
 """  # noqa: S608 - likewise
-DUE = f"(SELECT * FROM ({READY}) UNION ALL SELECT * FROM ({EXPIRED}))"  # noqa: S608 - likewise
+DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"  # noqa: S608 - likewise
 ONE = f"""
     SELECT 0, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
-    WHERE id = ? AND route IN (SELECT value FROM json_each(?))
-    AND ((occurrences.phase = 'pending' AND held = 0 AND ready <= ?) OR lease_end <= ?)
+    WHERE id = ? AND route IN (SELECT value FROM EACH(text) AS j)
+    AND ((occurrences.phase = 'pending' AND held = 0 AND ready <= ?) OR lease_end <= ?) /* quick: occurrences */
 """  # noqa: S608 - likewise
 # Each step finds the next route after the one before, so that the cost follows the routes and not the rows.
 _ROUTES = """
@@ -54,14 +54,14 @@ _ROUTES = """
         FROM found WHERE found.route IS NOT NULL
     )
     SELECT found.route, served_routes.seen FROM found LEFT JOIN served_routes ON served_routes.route = found.route
-    WHERE found.route IS NOT NULL AND coalesce(served_routes.seen <= ?, 1)
+    WHERE found.route IS NOT NULL AND coalesce(served_routes.seen <= ?, TRUE)
 """
 READY_ROUTES = _ROUTES.format(condition="phase = 'pending' AND held = 0 AND ready IS NOT NULL")
 LEASED_ROUTES = _ROUTES.format(condition="lease_end IS NOT NULL")
 _LACKING = """
     SELECT {time}, {columns} FROM occurrences CROSS JOIN schedule_states USING (schedule)
-    WHERE {condition} AND {time} < ? AND {time} < ? - patience AND coalesce(? <= ? - patience, 1)
-    ORDER BY {time}, nominal, key LIMIT ?
+    WHERE {condition} AND {time} < ? AND {time} < ? - patience AND coalesce(CAST(? AS bigint) <= ? - patience, TRUE)
+    ORDER BY {time}, nominal, key LIMIT ? /* quick: occurrences */
 """
 LACKING_READY = _LACKING.format(
     time="ready",
@@ -74,31 +74,27 @@ Found = Sequence[Any]
 """When a row can be claimed, its nominal time, its id, its key, then the other columns."""
 
 
-def due(
-    connection: sqlite3.Connection, routes: Collection[str], *, now: Micros, until: Micros, limit: int
-) -> list[Found]:
+def due(session: Session, routes: Collection[str], *, now: Micros, until: Micros, limit: int) -> list[Found]:
     """The rows that a claim may take, in its order."""
-    named = json.dumps(list(routes))
+    named = list(routes)
     found: list[Found] = []
-    for (route,) in set(batches.gather(connection, "value", f"({DUE_ROUTES})", (named, until, named, now))):
-        found += batches.gather(connection, GATHERED, DUE, (route, until, limit, route, now, limit))
+    for (route,) in set(session.gather("value", f"({DUE_ROUTES})", named, until, named, now)):
+        found += session.gather(GATHERED, DUE, route, until, limit, route, now, limit)
     return sorted(found, key=_turn)[:limit]
 
 
-def only_due(
-    connection: sqlite3.Connection, one: str, routes: Collection[str], *, now: Micros, until: Micros
-) -> list[Found]:
+def only_due(session: Session, one: str, routes: Collection[str], *, now: Micros, until: Micros) -> list[Found]:
     """One row, if a claim may take it."""
-    return connection.execute(ONE, (one, json.dumps(list(routes)), until, now)).fetchall()
+    return [*session.query(ONE, one, list(routes), until, now)]
 
 
-def lacking(connection: sqlite3.Connection, *, now: Micros, limit: int) -> list[Found]:
+def lacking(session: Session, *, now: Micros, limit: int) -> list[Found]:
     """The rows that nobody could serve for as long as their schedules have patience, in the order of a claim."""
     latest = now - MIN_PATIENCE
     found: list[Found] = []
     for routes, rows in ((READY_ROUTES, LACKING_READY), (LEASED_ROUTES, LACKING_LEASED)):
-        for route, seen in connection.execute(routes, (latest,)).fetchall():
-            found += connection.execute(rows, (route, latest, now, seen, now, limit)).fetchall()
+        for route, seen in session.query(routes, latest):
+            found += session.query(rows, route, latest, now, seen, now, limit)
     return sorted(found, key=_turn)[:limit]
 
 

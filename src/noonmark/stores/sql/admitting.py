@@ -9,17 +9,18 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
-from noonmark.stores.sqlite import endings, places, plain, planning
-from noonmark.stores.sqlite.records import occurrence, to_json
+from noonmark.stores.sql import endings, places, plain, planning
+from noonmark.stores.sql.records import occurrence, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from noonmark.core.admission import Admission
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Settlement
-    from noonmark.stores.sqlite.ledger import Ledger
-    from noonmark.stores.sqlite.records import Row, Sheet
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.records import Row, Sheet
 
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
 
@@ -28,7 +29,14 @@ def admit_all(
     ledger: Ledger, admissions: Sequence[Admission], *, now: Micros, lease: Micros
 ) -> list[Admitted | LeaseLost | Busy]:
     """Carry out admissions, in their order."""
-    started = plain.start_all(ledger.connection, admissions, now=now, lease=lease)
+    started = plain.start_all(ledger.session, admissions, now=now, lease=lease)
+    return admit_others(ledger, admissions, started, now=now, lease=lease)
+
+
+def admit_others(
+    ledger: Ledger, admissions: Sequence[Admission], started: Mapping[str, Occurrence], *, now: Micros, lease: Micros
+) -> list[Admitted | LeaseLost | Busy]:
+    """Carry out those that were not as plain as the ones that have started."""
     ids = [one.claim.occurrence.id for one in admissions]
     ledger.read_rows(one for one in ids if one not in started)
     return [
@@ -39,7 +47,12 @@ def admit_all(
 
 def settle_all(ledger: Ledger, settlements: Sequence[Settlement]) -> list[bool]:
     """Write the ends of deliveries, in their order."""
-    ended = plain.end_all(ledger.connection, settlements, now=ledger.now())
+    ended = plain.end_all(ledger.session, settlements, now=ledger.now())
+    return settle_others(ledger, settlements, ended)
+
+
+def settle_others(ledger: Ledger, settlements: Sequence[Settlement], ended: Collection[str]) -> list[bool]:
+    """Write those that were not as plain as the ones that have ended."""
     ids = [one.occurrence.id for one in settlements]
     ledger.read_rows(one for one in ids if one not in ended)
     return [one in ended or _settle(ledger, settlement) for one, settlement in zip(ids, settlements, strict=True)]

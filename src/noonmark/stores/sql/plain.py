@@ -1,0 +1,164 @@
+"""The plain case of admissions and settlements, all of a call in a few statements.
+
+A start is plain when it takes nothing but the slot, an end when nobody waits for what it gives back, and both when
+nothing else in the call is about the same schedule. A plain one touches its own row and its own schedule, so it does
+not matter that it is written before the others. Whatever a statement here leaves out, for whichever reason, is done
+one by one afterwards, and told why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.admission import Start
+from noonmark.core.ids import TRIGGER
+from noonmark.core.lifecycle import Phase
+from noonmark.core.settlement import ENDS
+from noonmark.core.values import altered
+from noonmark.stores.facts import to_detail
+from noonmark.stores.sql.endings import FAILURES
+from noonmark.stores.sql.records import OWN, RUN_COLUMNS, run_values, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.admission import Admission
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.settlement import Settlement
+    from noonmark.stores.sql.session import Session, Values
+
+_ENDS = frozenset(phase for phase, _ in ENDS.values())
+# What may be changed is found first, and then changed: nobody else changes it in between.
+STARTABLE = """
+    SELECT one.id, one.key FROM EACH(text) AS j
+        CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.phase = 'claimed' AND fence = ? AND place IS NULL AND s.revision = ?
+        AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key) /* quick: one, s */
+"""
+_START = """
+    UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = ?, waiting_for = NULL,
+        started = ?, lease_end = ?{takes_slot} WHERE key IN (SELECT value FROM EACH(bigint) AS j)
+"""
+START = {False: _START.format(takes_slot=""), True: _START.format(takes_slot=", holds_slot = 1")}
+"""By whether it takes the slot."""
+STARTED = """
+    WITH one AS MATERIALIZED (
+        SELECT occurrences.key AS key, schedule, nominal FROM EACH(bigint) AS j CROSS JOIN occurrences
+        ON occurrences.key = j.value
+    )
+    UPDATE schedule_states SET last_started = ?, admitted = admitted + ?,
+        newest = CASE WHEN CAST(? AS integer) = 1 AND (newest IS NULL OR newest < nominal) THEN nominal ELSE newest END,
+        holder = CASE WHEN CAST(? AS integer) = 1 THEN one.key ELSE holder END
+    FROM one WHERE schedule_states.schedule = one.schedule
+"""
+ENDABLE = """
+    SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last
+    FROM EACH(text) AS j
+        CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
+        AND holds_slot = ? AND s.queued = 0 AND s.followed = 0 /* quick: one, s */
+"""
+END = """
+    UPDATE occurrences SET phase = ?, reason = ?, detail = ?, attempt = ?, ended = ?,
+        ready = NULL, lease_end = NULL, node = NULL, started = NULL, stop = NULL, deadline = NULL, waiting_for = NULL,
+        holds_slot = 0, held = 0
+    WHERE key IN (SELECT value FROM EACH(bigint) AS j)
+"""
+_ENDED = """
+    UPDATE schedule_states SET {more} live = live - 1, history = history + 1, total = total + 1,
+        successful = successful + ?, failed = failed + ?,
+        failures_in_row = CASE WHEN CAST(? AS integer) = 1 THEN 0 ELSE failures_in_row + ? END, last_phase = ?,
+        holder = CASE WHEN CAST(? AS integer) = 1 THEN NULL ELSE holder END
+    WHERE schedule IN (SELECT value FROM EACH(bigint) AS j)
+"""
+ENDED = _ENDED.format(more="")
+LAST_ENDED = _ENDED.format(more="phase = 'completed', updated = ?, version = version + 1,")
+"""That was the end of a schedule with nothing to come. Of the others, the phase is not even written."""
+
+
+def start_all(
+    session: Session, admissions: Sequence[Admission], *, now: Micros, lease: Micros
+) -> dict[str, Occurrence]:
+    """Carry out the plain starts; those that were, as they now stand."""
+    repeated = _repeated([one.claim.occurrence.uid for one in admissions])
+    groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
+    for one in admissions:
+        if isinstance(one, Start) and one.concurrency is None and one.max_runs is None:
+            claimed = one.claim.occurrence
+            if claimed.uid not in repeated:
+                is_triggered = claimed.origin == TRIGGER
+                is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
+                group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
+                groups.setdefault(group, {})[claimed.id] = one
+    started: dict[str, Occurrence] = {}
+    for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
+        found = session.gather("id, key", f"({STARTABLE}) AS found", list(starts), fence, revision, int(takes_slot))
+        if not found:
+            continue
+        keys = [key for _, key in found]
+        session.execute(START[takes_slot], revision, now, now + lease, keys)
+        session.execute(STARTED, keys, now, int(is_first), int(is_triggered), int(takes_slot))
+        started.update({one: _started(starts[one], now) for one, _ in found})
+    return started
+
+
+def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros) -> set[str]:
+    """Write the plain ends; the ids of those that were."""
+    repeated = _repeated([one.occurrence.uid for one in settlements])
+    groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
+    for one in settlements:
+        of = one.occurrence
+        if one.phase in _ENDS and one.pause_after is None and not of.missed_count and of.uid not in repeated:
+            group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, of.holds_slot)
+            groups.setdefault(group, {})[of.id] = one
+    ended: set[str] = set()
+    runs: list[tuple[Any, ...]] = []
+    for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
+        columns = "id, key, schedule, is_last"
+        found = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
+        if not found:
+            continue
+        session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in found])
+        _note_ends(session, found, phase, holds_slot=holds_slot, now=now)
+        for one, key, _, _ in found:
+            run = ends[one].run
+            ended.add(one)
+            runs.append(run_values(key, run, to_json(run.result)))
+    if runs:
+        session.put("runs", RUN_COLUMNS, runs, key=2)
+    return ended
+
+
+def _note_ends(session: Session, found: list[Values], phase: Phase, *, holds_slot: bool, now: Micros) -> None:
+    """What the schedules remember of an end that was the same for all."""
+    successful, failed = int(phase is Phase.COMPLETED), int(phase in FAILURES)
+    counts = (successful, failed, successful, failed, str(phase), int(holds_slot))
+    ongoing = [schedule for _, _, schedule, is_last in found if not is_last]
+    if ongoing:
+        session.execute(ENDED, *counts, ongoing)
+    over = [schedule for _, _, schedule, is_last in found if is_last]
+    if over:
+        session.execute(LAST_ENDED, now, *counts, over)
+
+
+def _repeated(uids: list[str]) -> frozenset[str]:
+    """Those that come more than once."""
+    if len(set(uids)) == len(uids):
+        return frozenset()
+    return frozenset(uid for uid, count in Counter(uids).items() if count > 1)
+
+
+def _started(start: Start, now: Micros) -> Occurrence:
+    """The occurrence that a claim was about, once it has started."""
+    was = start.claim.occurrence
+    return altered(
+        was,
+        revision=start.claim.schedule.revision,
+        phase=Phase.DISPATCHING,
+        attempt=was.attempt + 1,
+        waiting_for=None,
+        holds_slot=was.holds_slot or start.takes_slot,
+        started=now,
+    )

@@ -1,0 +1,63 @@
+"""A session: one transaction on one connection, as the shared parts of the SQL stores use it.
+
+Statements are written once, in SQL that both databases understand but for these words, which each puts in its own way:
+
+- `?` is a parameter, in the order in which they are given;
+- `EACH(type) AS j` is a parameter that is a list, as rows with the one column `j.value`;
+- `ROWS(type, ..) AS j` is a parameter that is a list of tuples, as rows with the columns `j.c0`, `j.c1`, ..;
+- `CROSS JOIN .. ON` is a join in the order in which it is written; PostgreSQL finds that order itself;
+- `/* quick: a, b */` at the end: leave out the rows of these tables that somebody else is changing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+
+Values = tuple[Any, ...]
+
+
+class Session(Protocol):
+    """Reads and writes in one transaction. Nobody else changes what is read as a record meanwhile."""
+
+    def now(self) -> Micros:
+        """The store's clock."""
+
+    def query(self, text: str, *parameters: object) -> list[Values]:
+        """The rows of a statement."""
+
+    def gather(self, columns: str, source: str, *parameters: object) -> list[Values]:
+        """The same where there may be many: columns of a source, those of a subquery in its order."""
+
+    def execute(self, text: str, *parameters: object) -> None:
+        """Carry out a statement."""
+
+    def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
+        """The records of a table whose column `by`, a unique one, has one of the values; in no order."""
+
+    def records_in(self, table: str, columns: Sequence[str], query: str, *parameters: object) -> list[Values]:
+        """The records of a table that a query of whole rows picks, in its order."""
+
+    def update(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
+        """Set columns of rows; the first of the names is the primary key."""
+
+    def insert(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
+        """Add rows."""
+
+    def put(self, table: str, names: tuple[str, ...], rows: Sequence[Values], *, key: int = 1) -> None:
+        """Add rows; each takes the place of the one with its primary key, which the first `key` names make up."""
+
+    def delete(self, table: str, by: str, values: Sequence[int]) -> None:
+        """Remove the rows whose column `by` has one of the values."""
+
+    def numbers(self, table: str, count: int) -> list[int]:
+        """Numbers that no row of a table has, ascending."""
+
+
+def varying_places(columns: Sequence[Values]) -> tuple[int, ...]:
+    """The places of the columns that are not the same in all rows, and of the first, which is the key."""
+    return tuple(place for place, column in enumerate(columns) if place == 0 or column.count(column[0]) != len(column))

@@ -1,0 +1,148 @@
+"""A session on SQLite: many rows travel as one JSON array, which SQLite takes apart or puts together.
+
+One statement per row would give the interpreter up and take it back for each of them, and wait its turn beside any
+thread that computes. A column that has the same value in all rows travels as one parameter.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from noonmark.stores.sql.session import varying_places
+from noonmark.stores.sqlite.driver import sqlite3
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.stores.sql.session import Values
+
+_EACH = re.compile(r"EACH\(\w+\)")
+_ROWS = re.compile(r"ROWS\(([\w, ]+)\)")
+_QUICK = re.compile(r"/\* quick: [\w, ]+ \*/")
+
+
+class SqliteSession:
+    """Nobody else writes while it lasts, so a record that was read stays as it is."""
+
+    def __init__(self, connection: sqlite3.Connection, now: Callable[[], Micros]) -> None:
+        """In the transaction that the connection is in."""
+        self._connection = connection
+        self.now = now
+        self._last: dict[str, int] = {}
+
+    def query(self, text: str, *parameters: object) -> list[Values]:
+        """The rows of a statement."""
+        return self._connection.execute(_put(text), _sent(parameters)).fetchall()
+
+    def gather(self, columns: str, source: str, *parameters: object) -> list[Values]:
+        """The same as one row of JSON.
+
+        Reading rows one by one lets the interpreter go at each of them, and beside a busy thread each return takes a
+        turn.
+        """
+        sent = _sent(parameters)
+        try:
+            text = _put(f"SELECT json_group_array(json_array({columns})) FROM {source}")  # noqa: S608 - our own text
+            [(found,)] = self._connection.execute(text, sent).fetchall()
+        except sqlite3.OperationalError as error:
+            if "BLOB" not in str(error):
+                raise
+            # A damaged value that JSON cannot hold; whoever reads the row finds it.
+            return self._connection.execute(_put(f"SELECT {columns} FROM {source}"), sent).fetchall()  # noqa: S608 - likewise
+        return [tuple(row) for row in json.loads(found)]
+
+    def execute(self, text: str, *parameters: object) -> None:
+        """Carry out a statement."""
+        self._connection.execute(_put(text), _sent(parameters))
+
+    def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
+        """Records by a unique column."""
+        named = ", ".join(f"{table}.{name}" for name in columns)
+        return self.gather(named, f"EACH(any) AS j CROSS JOIN {table} ON {table}.{by} = j.value", values)
+
+    def records_in(self, table: str, columns: Sequence[str], query: str, *parameters: object) -> list[Values]:  # noqa: ARG002 - one writes at a time
+        """Records that a query picks."""
+        return self.gather(", ".join(columns), f"({query})", *parameters)
+
+    def update(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
+        """Set columns of rows."""
+        same, varying, parameter = _packed(rows)
+        self._connection.execute(_updating(table, names, varying), (*same, parameter))
+
+    def insert(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
+        """Add rows."""
+        same, varying, parameter = _packed(rows)
+        self._connection.execute(_inserting("INSERT", table, names, varying), (*same, parameter))
+
+    def put(self, table: str, names: tuple[str, ...], rows: Sequence[Values], *, key: int = 1) -> None:  # noqa: ARG002 - SQLite knows it
+        """Add rows, or replace them."""
+        same, varying, parameter = _packed(rows)
+        self._connection.execute(_inserting("INSERT OR REPLACE", table, names, varying), (*same, parameter))
+
+    def delete(self, table: str, by: str, values: Sequence[int]) -> None:
+        """Remove rows."""
+        self.execute(f"DELETE FROM {table} WHERE {by} IN (SELECT value FROM EACH(any) AS j)", values)  # noqa: S608 - our own names
+
+    def numbers(self, table: str, count: int) -> list[int]:
+        """Numbers after the greatest."""
+        if table not in self._last:
+            [(newest,)] = self.query(f"SELECT max(key) FROM {table}")  # noqa: S608 - our own names
+            self._last[table] = newest or 0
+        first = self._last[table] + 1
+        self._last[table] += count
+        return list(range(first, first + count))
+
+
+@lru_cache(maxsize=512)
+def _put(text: str) -> str:
+    """A shared statement in SQLite's own words."""
+    return _QUICK.sub("", _ROWS.sub(_taken_apart, _EACH.sub("json_each(?)", text)))
+
+
+def _taken_apart(found: re.Match[str]) -> str:
+    columns = range(len(found[1].split(",")))
+    taken = ", ".join(f"value ->> {place} AS c{place}" for place in columns)
+    return f"(SELECT {taken} FROM json_each(?))"  # noqa: S608 - our own text
+
+
+def _sent(parameters: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple([json.dumps(one) if isinstance(one, list | tuple) else one for one in parameters])
+
+
+def _packed(rows: Sequence[Values]) -> tuple[list[Any], tuple[int, ...], str]:
+    """The values that all rows share, the places of those they do not, and these as JSON."""
+    if len(rows) == 1:
+        [(key, *others)] = rows
+        return others, (0,), json.dumps((key,))
+    columns = list(zip(*rows, strict=True))
+    varying = varying_places(columns)
+    same = [column[0] for place, column in enumerate(columns) if place not in varying]
+    packed = columns[0] if varying == (0,) else list(zip(*(columns[place] for place in varying), strict=True))
+    return same, varying, json.dumps(packed)
+
+
+def _taken(varying: tuple[int, ...]) -> dict[int, str]:
+    """How SQLite takes each varying value out of an element of the array."""
+    if varying == (0,):
+        return {0: "j.value"}
+    return {place: f"j.value ->> {index}" for index, place in enumerate(varying)}
+
+
+@lru_cache(maxsize=512)
+def _updating(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> str:
+    taken = _taken(varying)
+    changes = ", ".join(f"{name} = {taken.get(place, '?')}" for place, name in enumerate(names) if place > 0)
+    if varying == (0,):
+        return f"UPDATE {table} SET {changes} WHERE {names[0]} IN (SELECT value FROM json_each(?))"  # noqa: S608 - our own names
+    return f"UPDATE {table} SET {changes} FROM json_each(?) AS j WHERE {table}.{names[0]} = {taken[0]}"  # noqa: S608 - likewise
+
+
+@lru_cache(maxsize=512)
+def _inserting(verb: str, table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> str:
+    taken = _taken(varying)
+    values = ", ".join(taken.get(place, "?") for place in range(len(names)))
+    return f"{verb} INTO {table} ({', '.join(names)}) SELECT {values} FROM json_each(?) AS j"  # noqa: S608 - our own names
