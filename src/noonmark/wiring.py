@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
+POSTGRES = ("postgresql://", "postgres://")
 
 
 def make_store(url: object, clock: Clock) -> Store:
@@ -32,7 +33,11 @@ def make_store(url: object, clock: Clock) -> Store:
         from noonmark.stores.sqlite import SqliteStore
 
         return SqliteStore(_at_home(url.removeprefix(SQLITE)), clock.micros)
-    known = "memory://, sqlite:///relative.db or sqlite:////absolute.db"
+    if isinstance(url, str) and url.startswith(POSTGRES):
+        from noonmark.stores.postgres import PostgresStore
+
+        return PostgresStore(url)
+    known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
 
 

@@ -13,12 +13,12 @@ from alembic.script import ScriptDirectory
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
-from noonmark.stores.sql.ddl import sqlite_ddl
+from noonmark.stores.sql.ddl import ddl
+from noonmark.stores.sql.history import CROWDED
 from noonmark.stores.sql.upgrade import SCRIPTS, upgrade
+from noonmark.stores.sql.version import VERSION
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
-from noonmark.stores.sql.history import CROWDED
-from noonmark.stores.sqlite.opening import VERSION
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, ROUTE, Bench
 from noonmark.testing.factories import MINUTE
@@ -59,7 +59,7 @@ def opened(path, clock=None):
 
 
 def test_metadata_text_and_migrations_are_one_schema(tmp_path):
-    assert sqlite_ddl() == SCHEMA
+    assert ddl("sqlite") == SCHEMA
     made(tmp_path / "text.db", SCHEMA)
     upgrade(lambda: sqlite3.connect(tmp_path / "migrated.db", isolation_level=None), "head")
     assert tables_of(tmp_path / "migrated.db") == tables_of(tmp_path / "text.db")

@@ -20,29 +20,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+THREADS = 4
+"""What a driver asks at the same time: to look for work, to start, twice, and to settle."""
+
 
 class Access:
-    """The way from a loop to a store; blocking calls are made one after another, in one thread.
+    """The way from a loop to a store; blocking calls are made in as many threads as the store has lines.
 
-    The thread is not one of an executor: those end before a program that is about to exit can hand back what it holds.
+    A thread is not one of an executor: those end before a program that is about to exit can hand back what it holds.
     """
 
     def __init__(self, store: Store) -> None:
-        """The thread is made when it is first needed."""
+        """Threads are made when they are first needed."""
         self._blocks = store.traits.blocks
+        self._most = min(store.traits.lines, THREADS)
         self._urgent: deque[Question] = deque()
         self._others: deque[Question] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()
         """One for each question, in whichever line it stands; False is the end."""
-        self._writer: Thread | None = None
+        self._threads: list[Thread] = []
+        self._asking = 0
 
     async def ask(self, call: Coroutine[Any, Any, T], *, first: bool = False) -> T:
         """The answer of the store; what is asked `first` does not wait for what is not."""
         if not self._blocks:
             return await call
-        if self._writer is None:
-            self._writer = Thread(target=self._serve, name="noonmark-store", daemon=True)
-            self._writer.start()
+        self._asking += 1
+        if len(self._threads) < min(self._asking, self._most):
+            self._threads.append(Thread(target=self._serve, name="noonmark-store", daemon=True))
+            self._threads[-1].start()
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         (self._urgent if first else self._others).append((call, answer))
         self._calls.put(True)  # noqa: FBT003 - there is a question
@@ -58,13 +64,16 @@ class Access:
             if task is not None:
                 task.cancel()
             return answer.result()
+        finally:
+            self._asking -= 1
 
     def close(self) -> None:
-        """Let the thread go when it is done."""
-        if self._writer is not None:
+        """Let the threads go when they are done."""
+        for _ in self._threads:
             self._calls.put(False)  # noqa: FBT003 - there is none
-            self._writer.join()
-            self._writer = None
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
 
     def _serve(self) -> None:
         while self._calls.get():

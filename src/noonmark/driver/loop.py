@@ -103,7 +103,8 @@ class Loop:
         beginning = [asyncio.create_task(self._starting()) for _ in range(2)]
         if self._looks:
             beginning.append(asyncio.create_task(self._looking()))
-        watch_interval = node.store.traits.watch_interval
+        watch_interval, watch = node.store.traits.watch_interval, self._alarm()
+        stop_listening = node.store.listen(watch.ring)
         keeping = [
             asyncio.create_task(duty)
             for duty in (
@@ -111,7 +112,7 @@ class Loop:
                 self._every(timing.lease // 3, self.driver.renew_once, self._renew),
                 self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
                 self._every(timing.prune_every, self._prune, self._alarm()),
-                *([] if watch_interval is None else [self._every(watch_interval, self._watch, self._alarm())]),
+                *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
             )
         ]
         node.tell([NodeStarted(node.id)])
@@ -129,6 +130,7 @@ class Loop:
         finally:
             for task in (*beginning, *keeping):
                 task.cancel()
+            stop_listening()
             self._runtime.target.close()
             self._access.close()
         node.tell([NodeStopped(node.id, handed_back)])

@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
     from noonmark.core.events import Event
@@ -55,6 +55,12 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of everything; a second call does nothing."""
+
+    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Ring, from any thread, as soon as another process has written; returns what ends that.
+
+        A store that cannot tell never rings, and one that can may miss something: see `watch_interval`.
+        """
 
     async def clock(self) -> Micros:
         """The store's time, by which leases are judged."""

@@ -83,6 +83,10 @@ class MemoryStore:
     async def close(self) -> None:
         """Nothing to let go of."""
 
+    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
+        """Never rings."""
+        return _do_nothing
+
     @_atomic
     async def clock(self) -> Micros:
         """The time of the clock it was given."""
@@ -395,3 +399,7 @@ class MemoryStore:
         self._ledger.file(row)
         schedule = self._ledger.sheet_of(row).schedule
         return Claim(occurrence=row.occurrence, schedule=schedule, claimed=now, found_in=one.phase)
+
+
+def _do_nothing() -> None:
+    """Nobody is told, so there is nothing to end."""

@@ -45,6 +45,13 @@ def admit_others(
     ]
 
 
+def all_started(
+    admissions: Sequence[Admission], started: Mapping[str, Occurrence]
+) -> list[Admitted | LeaseLost | Busy]:
+    """The answers, when there was nothing but plain starts."""
+    return [Admitted(occurrence=started[one.claim.occurrence.id]) for one in admissions]
+
+
 def settle_all(ledger: Ledger, settlements: Sequence[Settlement]) -> list[bool]:
     """Write the ends of deliveries, in their order."""
     ended = plain.end_all(ledger.session, settlements, now=ledger.now())

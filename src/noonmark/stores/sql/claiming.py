@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row
 
+    Faults = dict[int, str]
+
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 
 _LEASE = """
@@ -50,16 +52,18 @@ NUMBERS = ("nominal", "due", "first_due", "attempt", "fence", "losses", "missed_
 _numbers = attrgetter(*NUMBERS)
 
 
-def take(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, lease: Micros) -> list[Claim]:
-    """Lease rows; one whose record cannot be read ends instead."""
+def take(
+    ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, lease: Micros
+) -> tuple[list[Claim], Faults]:
+    """Lease rows; of those whose record cannot be read, what is wrong with them."""
     schedules = ledger.library.read(ledger.session, {columns[4]: columns[5] for columns in found})
-    claims, plain = [], []
+    claims, plain, faults = [], [], {}
     for columns in found:
         key, schedule = columns[3], schedules[columns[4]]
         try:
             claim = _claim(columns, _readable(schedule), node, now)
         except Unreadable as error:
-            _fault(ledger, key, schedule, str(error))
+            faults[key] = str(error)
             continue
         claims.append(claim)
         if claim.found_in is Phase.DISPATCHING:
@@ -68,7 +72,7 @@ def take(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, leas
             plain.append(key)
     if plain:
         ledger.session.execute(_LEASE, node, now + lease, plain)
-    return claims
+    return claims, faults
 
 
 def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
@@ -190,11 +194,18 @@ def _lost_run(row: Row, now: Micros) -> Run:
     )
 
 
-def _fault(ledger: Ledger, key: int, schedule: Schedule | Unreadable, problem: str) -> None:
-    """End a row that cannot be read, so that it keeps nobody from the others."""
-    [row] = ledger.rows_of([key])
+def end_unreadable(ledger: Ledger, faults: Faults) -> None:
+    """End rows that cannot be read, so that they keep nobody from the others."""
+    for row in ledger.rows_of(list(faults)):
+        if row.ended is None:
+            _end_unreadable(ledger, row, faults[row.key])
+
+
+def _end_unreadable(ledger: Ledger, row: Row, problem: str) -> None:
     sheet = ledger.sheet_of(row)
-    if isinstance(schedule, Unreadable):
+    try:
+        ledger.schedule_of(sheet)
+    except Unreadable:
         sheet.fault = problem
     for name in NUMBERS:
         if not isinstance(getattr(row, name), int):

@@ -1,21 +1,29 @@
-"""The schema as text for SQLite, so that a new database needs no SQLAlchemy: `python -m noonmark.stores.sql.ddl`."""
+"""The schema as text, so that a new database needs no SQLAlchemy: `python -m noonmark.stores.sql.ddl sqlite`."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from noonmark.stores.sql.schema import metadata
 
+if TYPE_CHECKING:
+    from sqlalchemy import ForeignKeyConstraint
 
-def sqlite_ddl() -> str:
+DIALECTS = {"sqlite": sqlite.dialect, "postgres": postgresql.dialect}
+
+
+def ddl(name: str) -> str:
     """Every table and index, one statement after another, each closed by a semicolon at the end of a line."""
-    dialect = sqlite.dialect()
+    dialect = DIALECTS[name]()
     statements: list[str] = []
     for table in metadata.sorted_tables:
-        statements.append(str(CreateTable(table).compile(dialect=dialect)))
+        # PostgreSQL would look every reference up, and lock what it refers to; the ledger writes both ends together.
+        keys: list[ForeignKeyConstraint] | None = [] if name == "postgres" else None
+        statements.append(str(CreateTable(table, include_foreign_key_constraints=keys).compile(dialect=dialect)))
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
     lines = [line.rstrip().replace("\t", "    ") for one in statements for line in f"{one.strip()};".splitlines()]
@@ -23,4 +31,4 @@ def sqlite_ddl() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(sqlite_ddl())
+    sys.stdout.write(ddl(sys.argv[1]))

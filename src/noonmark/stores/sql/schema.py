@@ -22,9 +22,9 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Table,
-    Text,
     text,
 )
+from sqlalchemy import Text as AnyText
 
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 
@@ -36,6 +36,8 @@ metadata = MetaData()
 CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index that pruning by number reads."""
 
+Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
+"""Text that is compared byte by byte, in whichever language the database was made for."""
 KEY = BigInteger().with_variant(Integer, "sqlite")
 """An integer primary key that SQLite takes for its row number."""
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)

@@ -10,13 +10,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.stores.sql.version import VERSION
 
 if TYPE_CHECKING:
     from noonmark.stores.sqlite.connections import Connections
     from noonmark.stores.sqlite.driver import sqlite3
 
-VERSION = "0001"
-"""The version of the schema in `schema.sql`; the newest of the migrations."""
 _NOTHING = ""
 """The version of a database that has been made for us, and has no tables yet."""
 

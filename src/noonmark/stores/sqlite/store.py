@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
+    from noonmark.stores.sql.finding import Found
 
 WATCH_INTERVAL: Micros = SECOND // 4
 
@@ -73,6 +74,10 @@ class SqliteStore:
     async def close(self) -> None:
         """Let go of the file."""
         self._connections.close()
+
+    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - nobody can tell
+        """Never rings: whoever wants to know has to look."""
+        return do_nothing
 
     def before_fork(self, until: ExitStack) -> None:
         """Let nobody in, and let go of the file."""
@@ -180,7 +185,7 @@ class SqliteStore:
                 found = finding.due(ledger.session, routes, now=now, until=until, limit=limit)
             else:
                 found = finding.only_due(ledger.session, only, routes, now=now, until=until)[:limit]
-            return claiming.take(ledger, found, node, now=now, lease=lease)
+            return _taken(ledger, found, node, now=now, lease=lease)
 
     async def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
@@ -260,7 +265,7 @@ class SqliteStore:
         """Lease what nobody could serve for too long."""
         with self._writing() as ledger:
             found = finding.lacking(ledger.session, now=now, limit=limit)
-            return claiming.take(ledger, found, node, now=now, lease=lease)
+            return _taken(ledger, found, node, now=now, lease=lease)
 
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
@@ -307,3 +312,13 @@ class SqliteStore:
     def _reading(self) -> Iterator[Ledger]:
         with self._connections.reading() as connection:
             yield Ledger(SqliteSession(connection, self._now), self._library)
+
+
+def do_nothing() -> None:
+    """Nobody is told, so there is nothing to end."""
+
+
+def _taken(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, lease: Micros) -> list[Claim]:
+    claims, faults = claiming.take(ledger, found, node, now=now, lease=lease)
+    claiming.end_unreadable(ledger, faults)
+    return claims

@@ -1,0 +1,218 @@
+"""Lines to the server: connections, each with an event loop of its own, that a thread borrows for one call.
+
+asyncpg speaks on an event loop. A loop that is run just while a statement is on its way needs no thread, and whoever
+asks waits where it asks; so the store is called alike from a thread, from a loop's worker, and from a program that has
+no loop at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+
+from noonmark.core.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from noonmark.stores.postgres.address import Address
+
+T = TypeVar("T")
+
+_LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,  # the server is going down, or somebody has ended this connection
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InternalClientError,
+    OSError,
+    asyncio.TimeoutError,
+    EOFError,
+)
+_UNAVAILABLE = (
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.PostgresSystemError,
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+)
+_AGAIN = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+
+
+class Lost(Exception):
+    """The connection broke, or the transaction lost a race, before it was committed: nothing was written."""
+
+
+class Line:
+    """One connection."""
+
+    def __init__(self, address: Address) -> None:
+        """Connected when this returns."""
+        self._address = address
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._connection: Any = self._run(connect(address))
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def fetch(self, text: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """The rows of a statement."""
+        found: list[Any] = self._run(self._connection.fetch(text, *parameters, timeout=self._address.timeout))
+        return found
+
+    def execute(self, text: str) -> None:
+        """Carry out statements that have no parameters."""
+        self._run(self._connection.execute(text, timeout=self._address.timeout))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server has hung up meanwhile."""
+        self._take_turn()
+        return bool(self._connection.is_closed())
+
+    @property
+    def server_process(self) -> int:
+        """The number of the server's process for this line."""
+        return int(self._connection.get_server_pid())
+
+    def close(self) -> None:
+        """Hang up, without waiting for anybody."""
+        with suppress(Exception):
+            self._connection.terminate()
+        self._loop.run_until_complete(_end_all(asyncio.all_tasks(self._loop)))
+        self._take_turn()  # the socket is closed by the loop
+        self._loop.close()
+
+    def _take_turn(self) -> None:
+        """Let the loop do what it has to do at once."""
+        self._loop.call_soon(self._loop.stop)
+        self._loop.run_forever()
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(call)
+
+
+async def _end_all(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typed
+    """A new connection, with limits that keep one that hangs from holding up others."""
+    milliseconds = int(address.timeout * 1_000)
+    return await asyncpg.connect(
+        address.dsn,
+        timeout=address.timeout,
+        statement_cache_size=500,
+        server_settings={
+            "application_name": "noonmark",
+            "search_path": address.schema,
+            "timezone": "UTC",
+            "jit": "off",
+            "statement_timeout": str(milliseconds),
+            # A node that is frozen in the middle of a transaction must not keep its locks.
+            "idle_in_transaction_session_timeout": str(milliseconds // 2),
+            "tcp_user_timeout": str(milliseconds),
+        },
+    )
+
+
+class Lines:
+    """At most so many lines; made when they are needed, and kept for the next."""
+
+    def __init__(self, address: Address) -> None:
+        """There is none yet."""
+        self._address = address
+        self._idle: list[Line] = []
+        self._count = 0
+        self._free = threading.Condition()
+        self.server_processes: set[int] = set()
+        """The server's processes for the lines that there are."""
+
+    def take(self) -> Line:
+        """A line that works; waits for one when all are in use."""
+        with self._free:
+            if not self._free.wait_for(lambda: self._idle or self._count < self._address.pool, self._address.timeout):
+                raise StoreUnavailable(
+                    f"all {self._address.pool} connections to {self._address.shown} are in use; a larger pool is set by"
+                    " ?pool= in the URL"
+                )
+            while self._idle:
+                line = self._idle.pop()
+                if not line.is_closed:
+                    return line
+                self._hang_up(line)
+            self._count += 1
+        try:
+            line = Line(self._address)
+        except BaseException as error:
+            self._gone()
+            raise _explained(self._address, error) from error
+        self.server_processes.add(line.server_process)
+        return line
+
+    def give_back(self, line: Line) -> None:
+        """It is free for others."""
+        with self._free:
+            self._idle.append(line)
+            self._free.notify()
+
+    def discard(self, line: Line) -> None:
+        """It is of no use any more."""
+        with self._free:
+            self._hang_up(line)
+            self._free.notify()
+
+    def close(self) -> None:
+        """Hang up those that nobody uses."""
+        with self._free:
+            while self._idle:
+                self._hang_up(self._idle.pop())
+
+    def _hang_up(self, line: Line) -> None:
+        self._count -= 1
+        self.server_processes.discard(line.server_process)
+        line.close()
+
+    def _gone(self) -> None:
+        with self._free:
+            self._count -= 1
+            self._free.notify()
+
+
+def explained(address: Address, error: BaseException, *, is_committing: bool = False) -> BaseException:
+    """What a failed statement means: to try again, that the store is away, or a mistake of ours."""
+    if is_committing and isinstance(error, _LOST):
+        return StoreUnavailable(
+            f"the connection to {address.shown} broke while a transaction was being committed: whether it was written"
+            " is not known"
+        )
+    if isinstance(error, _LOST + _AGAIN):
+        return Lost(str(error) or type(error).__name__)
+    return _explained(address, error)
+
+
+def breaks(error: BaseException) -> bool:
+    """Whether a connection is of no use after this."""
+    return not isinstance(error, asyncpg.PostgresError) or isinstance(error, _LOST)
+
+
+def pause_before_retry(attempt: int) -> None:
+    """Give others a moment."""
+    threading.Event().wait(0.01 * 4**attempt)
+
+
+def _explained(address: Address, error: BaseException) -> BaseException:
+    if isinstance(error, _LOST + _UNAVAILABLE):
+        said = str(error) or type(error).__name__
+        return StoreUnavailable(f"the database {address.shown} did not answer: {said}")
+    return error

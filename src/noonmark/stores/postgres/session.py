@@ -1,0 +1,189 @@
+"""A session on PostgreSQL: many rows travel as arrays, one of each column, which the server puts together.
+
+There are three kinds. One that reads sees one moment of everything. One that is *quick* waits for nobody: it leaves out
+the rows that somebody else is changing. One that is *careful* first waits for the others that are careful about the
+same tenants, and then locks every record that it reads. Since whoever is quick never waits, and of those who are
+careful one is at work at a time, no two of them ever wait for each other.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Double, Integer, SmallInteger
+
+from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.session import varying_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.stores.postgres.lines import Line
+    from noonmark.stores.sql.session import Values
+
+CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_WORDS = re.compile(
+    r"EACH\((?P<each>\w+)\) AS (?P<one>\w+)|ROWS\((?P<rows>[\w, ]+)\) AS (?P<many>\w+)"
+    r"|(?P<parameter>\?)|(?P<join>CROSS JOIN)|/\* quick: (?P<quick>[\w, ]+) \*/"
+)
+_COLLATED = {"text": ' COLLATE "C"'}
+"""Text is compared as the columns compare theirs."""
+_INTEGERS = (BigInteger, Integer, SmallInteger)
+
+
+class PostgresSession:
+    """One transaction, or one statement, on a line."""
+
+    def __init__(self, line: Line, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
+        """With a clock, that is taken for the store's; otherwise the server's is."""
+        self._line, self._clock = line, clock
+        self._lock = " FOR UPDATE" if is_careful else ""
+        self._lock_of = " FOR UPDATE OF {}" if is_careful else ""
+        self._now: Micros | None = None
+
+    def now(self) -> Micros:
+        """One moment for the whole transaction: when it was first asked."""
+        if self._now is None:
+            self._now = self._line.fetch(CLOCK)[0][0] if self._clock is None else self._clock()
+        return self._now
+
+    def query(self, text: str, *parameters: object) -> list[Values]:
+        """The rows of a statement."""
+        put, shapes = _put(text)
+        return [tuple(row) for row in self._line.fetch(put, _sent(shapes, parameters))]
+
+    def gather(self, columns: str, source: str, *parameters: object) -> list[Values]:
+        """Columns of a source."""
+        alias = " AS gathered" if source.endswith(")") and source.startswith("(") else ""
+        return self.query(f"SELECT {columns} FROM {source}{alias}", *parameters)  # noqa: S608 - our own text
+
+    def execute(self, text: str, *parameters: object) -> None:
+        """Carry out a statement."""
+        put, shapes = _put(text)
+        self._line.fetch(put, _sent(shapes, parameters))
+
+    def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
+        """Records by a unique column, locked in one order."""
+        kind = TYPES[table][by]
+        text = f"SELECT {', '.join(columns)} FROM {table} WHERE {by} = ANY(?::{kind}[]) ORDER BY {by}{self._lock}"  # noqa: S608 - our own names
+        return self.query(text, list(values))
+
+    def records_in(self, table: str, columns: Sequence[str], query: str, *parameters: object) -> list[Values]:
+        """Records that a query picks."""
+        picked = f"({query}{self._lock_of.format(table)}) AS picked"
+        return self.query(f"SELECT {', '.join(columns)} FROM {picked}", *parameters)  # noqa: S608 - our own names
+
+    def update(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
+        """Set columns of rows."""
+        varying, parameters = _packed(rows)
+        self._line.fetch(_updating(table, names, varying), parameters)
+
+    def insert(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
+        """Add rows."""
+        varying, parameters = _packed(rows)
+        self._line.fetch(_inserting(table, names, varying, 0), parameters)
+
+    def put(self, table: str, names: tuple[str, ...], rows: Sequence[Values], *, key: int = 1) -> None:
+        """Add rows, or replace them."""
+        varying, parameters = _packed(rows)
+        self._line.fetch(_inserting(table, names, varying, key), parameters)
+
+    def delete(self, table: str, by: str, values: Sequence[int]) -> None:
+        """Remove rows."""
+        self.query(f"DELETE FROM {table} WHERE {by} = ANY(?::{TYPES[table][by]}[])", list(values))  # noqa: S608 - our own names
+
+    def numbers(self, table: str, count: int) -> list[int]:
+        """The next numbers of the table's sequence."""
+        text = f"SELECT nextval('{table}_key_seq') FROM generate_series(1, $1::integer)"  # noqa: S608 - our own names
+        return sorted(row[0] for row in self._line.fetch(text, (count,)))
+
+
+def _type_of(column: Any) -> str:  # noqa: ANN401 - of whichever type
+    if isinstance(column.type, _INTEGERS):
+        return "bigint"
+    return "double precision" if isinstance(column.type, Double) else "text"
+
+
+TYPES = {table.name: {column.name: _type_of(column) for column in table.columns} for table in metadata.tables.values()}
+"""What the columns of each table travel as."""
+
+
+@lru_cache(maxsize=512)
+def _put(text: str) -> tuple[str, tuple[int, ...]]:
+    """A shared statement in PostgreSQL's own words, and how many arrays each parameter becomes; 0 for none."""
+    shapes: list[int] = []
+    count = 0
+
+    def next_parameters(kinds: list[str]) -> str:
+        nonlocal count
+        numbered = [f"${count + place}::{kind}[]{_COLLATED.get(kind, '')}" for place, kind in enumerate(kinds, 1)]
+        count += len(kinds)
+        return ", ".join(numbered)
+
+    def put(found: re.Match[str]) -> str:
+        nonlocal count
+        if found["each"]:
+            shapes.append(0)
+            return f"unnest({next_parameters([found['each']])}) AS {found['one']}(value)"
+        if found["rows"]:
+            kinds = [kind.strip() for kind in found["rows"].split(",")]
+            shapes.append(len(kinds))
+            columns = ", ".join(f"c{place}" for place in range(len(kinds)))
+            return f"unnest({next_parameters(kinds)}) AS {found['many']}({columns})"
+        if found["parameter"]:
+            shapes.append(0)
+            count += 1
+            return f"${count}"
+        return "JOIN" if found["join"] else f"FOR UPDATE OF {found['quick']} SKIP LOCKED"
+
+    return _WORDS.sub(put, text), tuple(shapes)
+
+
+def _sent(shapes: tuple[int, ...], parameters: tuple[object, ...]) -> list[object]:
+    sent: list[object] = []
+    for arrays, one in zip(shapes, parameters, strict=True):
+        if arrays:
+            rows: Any = one
+            sent += [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(arrays)]
+        else:
+            sent.append(one)
+    return sent
+
+
+def _packed(rows: Sequence[Values]) -> tuple[tuple[int, ...], list[object]]:
+    """Which columns vary from row to row, and every column, as an array or as one value."""
+    columns = list(zip(*rows, strict=True))
+    varying = varying_places(columns)
+    chosen = frozenset(varying)
+    return varying, [list(column) if place in chosen else column[0] for place, column in enumerate(columns)]
+
+
+def _unnested(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> str:
+    types = TYPES[table]
+    arrays = ", ".join(f"${place + 1}::{types[names[place]]}[]" for place in varying)
+    return f"unnest({arrays}) AS j({', '.join(names[place] for place in varying)})"
+
+
+def _value(table: str, names: tuple[str, ...], place: int, varying: tuple[int, ...]) -> str:
+    return f"j.{names[place]}" if place in varying else f"${place + 1}::{TYPES[table][names[place]]}"
+
+
+@lru_cache(maxsize=512)
+def _updating(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> str:
+    changes = ", ".join(f"{names[place]} = {_value(table, names, place, varying)}" for place in range(1, len(names)))
+    source = _unnested(table, names, varying)
+    return f"UPDATE {table} SET {changes} FROM {source} WHERE {table}.{names[0]} = j.{names[0]}"  # noqa: S608 - our own names
+
+
+@lru_cache(maxsize=512)
+def _inserting(table: str, names: tuple[str, ...], varying: tuple[int, ...], key: int) -> str:
+    values = ", ".join(_value(table, names, place, varying) for place in range(len(names)))
+    source = _unnested(table, names, varying)
+    text = f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {source}"  # noqa: S608 - our own names
+    if not key:
+        return text
+    others = ", ".join(f"{name} = excluded.{name}" for name in names[key:])
+    return f"{text} ON CONFLICT ({', '.join(names[:key])}) DO UPDATE SET {others}"

@@ -1,0 +1,460 @@
+"""The PostgreSQL store: each verb of the port, in one transaction, or in a quick one and a careful one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from noonmark.core.admission import times_in_question
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.ports.records import StoreTraits
+from noonmark.stores import forking
+from noonmark.stores.postgres import opening
+from noonmark.stores.postgres.address import parse_address
+from noonmark.stores.postgres.lines import Lines, Lost, breaks, explained, pause_before_retry
+from noonmark.stores.postgres.news import News
+from noonmark.stores.postgres.session import PostgresSession
+from noonmark.stores.sql import (
+    admitting,
+    claiming,
+    dependents,
+    finding,
+    history,
+    plain,
+    planning,
+    snapshots,
+    upstreams,
+)
+from noonmark.stores.sql import events as emitted
+from noonmark.stores.sql.documents import Library
+from noonmark.stores.sql.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from contextlib import ExitStack
+
+    from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.events import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.reactions import Audience, Reaction
+    from noonmark.core.run import Run
+    from noonmark.core.settlement import Settlement
+    from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
+    from noonmark.stores.postgres.lines import Line
+
+T = TypeVar("T")
+
+WATCH_INTERVAL: Micros = 5 * SECOND
+"""News wake whoever listens; this is the net beneath them."""
+DAY: Micros = DAY_SECONDS * SECOND
+"""A node that was not heard of for so long is forgotten; its name never comes back."""
+_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_AUTOMATIC = ""
+"""A statement by itself needs no transaction around it."""
+_TRIES = 4
+_TENANTS_OF_UIDS = """
+    SELECT DISTINCT tenant FROM EACH(text) AS j CROSS JOIN schedule_states ON uid = j.value
+    CROSS JOIN schedules ON schedules.key = schedule
+"""
+_TENANTS_OF_ROWS = """
+    SELECT DISTINCT tenant FROM EACH(text) AS j CROSS JOIN occurrences ON occurrences.id = j.value
+    CROSS JOIN schedules ON schedules.key = schedule
+"""
+_TENANTS_OF_KEYS = """
+    SELECT DISTINCT tenant FROM EACH(bigint) AS j CROSS JOIN occurrences ON occurrences.key = j.value
+    CROSS JOIN schedules ON schedules.key = schedule
+"""
+_WAIT_FOR = "SELECT pg_advisory_xact_lock(value) FROM EACH(bigint) AS j"
+_TELL = "SELECT pg_notify(?, '')"
+
+
+class PostgresStore:
+    """Everything in one schema of a database. Verbs may be called from any thread; each waits where it is called."""
+
+    def __init__(self, url: str, clock: Callable[[], Micros] | None = None) -> None:
+        """Time is the server's own; only a test gives it another clock."""
+        self._address = parse_address(url)
+        self._clock = clock
+        self._begin_anew()
+        forking.watch(self)
+
+    @property
+    def traits(self) -> StoreTraits:
+        """What this store can do."""
+        return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, lines=self._address.pool - 1)
+
+    async def open(self) -> None:
+        """Create the schema, or check it."""
+        self._off_loop(self._make_ready)
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._news.close()
+        self._off_loop(self._lines.close)
+
+    def before_fork(self, until: ExitStack) -> None:
+        """Nothing to wait for: a connection belongs to the process that made it."""
+
+    def after_fork(self) -> None:
+        """Begin anew in a new process; what the parent has open is left alone."""
+        _inherited.append((self._lines, self._news))
+        self._begin_anew()
+
+    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Ring when another process has written."""
+        return self._news.listen(ring)
+
+    async def clock(self) -> Micros:
+        """The time of the server."""
+        return self._glance(lambda ledger: ledger.now())
+
+    async def create(self, plans: Sequence[Plan]) -> list[bool]:
+        """Keep new schedules, each with its first plan."""
+        tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
+        return self._careful(tenants, lambda ledger: planning.create_all(ledger, plans), tells=True)
+
+    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
+        """The schedule of that id."""
+
+        def find(ledger: Ledger) -> Kept | None:
+            found = snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
+            if found is None and deleted:
+                return snapshots.kept(ledger, snapshots.DELETED_BY_ID, tenant, schedule_id)
+            return found
+
+        return self._read(find)
+
+    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
+        """The owner's oldest schedule of that name that is not deleted."""
+        return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name))
+
+    async def schedules(
+        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
+    ) -> list[Kept]:
+        """A page of the tenant's schedules, oldest first."""
+        return self._read(lambda ledger: snapshots.page(ledger, tenant, after, limit, deleted=deleted))
+
+    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+        """What some schedules depend on, directly and through others."""
+        return self._read(lambda ledger: dependents.graph(ledger, tenant, schedule_ids))
+
+    async def snapshot(self, uid: str) -> Snapshot | None:
+        """What an edit needs to know of a schedule."""
+        return self._read(lambda ledger: snapshots.by_uid(ledger, uid))
+
+    async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
+        """Active schedules whose time to plan has come, earliest first."""
+        while True:
+            found, faults = self._read(lambda ledger: snapshots.plannable(ledger, now, limit))
+            if not faults:
+                return found
+            # They would be found again and again, and stand before the others.
+            for fault in faults.items():
+                self._quick(partial(_note_fault, fault=fault))
+
+    async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+        """Write each plan whose snapshot still holds."""
+        tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
+        return self._careful(tenants, lambda ledger: planning.commit_all(ledger, plans), tells=True)
+
+    async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+        """Keep occurrences that the trigger did not name."""
+        tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))
+        return self._careful(tenants, lambda ledger: planning.add_all(ledger, occurrences), tells=True)
+
+    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+        """Keep events, in their order."""
+        return self._careful({tenant}, lambda ledger: emitted.emit(ledger, tenant, events), tells=True)
+
+    async def unmatched(self, limit: int) -> list[Audience]:
+        """Events that were not matched yet, each with schedules that may want it."""
+        return self._read(lambda ledger: emitted.unmatched(ledger, limit))
+
+    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+        """Write what becomes of events, where nothing has happened since."""
+        tenants = {one.audience.tenant for one in reactions}
+        return self._careful(tenants, lambda ledger: emitted.commit(ledger, reactions))
+
+    async def events(self, tenant: str, limit: int) -> list[Event]:
+        """The tenant's events, newest first."""
+        return self._read(lambda ledger: emitted.newest(ledger.session, tenant, limit))
+
+    async def claim(  # noqa: PLR0913 - as the port has it
+        self,
+        node: str,
+        routes: Collection[str],
+        *,
+        now: Micros,
+        until: Micros,
+        limit: int,
+        lease: Micros,
+        only: str | None = None,
+    ) -> list[Claim]:
+        """Lease what is due, and what others let go."""
+
+        def claim(ledger: Ledger) -> tuple[list[Claim], claiming.Faults]:
+            # A node whose own clock runs ahead must not take what others still hold.
+            at = min(now, ledger.now())
+            if only is None:
+                found = finding.due(ledger.session, routes, now=at, until=until, limit=limit)
+            else:
+                found = finding.only_due(ledger.session, only, routes, now=at, until=until)[:limit]
+            return claiming.take(ledger, found, node, now=at, lease=lease)
+
+        return self._sound(*self._quick(claim))
+
+    async def admit(
+        self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
+    ) -> list[Admitted | LeaseLost | Busy]:
+        """Carry out admissions whose claim still holds: the plain ones quickly, then the others."""
+        started = self._quick(lambda ledger: plain.start_all(ledger.session, admissions, now=now, lease=lease))
+        others = [one for one in admissions if one.claim.occurrence.id not in started]
+        tenants = {one.claim.schedule.owner.tenant for one in others}
+
+        def admit(ledger: Ledger) -> list[Admitted | LeaseLost | Busy]:
+            return admitting.admit_others(ledger, admissions, started, now=now, lease=lease)
+
+        return self._careful(tenants, admit) if others else admitting.all_started(admissions, started)
+
+    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+        """The upstreams of each claim's schedule."""
+
+        def read(ledger: Ledger) -> list[Standings]:
+            sheets = ledger.read_sheets({claim.schedule.uid for claim in claims})
+            return upstreams.read(
+                ledger, [(sheets[one.schedule.uid], one.schedule, times_in_question(one)) for one in claims]
+            )
+
+        return self._read(read)
+
+    async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
+        """Extend the leases that are still held."""
+        return self._quick(lambda ledger: claiming.renew(ledger, holds, now=now, lease=lease))
+
+    async def release(self, holds: Sequence[Hold]) -> None:
+        """Give claimed rows back untouched."""
+        tenants = self._tenants(_TENANTS_OF_ROWS, (hold.occurrence_id for hold in holds))
+        self._careful(tenants, lambda ledger: claiming.release(ledger, holds), tells=True)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        """Write the end of deliveries whose fence still holds: the plain ones quickly, then the others."""
+        ended = self._quick(lambda ledger: plain.end_all(ledger.session, settlements, now=ledger.now()))
+        others = [one.occurrence.id for one in settlements if one.occurrence.id not in ended]
+        if not others:
+            return [True] * len(settlements)
+        tenants = self._tenants(_TENANTS_OF_ROWS, others)
+        return self._careful(tenants, lambda ledger: admitting.settle_others(ledger, settlements, ended))
+
+    async def request_stop(self, occurrence_id: str) -> bool:
+        """Ask whoever delivers it to stop; False when nobody does."""
+        tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
+        return self._careful(tenants, lambda ledger: claiming.request_stop(ledger, occurrence_id), tells=True)
+
+    async def cancel(self, occurrence_id: str) -> bool:
+        """End what has not been started; False when there is no such row."""
+        tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
+        return self._careful(tenants, lambda ledger: admitting.cancel(ledger, occurrence_id), tells=True)
+
+    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        """One occurrence as it stands."""
+        return self._read(lambda ledger: history.one(ledger, occurrence_id))
+
+    async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
+        """A schedule's occurrences, newest nominal time first."""
+        return self._read(lambda ledger: history.of_schedule(ledger, uid, limit))
+
+    async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
+        """A schedule's runs, newest start first."""
+        return self._read(lambda ledger: history.runs(ledger, uid, limit))
+
+    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+        """What each of some schedules does at present."""
+        return self._read(lambda ledger: history.activities(ledger, uids))
+
+    async def routes(self, source: str) -> list[str]:
+        """The routes of the schedules from a source."""
+        return self._glance(lambda ledger: snapshots.routes(ledger.session, source))
+
+    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
+        """Remember that a node is alive, and what it serves."""
+
+        def beat(ledger: Ledger) -> None:
+            ledger.session.put("nodes", ("name", "seen"), [(node, now)])
+            ledger.session.execute("DELETE FROM nodes WHERE seen < ?", now - DAY)
+            if routes:
+                served = [(route, now) for route in sorted(routes)]
+                ledger.session.put("served_routes", ("route", "seen"), served)
+
+        self._quick(beat)
+
+    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+        """Lease what nobody could serve for too long."""
+
+        def claim(ledger: Ledger) -> tuple[list[Claim], claiming.Faults]:
+            found = finding.lacking(ledger.session, now=min(now, ledger.now()), limit=limit)
+            return claiming.take(ledger, found, node, now=now, lease=lease)
+
+        return self._sound(*self._quick(claim))
+
+    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+        """Deliveries whose deadline has come, earliest first."""
+        return self._read(lambda ledger: history.overdue(ledger, now=now, limit=limit))
+
+    async def changed_by_others(self) -> bool:
+        """Perhaps: whoever listens is told, and this is asked in case it was not."""
+        return True
+
+    async def next_time(self, routes: Collection[str]) -> Micros | None:
+        """When anything can next be planned, is overdue, or can be claimed."""
+        return self._glance(lambda ledger: history.next_time(ledger.session, routes, now=ledger.now()))
+
+    async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget what is old, and what is too much."""
+        return self._quick(lambda ledger: history.prune(ledger.session, before=before, keep=keep, limit=limit))
+
+    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget events that are old, or too many."""
+        return self._quick(lambda ledger: emitted.prune(ledger.session, before=before, keep=keep, limit=limit))
+
+    def _sound(self, claims: list[Claim], faults: claiming.Faults) -> list[Claim]:
+        """What was claimed, after what cannot be read has been ended."""
+        if faults:
+            tenants = self._glance(lambda ledger: ledger.session.query(_TENANTS_OF_KEYS, list(faults)))
+            self._careful([one for (one,) in tenants], lambda ledger: claiming.end_unreadable(ledger, faults))
+        return claims
+
+    def _begin_anew(self) -> None:
+        self._lines = Lines(self._address)
+        self._news = News(self._address, self._lines.server_processes)
+        self._library = Library()
+
+    def _make_ready(self) -> None:
+        line = self._lines.take()
+        try:
+            opening.make_ready(line, self._address)
+        except BaseException as error:
+            self._lines.discard(line)
+            raise _unavailable(explained(self._address, error)) from error
+        self._lines.give_back(line)
+
+    def _read(self, work: Callable[[Ledger], T]) -> T:
+        """One moment of everything."""
+        return self._off_loop(partial(self._transact, _READING, work))
+
+    def _glance(self, work: Callable[[Ledger], T]) -> T:
+        """One statement."""
+        return self._off_loop(partial(self._transact, _AUTOMATIC, work))
+
+    def _quick(self, work: Callable[[Ledger], T]) -> T:
+        """Change what nobody else is changing."""
+        return self._off_loop(partial(self._transact, _WRITING, work))
+
+    def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T], *, tells: bool = False) -> T:
+        """Change anything of some tenants, one at a time; if it `tells`, other nodes learn that there is news."""
+        locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
+
+        def do(ledger: Ledger) -> T:
+            ledger.session.execute(_WAIT_FOR, locks)
+            answer = work(ledger)
+            ledger.write()
+            if tells:
+                ledger.session.execute(_TELL, self._address.channel)
+            return answer
+
+        return self._off_loop(partial(self._transact, _WRITING, do, is_careful=True))
+
+    def _tenants(self, query: str, ids: Iterable[str]) -> set[str]:
+        return {tenant for (tenant,) in self._glance(lambda ledger: ledger.session.query(query, list(ids)))}
+
+    def _transact(self, begin: str, work: Callable[[Ledger], T], *, is_careful: bool = False) -> T:
+        """Do some work in a transaction; again, if it is certain that nothing of it was written."""
+        for attempt in range(_TRIES):
+            line = self._lines.take()
+            try:
+                return self._try(line, begin, work, is_careful=is_careful)
+            except Lost as error:
+                if attempt == _TRIES - 1:
+                    raise _unavailable(error) from error
+            pause_before_retry(attempt)
+        raise AssertionError("unreachable")
+
+    def _try(self, line: Line, begin: str, work: Callable[[Ledger], T], *, is_careful: bool) -> T:
+        is_committing = False
+        try:
+            if begin:
+                line.execute(begin)
+            ledger = Ledger(PostgresSession(line, self._clock, is_careful=is_careful), self._library)
+            answer = work(ledger)
+            if begin:
+                if begin == _WRITING:
+                    ledger.write()
+                is_committing = True
+                line.execute("COMMIT")
+        except BaseException as error:
+            self._library.forget()
+            self._let_go(line, error)
+            raise explained(self._address, error, is_committing=is_committing) from error
+        self._lines.give_back(line)
+        return answer
+
+    def _let_go(self, line: Line, error: BaseException) -> None:
+        """Undo what has begun; a line on which that fails is of no use any more."""
+        if not breaks(error):
+            try:
+                line.execute("ROLLBACK")
+            except Exception:  # noqa: BLE001 - it broke now
+                self._lines.discard(line)
+            else:
+                self._lines.give_back(line)
+            return
+        self._lines.discard(line)
+
+    def _off_loop(self, call: Callable[[], T]) -> T:
+        """Make a call here; where an event loop is running, in another thread, since no two loops run in one."""
+        if asyncio._get_running_loop() is None:  # noqa: SLF001 - get_running_loop raises where there is none
+            return call()
+        return _in_thread(call)
+
+
+_inherited: list[Any] = []
+"""Lines of the process that this one was forked from. They are never closed here: that would hang up on the parent."""
+
+
+def _note_fault(ledger: Ledger, *, fault: tuple[int, str]) -> None:
+    ledger.session.update("schedule_states", ("schedule", "fault"), [fault])
+
+
+def _lock_of(schema: str, tenant: str) -> int:
+    digest = blake2b(f"{schema}/{tenant}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _unavailable(error: BaseException) -> BaseException:
+    return StoreUnavailable(f"the database did not answer: {error}") if isinstance(error, Lost) else error
+
+
+def _in_thread(call: Callable[[], T]) -> T:
+    """Make a call in a thread of its own, and wait for it."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call was made
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="noonmark-postgres", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return answers[0]
