@@ -70,6 +70,9 @@ class Wrapped:
         """Let something happen just after the next call of a verb took effect, before its answer arrives."""
         self._afterwards[verb] = act
 
+    def listen(self, ring):
+        return self.store.listen(ring)
+
     def __getattr__(self, verb):
         real = getattr(self.store, verb)
 

@@ -104,7 +104,7 @@ def test_the_thread_goes_when_the_access_is_closed():
     async def story():
         access = Access(BLOCKING)
         await access.ask(thread_name())
-        thread = access._writer
+        [thread] = access._threads
         access.close()
         access.close()
         return thread

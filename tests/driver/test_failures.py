@@ -56,19 +56,28 @@ def test_a_start_that_was_not_written_is_decided_again(rig):
     assert rig.row(one).phase is Phase.DISPATCHING
 
 
-def test_a_start_whose_answer_is_lost_begins_only_under_a_new_lease(rig):
+def test_a_start_whose_answer_is_lost_is_asked_about_again(rig):
     one = claimed(rig)
     rig.store.fail("admit", after=True)
     with pytest.raises(StoreUnavailable):
         rig.admit_once()
-    assert rig.admit_once() == AdmitReport(lost=1)
     assert rig.target.given == []
-    assert rig.row(one).phase is Phase.DISPATCHING
+    assert rig.admit_once() == AdmitReport(started=1)
+    [assignment] = rig.target.given
+    assert assignment.occurrence.attempt == 1
+    assert (rig.row(one).phase, rig.row(one).losses) == (Phase.DISPATCHING, 0)
+
+
+def test_a_start_whose_answer_is_lost_is_not_begun_after_its_lease(rig):
+    one = claimed(rig)
+    rig.store.fail("admit", after=True)
+    with pytest.raises(StoreUnavailable):
+        rig.admit_once()
     rig.advance(rig.timing.lease)
     assert rig.claim_once() == ClaimReport(claimed=1)
     assert rig.admit_once() == AdmitReport(started=1)
     [assignment] = rig.target.given
-    assert assignment.occurrence.attempt == 1
+    assert assignment.occurrence.fence == rig.row(one).fence
     assert rig.row(one).losses == 1
 
 

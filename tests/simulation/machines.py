@@ -40,8 +40,8 @@ class NotedReckoning(Reckoning):
         self._world = world
         self.noted = None
 
-    def note(self, store_time):
-        super().note(store_time)
+    def note(self, store_time, asked=None):
+        super().note(store_time, asked)
         # An answer may have been under way while the store's clock went back.
         was_told_before = store_time > self._world.store_time
         self.noted = self._world.went_back - 1 if was_told_before else self._world.time

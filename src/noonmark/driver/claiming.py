@@ -46,7 +46,7 @@ async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
 
 async def renew_once(node: Node) -> RenewReport:
     """Extend every lease, and learn which were lost and which runs should stop."""
-    node.reckoning.note(await node.ask(node.store.clock()))
+    await node.read_clock()
     holds = node.holds()
     if not holds:
         return RenewReport()

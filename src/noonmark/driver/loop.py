@@ -35,6 +35,7 @@ LAST_RETRY: Micros = 5 * SECOND
 LAST_CHANCES = 10
 """So often, in the end, it waits for the report of a run that has ended."""
 REAP_EVERY: Micros = 10 * SECOND
+FIRST_COMPARISON: Micros = SECOND // 8
 PACE: Micros = SECOND // 50
 """Between two looks for work, unless the first found more than it could take: many small transactions make one."""
 FRUITLESS: Micros = SECOND // 4
@@ -110,6 +111,7 @@ class Loop:
             for duty in (
                 self._settling(),
                 self._every(timing.lease // 3, self.driver.renew_once, self._renew),
+                self._compare_clocks(self._alarm()),
                 self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
                 self._every(timing.prune_every, self._prune, self._alarm()),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
@@ -243,6 +245,16 @@ class Loop:
             await self._try(duty, alarm)
             if not self._is_drained:
                 await alarm.wait(interval)
+
+    async def _compare_clocks(self, alarm: Alarm) -> None:
+        """In the beginning, read the store's clock more often than leases are renewed: time may pass too fast here."""
+        pause = FIRST_COMPARISON
+        while pause < self._node.timing.lease // 3:
+            await alarm.wait(pause)
+            if self._is_stopping:
+                return
+            await self._try(self._node.read_clock, alarm)
+            pause *= 2
 
     async def _reap(self) -> None:
         report = await self.driver.reap_once()

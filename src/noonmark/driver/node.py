@@ -75,8 +75,13 @@ class Node:
     async def time(self) -> Micros:
         """The same, for a duty that may be the first: nothing is begun by the clock of this machine."""
         if not self.reckoning.is_noted:
-            self.reckoning.note(await self.ask(self.store.clock()))
+            await self.read_clock()
         return self.now
+
+    async def read_clock(self) -> None:
+        """Learn the store's time."""
+        asked = self.reckoning.monotonic()
+        self.reckoning.note(await self.ask(self.store.clock()), asked)
 
     @property
     def load(self) -> int:

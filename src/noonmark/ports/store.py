@@ -197,7 +197,8 @@ class Store(Protocol):
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds: same fence, phase claimed, its revision still the schedule's.
 
-        In the order given, each seeing the ones before it.
+        In the order given, each seeing the ones before it. A start that this claim has made already is told again:
+        whoever asks twice did not hear the answer.
 
         Start: takes the places it needs, looked at in the order `max_runs`, slot, concurrency key; Busy names the first
         that is not free, and nothing is written. A place it holds already it need not take. Phase dispatching, one

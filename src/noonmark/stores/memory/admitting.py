@@ -24,7 +24,11 @@ def admit(ledger: Ledger, admission: Admission, *, now: Micros, lease: Micros) -
     """Carry out one admission."""
     claim = admission.claim
     row = ledger.rows.get(claim.occurrence.id)
-    if row is None or row.occurrence.phase is not Phase.CLAIMED or row.occurrence.fence != claim.occurrence.fence:
+    if row is None or row.occurrence.fence != claim.occurrence.fence:
+        return LeaseLost(occurrence_id=claim.occurrence.id)
+    if row.occurrence.phase is Phase.DISPATCHING and isinstance(admission, Start):
+        return Admitted(occurrence=row.occurrence)  # whoever asks again did not hear the answer
+    if row.occurrence.phase is not Phase.CLAIMED:
         return LeaseLost(occurrence_id=claim.occurrence.id)
     if ledger.sheet_of(row).schedule.revision != claim.schedule.revision:
         return LeaseLost(occurrence_id=claim.occurrence.id)

@@ -78,7 +78,11 @@ def cancel(ledger: Ledger, occurrence_id: str) -> bool:
 def _admit(ledger: Ledger, admission: Admission, *, now: Micros, lease: Micros) -> Admitted | LeaseLost | Busy:
     claimed = admission.claim.occurrence
     row = ledger.known(claimed.id)
-    if row is None or row.phase != Phase.CLAIMED or row.fence != claimed.fence:
+    if row is None or row.fence != claimed.fence:
+        return LeaseLost(occurrence_id=claimed.id)
+    if row.phase == Phase.DISPATCHING and isinstance(admission, Start):
+        return Admitted(occurrence=occurrence(row, claimed.uid, claimed.schedule_id, claimed.payload))
+    if row.phase != Phase.CLAIMED:
         return LeaseLost(occurrence_id=claimed.id)
     if ledger.sheet_of(row).revision != admission.claim.schedule.revision:
         return LeaseLost(occurrence_id=claimed.id)

@@ -85,9 +85,7 @@ async def a_phase_other_than_claimed_admits_nothing(bench: Bench) -> None:
     await bench.store.release([hold(claim)])
     await _is_lost(bench, claim)
     claim = await bench.claim_one()
-    started = await bench.start(claim)
-    await _is_lost(bench, claim)
-    assert await bench.settle(started)
+    assert await bench.settle(await bench.start(claim))
     await _is_lost(bench, claim)
 
 
@@ -312,3 +310,18 @@ async def what_misfires_by_itself_is_a_gap_of_one_fire(bench: Bench) -> None:
     assert (ended.missed_count, ended.missed_first, ended.missed_last) == (1, ended.nominal, ended.nominal)
     assert await bench.row(ended) == ended
     assert (await bench.kept(made)).tally.missed == 1
+
+
+@case
+async def a_start_that_was_made_is_told_again(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "a")
+    claim = await bench.claim_one()
+    started = await bench.start(claim)
+    bench.advance(LEASE // 2)
+    assert await bench.start(claim) == started
+    assert (await bench.kept(made)).tally.last_started == NOW
+    over = End(claim=claim, phase=Phase.SKIPPED, reason=Reason.WINDOW_CLOSED)
+    assert isinstance(await bench.admit(over), LeaseLost), "anything else than the start comes too late"
+    assert await bench.settle(started)
+    assert isinstance(await bench.admit(start(claim)), LeaseLost), "it has ended"
