@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _WORDS = re.compile(
-    r"EACH\((?P<each>\w+)\) AS (?P<one>\w+)|ROWS\((?P<rows>[\w, ]+)\) AS (?P<many>\w+)"
+    r"IN EACH\((?P<among>\w+)\)|EACH\((?P<each>\w+)\) AS (?P<one>\w+)|ROWS\((?P<rows>[\w, ]+)\) AS (?P<many>\w+)"
     r"|(?P<parameter>\?)|(?P<join>CROSS JOIN)|/\* quick: (?P<quick>[\w, ]+) \*/"
 )
 _COLLATED = {"text": ' COLLATE "C"'}
@@ -125,6 +125,9 @@ def _put(text: str) -> tuple[str, tuple[int, ...]]:
 
     def put(found: re.Match[str]) -> str:
         nonlocal count
+        if found["among"]:
+            shapes.append(0)
+            return f"= ANY({next_parameters([found['among']])})"
         if found["each"]:
             shapes.append(0)
             return f"unnest({next_parameters([found['each']])}) AS {found['one']}(value)"

@@ -61,16 +61,15 @@ _AUTOMATIC = ""
 """A statement by itself needs no transaction around it."""
 _TRIES = 4
 _TENANTS_OF_UIDS = """
-    SELECT DISTINCT tenant FROM EACH(text) AS j CROSS JOIN schedule_states ON uid = j.value
-    CROSS JOIN schedules ON schedules.key = schedule
+    SELECT DISTINCT tenant FROM schedule_states CROSS JOIN schedules ON schedules.key = schedule
+    WHERE uid IN EACH(text)
 """
 _TENANTS_OF_ROWS = """
-    SELECT DISTINCT tenant FROM EACH(text) AS j CROSS JOIN occurrences ON occurrences.id = j.value
-    CROSS JOIN schedules ON schedules.key = schedule
+    SELECT DISTINCT tenant FROM occurrences CROSS JOIN schedules ON schedules.key = schedule WHERE id IN EACH(text)
 """
 _TENANTS_OF_KEYS = """
-    SELECT DISTINCT tenant FROM EACH(bigint) AS j CROSS JOIN occurrences ON occurrences.key = j.value
-    CROSS JOIN schedules ON schedules.key = schedule
+    SELECT DISTINCT tenant FROM occurrences CROSS JOIN schedules ON schedules.key = schedule
+    WHERE occurrences.key IN EACH(bigint)
 """
 _WAIT_FOR = "SELECT pg_advisory_xact_lock(value) FROM EACH(bigint) AS j"
 _TELL = "SELECT pg_notify(?, '')"

@@ -18,7 +18,7 @@ from noonmark.stores.sql import endings, places
 from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
@@ -33,21 +33,14 @@ LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 
 _LEASE = """
     UPDATE occurrences SET phase = 'claimed', fence = fence + 1, node = ?, started = NULL, lease_end = ?
-    WHERE key IN (SELECT value FROM EACH(bigint) AS j)
+    WHERE key IN EACH(bigint)
 """
 
 
-# What somebody else is changing at this moment is renewed the next time, unless it is lost by then.
-_RENEW = """
-    UPDATE occurrences SET lease_end = ? WHERE key IN (
-        SELECT key FROM ROWS(text, bigint) AS j CROSS JOIN occurrences AS one ON one.id = j.c0
-        WHERE fence = j.c1 AND lease_end IS NOT NULL /* quick: one */
-    )
-"""
 _HELD = """
-    SELECT occurrences.id AS id, stop FROM ROWS(text, bigint) AS j CROSS JOIN occurrences ON occurrences.id = j.c0
-    WHERE fence = j.c1 AND lease_end IS NOT NULL
+    SELECT id, key, fence, stop FROM occurrences AS one WHERE id IN EACH(text) AND lease_end IS NOT NULL
 """
+_RENEW = "UPDATE occurrences SET lease_end = ? WHERE key IN EACH(bigint)"
 NUMBERS = ("nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision")
 _numbers = attrgetter(*NUMBERS)
 
@@ -129,12 +122,23 @@ def _check_numbers(one: Occurrence) -> None:
 def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
     """Extend the leases that are still held."""
     fences = {hold.occurrence_id: hold.fence for hold in holds}
-    known = list(fences.items())
-    found = ledger.session.gather("id, stop", f"({_HELD})", known)
-    held = {str(one): asked for one, asked in found}
-    ledger.session.execute(_RENEW, now + lease, known)
-    stop = {one: reason for one, asked in held.items() if (reason := REASONS.get(asked)) is not None}
+    held = _still_held(ledger, fences, list(fences), "/* quick: one */")
+    if held:
+        ledger.session.execute(_RENEW, now + lease, [key for key, _ in held.values()])
+    others = [one for one in fences if one not in held]
+    if others:
+        # What somebody else is changing at this moment is not lost yet; it is renewed the next time.
+        held |= _still_held(ledger, fences, others)
+    stop = {one: reason for one, (_, asked) in held.items() if (reason := REASONS.get(asked)) is not None}
     return Renewal(lost=frozenset(fences) - held.keys(), stop=stop)
+
+
+def _still_held(
+    ledger: Ledger, fences: Mapping[str, int], ids: Sequence[str], how: str = ""
+) -> dict[str, tuple[int, str | None]]:
+    """The keys of the rows whose leases are held with these fences, and whether they are asked to stop."""
+    found = ledger.session.gather("id, key, fence, stop", f"({_HELD} {how})", list(ids))
+    return {one: (key, stop) for one, key, fence, stop in found if fences[one] == fence}
 
 
 def release(ledger: Ledger, holds: Sequence[Hold]) -> None:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("schedule", "position", "tenant", "upstream_id")
 _KEYS = """
-    SELECT schedules.key FROM EACH(text) AS j CROSS JOIN schedules
-    ON tenant = ? AND schedule_id = j.value AND is_listed = 1
+    SELECT schedules.key FROM schedules WHERE schedule_id IN EACH(text) AND tenant = ? AND is_listed = 1
 """
 # Only of the schedule that has the id now: one that was deleted under it is nobody's upstream any more.
 DOWNSTREAM = """

@@ -50,7 +50,7 @@ _SELECTED = ", ".join(
     [*(f"schedules.{name}" for name in COLUMNS), "uid", "schedule_states.phase", "revision", "version", "updated"]
 )
 _SOURCE = """
-    EACH(bigint) AS j CROSS JOIN schedules ON schedules.key = j.value CROSS JOIN schedule_states ON schedule = j.value
+    schedules CROSS JOIN schedule_states ON schedule = schedules.key WHERE schedules.key IN EACH(bigint)
 """
 _PHASES = {str(phase): phase for phase in SchedulePhase}
 _POLICIES = tuple(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "tenant")
 _SELECTED = "emitted, event_id, event_type, source, payload"
-_KNOWN = "SELECT event_id FROM EACH(text) AS j CROSS JOIN events ON tenant = ? AND event_id = j.value"
+_KNOWN = "SELECT event_id FROM events WHERE event_id IN EACH(text) AND tenant = ?"
 _ADVANCE = """
     INSERT INTO event_streams (tenant, newest, matched_until) VALUES (?, ?, ?)
     ON CONFLICT (tenant) DO UPDATE SET newest = excluded.newest

@@ -42,7 +42,7 @@ EXPIRED = f"""
 DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"  # noqa: S608 - likewise
 ONE = f"""
     SELECT 0, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
-    WHERE id = ? AND route IN (SELECT value FROM EACH(text) AS j)
+    WHERE id = ? AND route IN EACH(text)
     AND ((occurrences.phase = 'pending' AND held = 0 AND ready <= ?) OR lease_end <= ?) /* quick: occurrences */
 """  # noqa: S608 - likewise
 # Each step finds the next route after the one before, so that the cost follows the routes and not the rows.

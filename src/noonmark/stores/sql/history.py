@@ -51,7 +51,7 @@ _RUNS = f"""
     ORDER BY runs.started DESC, id || '-' || runs.fence DESC LIMIT ?
 """  # noqa: S608 - our own text
 LAST_RUNS = f"""
-    SELECT {_RUN_COLUMNS}, j.value FROM EACH(text) AS j CROSS JOIN schedule_states ON uid = j.value
+    SELECT {_RUN_COLUMNS}, uid FROM schedule_states
     CROSS JOIN occurrences ON occurrences.key = (
         SELECT newest.key FROM occurrences AS newest WHERE newest.schedule = schedule_states.schedule
         AND EXISTS (SELECT 1 FROM runs AS own WHERE own.occurrence = newest.key AND own.ended IS NOT NULL)
@@ -59,12 +59,12 @@ LAST_RUNS = f"""
     )
     CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
         SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key AND last.ended IS NOT NULL
-    )
+    ) WHERE uid IN EACH(text)
 """  # noqa: S608 - likewise
 BEING_DELIVERED = f"""
-    SELECT j.value, occurrences.id FROM EACH(text) AS j CROSS JOIN schedule_states ON uid = j.value
+    SELECT uid, occurrences.id FROM schedule_states
     CROSS JOIN occurrences ON occurrences.schedule = schedule_states.schedule AND ended IS NULL
-    AND occurrences.{_DELIVERING} ORDER BY occurrences.id
+    AND occurrences.{_DELIVERING} WHERE uid IN EACH(text) ORDER BY occurrences.id
 """  # noqa: S608 - likewise
 _OLD = """
     SELECT key, schedule FROM occurrences CROSS JOIN schedule_states AS s USING (schedule)
@@ -74,7 +74,7 @@ _FULLEST = """
     SELECT schedule, history FROM schedule_states AS s WHERE history > ? {more}
     ORDER BY history DESC, uid LIMIT 1 /* quick: s */
 """
-_NAMES = "EACH(bigint) AS j CROSS JOIN schedules ON schedules.key = j.value"
+_NAMES = "schedules WHERE schedules.key IN EACH(bigint)"
 _OLDEST = """
     SELECT key, schedule FROM occurrences WHERE schedule = ? AND ended IS NOT NULL ORDER BY nominal, id LIMIT ?
 """

@@ -32,21 +32,19 @@ if TYPE_CHECKING:
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
 # What may be changed is found first, and then changed: nobody else changes it in between.
 STARTABLE = """
-    SELECT one.id, one.key FROM EACH(text) AS j
-        CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
-    WHERE one.phase = 'claimed' AND fence = ? AND place IS NULL AND s.revision = ?
+    SELECT one.id, one.key FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL AND s.revision = ?
         AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key) /* quick: one, s */
 """
 _START = """
     UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = ?, waiting_for = NULL,
-        started = ?, lease_end = ?{takes_slot} WHERE key IN (SELECT value FROM EACH(bigint) AS j)
+        started = ?, lease_end = ?{takes_slot} WHERE key IN EACH(bigint)
 """
 START = {False: _START.format(takes_slot=""), True: _START.format(takes_slot=", holds_slot = 1")}
 """By whether it takes the slot."""
 STARTED = """
     WITH one AS MATERIALIZED (
-        SELECT occurrences.key AS key, schedule, nominal FROM EACH(bigint) AS j CROSS JOIN occurrences
-        ON occurrences.key = j.value
+        SELECT key, schedule, nominal FROM occurrences WHERE key IN EACH(bigint)
     )
     UPDATE schedule_states SET last_started = ?, admitted = admitted + ?,
         newest = CASE WHEN CAST(? AS integer) = 1 AND (newest IS NULL OR newest < nominal) THEN nominal ELSE newest END,
@@ -55,23 +53,22 @@ STARTED = """
 """
 ENDABLE = """
     SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last
-    FROM EACH(text) AS j
-        CROSS JOIN occurrences AS one ON one.id = j.value CROSS JOIN schedule_states AS s USING (schedule)
-    WHERE one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
+    FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.id IN EACH(text) AND one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
         AND holds_slot = ? AND s.queued = 0 AND s.followed = 0 /* quick: one, s */
 """
 END = """
     UPDATE occurrences SET phase = ?, reason = ?, detail = ?, attempt = ?, ended = ?,
         ready = NULL, lease_end = NULL, node = NULL, started = NULL, stop = NULL, deadline = NULL, waiting_for = NULL,
         holds_slot = 0, held = 0
-    WHERE key IN (SELECT value FROM EACH(bigint) AS j)
+    WHERE key IN EACH(bigint)
 """
 _ENDED = """
     UPDATE schedule_states SET {more} live = live - 1, history = history + 1, total = total + 1,
         successful = successful + ?, failed = failed + ?,
         failures_in_row = CASE WHEN CAST(? AS integer) = 1 THEN 0 ELSE failures_in_row + ? END, last_phase = ?,
         holder = CASE WHEN CAST(? AS integer) = 1 THEN NULL ELSE holder END
-    WHERE schedule IN (SELECT value FROM EACH(bigint) AS j)
+    WHERE schedule IN EACH(bigint)
 """
 ENDED = _ENDED.format(more="")
 LAST_ENDED = _ENDED.format(more="phase = 'completed', updated = ?, version = version + 1,")

@@ -55,8 +55,8 @@ _POSITION = """
     SELECT created, schedule_id FROM schedule_states CROSS JOIN schedules ON key = schedule WHERE uid = ? AND tenant = ?
 """
 _NEXT_DUE = """
-    SELECT schedule, min(due) FROM EACH(bigint) AS j CROSS JOIN occurrences
-    ON schedule = j.value AND ended IS NULL AND (phase = 'claimed' OR phase = 'pending' AND held = 0
+    SELECT schedule, min(due) FROM occurrences
+    WHERE schedule IN EACH(bigint) AND ended IS NULL AND (phase = 'claimed' OR phase = 'pending' AND held = 0
     AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL)) GROUP BY schedule
 """
 PLANNABLE = """
@@ -64,12 +64,12 @@ PLANNABLE = """
     WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL AND plan_at <= ? ORDER BY plan_at, uid LIMIT ?
 """
 PROJECTIONS = """
-    SELECT occurrences.* FROM EACH(bigint) AS j CROSS JOIN occurrences
-    ON schedule = j.value AND ended IS NULL AND origin = 'trigger' ORDER BY nominal, occurrences.key
+    SELECT occurrences.* FROM occurrences
+    WHERE schedule IN EACH(bigint) AND ended IS NULL AND origin = 'trigger' ORDER BY nominal, occurrences.key
 """
 _BEATS = """
     SELECT NULL AS route, max(seen) AS seen FROM nodes UNION ALL
-    SELECT route, seen FROM EACH(text) AS j CROSS JOIN served_routes ON route = j.value
+    SELECT route, seen FROM served_routes WHERE route IN EACH(text)
 """
 _BEYOND = "schedule = ? AND origin = 'trigger' AND phase <> 'superseded' AND coalesce(missed_last, nominal) > ?"
 _ROUTES = """

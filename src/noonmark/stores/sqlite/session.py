@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.stores.sql.session import Values
 
+_IN_EACH = re.compile(r"IN EACH\(\w+\)")
 _EACH = re.compile(r"EACH\(\w+\)")
 _ROWS = re.compile(r"ROWS\(([\w, ]+)\)")
 _QUICK = re.compile(r"/\* quick: [\w, ]+ \*/")
@@ -85,7 +86,7 @@ class SqliteSession:
 
     def delete(self, table: str, by: str, values: Sequence[int]) -> None:
         """Remove rows."""
-        self.execute(f"DELETE FROM {table} WHERE {by} IN (SELECT value FROM EACH(any) AS j)", values)  # noqa: S608 - our own names
+        self.execute(f"DELETE FROM {table} WHERE {by} IN EACH(any)", values)  # noqa: S608 - our own names
 
     def numbers(self, table: str, count: int) -> list[int]:
         """Numbers after the greatest."""
@@ -100,7 +101,8 @@ class SqliteSession:
 @lru_cache(maxsize=512)
 def _put(text: str) -> str:
     """A shared statement in SQLite's own words."""
-    return _QUICK.sub("", _ROWS.sub(_taken_apart, _EACH.sub("json_each(?)", text)))
+    looked_up = _IN_EACH.sub("IN (SELECT value FROM json_each(?))", text)
+    return _QUICK.sub("", _ROWS.sub(_taken_apart, _EACH.sub("json_each(?)", looked_up)))
 
 
 def _taken_apart(found: re.Match[str]) -> str:
