@@ -1,5 +1,6 @@
 """The processes of one test: nodes and callers on one store, started, harmed and cleared away by process id."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ import threading
 import zlib
 from contextlib import closing
 from pathlib import Path
+
+import asyncpg
 
 from noonmark import Scheduler
 from noonmark.clocks import SystemClock
@@ -26,11 +29,12 @@ SCALE = int(os.environ.get("NOONMARK_SOAK", "1"))
 """How many times longer than in `make test`: more kills, more fires, more copies."""
 PATIENCE = 60.0
 """Seconds until a test gives up waiting for something that takes a moment; a busy machine must not fail it."""
+PAGE = 1_000
 CLOCK = SystemClock()
 
 
 class Fleet:
-    """One store, one journal, any number of processes."""
+    """One store, one journal, any number of processes. Each kind has `sql`, to read the tables beside Noonmark."""
 
     def __init__(self, folder, url):
         self.folder = folder
@@ -114,6 +118,15 @@ class Fleet:
     def kept(self, schedule_id):
         return drive(self.scheduler.runtime.store.find(OWNER.tenant, schedule_id))
 
+    def schedules(self):
+        """All schedules that are not deleted, by id."""
+        found, page = {}, None
+        while page is None or len(page) == PAGE:
+            last = page[-1].schedule.uid if page else None
+            page = drive(self.scheduler.runtime.store.schedules(OWNER.tenant, after=last, limit=PAGE))
+            found |= {kept.schedule.schedule_id: kept.schedule for kept in page}
+        return found
+
     def complaints(self):
         """What the processes wrote about themselves that looks like an accident; the first of each."""
         marks = ("Traceback", "Error", "ERROR", "failed, again", "database is locked")
@@ -165,6 +178,25 @@ class SqliteFleet(Fleet):
         """Read or damage the file beside Noonmark."""
         with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as connection:
             return connection.execute(statement, values).fetchall()
+
+
+class PostgresFleet(Fleet):
+    """On one database."""
+
+    def __init__(self, folder, database):
+        super().__init__(folder, database.url)
+
+    def sql(self, statement, *values):
+        """Read or damage the database beside Noonmark."""
+
+        async def ask():
+            connection = await asyncpg.connect(self.url)
+            try:
+                return [tuple(row) for row in await connection.fetch(statement, *values)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
 
 
 class Chance:
