@@ -1,9 +1,13 @@
 """What every test session needs before the first test module is imported."""
 
+import itertools
 import os
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.servers.postgres import QUICK, Database, running
 
 # The same examples every time, so that a change is judged by what it changes. A busy machine must not fail a test: no
 # deadline, and no complaint about slow generation. A failure prints the blob that replays it.
@@ -25,3 +29,24 @@ def pytest_configure(config):
         folder = tempfile.TemporaryDirectory(prefix="noonmark-")
         os.environ["XDG_RUNTIME_DIR"] = folder.name
         config.add_cleanup(folder.cleanup)
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server, for each process that runs tests; it is started when a test first asks for it."""
+    with running(**QUICK) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def database_numbers():
+    return itertools.count()
+
+
+@pytest.fixture
+def database(postgres, database_numbers):
+    """An empty database of the test's own."""
+    made = Database(postgres, f"test_{next(database_numbers)}")
+    postgres.create(made.name)
+    yield made
+    postgres.drop(made.name)

@@ -56,6 +56,24 @@ def test_a_lease_that_was_lost_and_taken_anew_meanwhile_is_kept():
     assert rig.row(one).phase is Phase.CLAIMED
 
 
+def test_a_lease_that_ended_with_its_run_was_not_lost(rig):
+    rig.target.end(rig.started(quiet(rig)))
+    rig.store.afterwards("settle", rig.driver.renew_once)
+    assert rig.settle_once().settled == 1
+    assert rig.sink.kinds() == ["Claimed", "Started", "Settled"]
+
+
+def test_whoever_has_ended_after_its_lease_was_lost_is_told_when_the_end_is_written(rig):
+    first = rig.started(quiet(rig))
+    rig.advance(rig.timing.lease)
+    assert Rig(rig, node="node-b").claim_once().claimed == 1
+    rig.target.end(first)
+    assert rig.renew_once().lost == 0
+    assert rig.settle_once() == SettleReport(lost=1)
+    assert rig.sink.kinds() == ["Claimed", "Started", "LeaseLost"]
+    assert rig.node.load == 0
+
+
 def test_a_request_to_stop_is_for_the_delivery_it_was_made_of(rig):
     made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
     first = rig.started(made)

@@ -16,7 +16,7 @@ from noonmark.driver.drive import drive
 from noonmark.ports import sink
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
-from tests.driver.rig import ROUTE
+from tests.driver.rig import ROUTE, Wrapped
 from tests.driver.test_loop import HOUR, Place, Shared, turns
 
 MINUTE = 60 * SECOND
@@ -71,6 +71,38 @@ def test_something_that_is_due_just_before_what_it_sleeps_for_wakes_it():
             assert not loop._look._is_rung
             loop.wake(far.due - SECOND)
             assert loop._look._is_rung
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_is_set_forward_brings_what_is_due_by_it_with_the_next_renewal():
+    async def story():
+        ahead = 0
+        clock = SystemClock()
+        place = Sleepy(store=Wrapped(MemoryStore(lambda: clock.micros() + ahead)))
+        async with place.running() as loop:
+            await place.asleep()
+            ahead = 2 * HOUR
+            loop.attend()
+            await place.sink.until_kind(sink.Started)
+
+    asyncio.run(story())
+
+
+def test_a_clock_that_is_set_forward_by_less_wakes_nobody():
+    async def story():
+        ahead = 0
+        clock = SystemClock()
+        place = Sleepy(store=Wrapped(MemoryStore(lambda: clock.micros() + ahead)))
+        async with place.running() as loop:
+            await place.asleep()
+            ahead = HOUR // 2
+            looks, renewals = place.store.calls["next_time"], place.store.calls["clock"]
+            loop.attend()
+            await turns(lambda: place.store.calls["clock"] > renewals)
+            await turns(lambda: loop._node.now > clock.micros() + HOUR // 4)
+            assert place.sleeps
+            assert place.store.calls["next_time"] == looks
 
     asyncio.run(story())
 

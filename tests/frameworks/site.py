@@ -13,7 +13,7 @@ import urllib.request
 from noonmark.core.instants import MAX_INSTANT
 from noonmark.core.lifecycle import Phase
 from noonmark.driver.drive import drive
-from tests.processes.fleet import CLOCK, PATIENCE, ROOT, Fleet
+from tests.processes.fleet import CLOCK, PATIENCE, ROOT, SqliteFleet
 from tests.processes.work import JOURNAL
 
 STORE = "SITE_STORE"
@@ -23,7 +23,7 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
 HELD = "SELECT count(*) FROM occurrences WHERE phase IN ('claimed', 'dispatching')"
 
 
-class Site(Fleet):
+class Site(SqliteFleet):
     """What runs is known by the journal, and by what each program printed."""
 
     def run(self, *command, folder=ROOT, **environment):

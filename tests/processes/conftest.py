@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from tests.processes.fleet import Fleet
+from tests.processes.fleet import SqliteFleet
 
 
 @pytest.fixture
 def fleet(tmp_path):
     """Whatever was done to its processes, none of the others may have had an accident."""
-    fleet = Fleet(tmp_path)
+    fleet = SqliteFleet(tmp_path)
     yield fleet
     fleet.close()
     assert fleet.may_complain or not fleet.complaints()

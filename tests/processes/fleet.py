@@ -1,5 +1,6 @@
-"""The processes of one test: nodes and callers on one SQLite file, started, harmed and cleared away by process id."""
+"""The processes of one test: nodes and callers on one store, started, harmed and cleared away by process id."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ import threading
 import zlib
 from contextlib import closing
 from pathlib import Path
+
+import asyncpg
 
 from noonmark import Scheduler
 from noonmark.clocks import SystemClock
@@ -26,16 +29,16 @@ SCALE = int(os.environ.get("NOONMARK_SOAK", "1"))
 """How many times longer than in `make test`: more kills, more fires, more copies."""
 PATIENCE = 60.0
 """Seconds until a test gives up waiting for something that takes a moment; a busy machine must not fail it."""
+PAGE = 1_000
 CLOCK = SystemClock()
 
 
 class Fleet:
-    """One database, one journal, any number of processes."""
+    """One store, one journal, any number of processes. Each kind has `sql`, to read the tables beside Noonmark."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, url):
         self.folder = folder
-        self.path = folder / "schedules.db"
-        self.url = f"sqlite:///{self.path}"
+        self.url = url
         self.journal = Journal(folder / "journal.jsonl")
         self.processes = []
         self.may_complain = False
@@ -48,12 +51,15 @@ class Fleet:
             self._reader = Scheduler(self.url)
         return self._reader
 
-    def start(self, program, *, ready="ready", **settings):
-        """Start a program of this folder and wait until it says that it is ready."""
+    def start(self, program, *, ready="ready", command=(), **settings):
+        """Start a program of this folder and wait until it says that it is ready.
+
+        With a command it runs within that one, which becomes it: at the far end of a wire, for instance.
+        """
         log = (self.folder / f"{program}-{len(self.processes)}.log").open("wb")
         with log:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"tests.processes.{program}", json.dumps({"store": self.url, **settings})],
+                [*command, *_python(program, {"store": self.url, **settings})],
                 cwd=ROOT,
                 env=os.environ
                 | {"PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), JOURNAL: str(self.journal.path)},
@@ -68,6 +74,7 @@ class Fleet:
         return process
 
     def node(self, lease=1.0, **settings):
+        """A node, with the settings of a scheduler, and what `node` has of its own: `freezes`, `grace`, `clock`."""
         return self.start("node", lease=lease, **settings)
 
     def kill(self, process):
@@ -78,9 +85,73 @@ class Fleet:
         return now
 
     def freeze(self, process):
-        """SIGSTOP, at whatever it is doing; in a transaction it keeps the lock of the file."""
+        """SIGSTOP, at whatever it is doing; in a transaction it keeps its locks."""
         process.send_signal(signal.SIGSTOP)
         self.until(lambda: is_stopped(process.pid))
+
+    def thaw(self, process):
+        process.send_signal(signal.SIGCONT)
+
+    def until(self, holds, seconds=PATIENCE):
+        """Wait until a condition holds, and give what it gave; AssertionError when it does not come to hold."""
+        deadline = CLOCK.monotonic() + seconds * SECOND
+        while not (answer := holds()):
+            assert CLOCK.monotonic() < deadline, f"after {seconds} s still not: {holds}; {self.complaints()}"
+            threading.Event().wait(0.02)
+        return answer
+
+    def completed(self, ids, seconds=PATIENCE):
+        """Wait until no fire of these schedules is to come, and nothing of them is live."""
+        waiting = list(ids)
+
+        def nothing_is_left():
+            # One after another: the store has better things to do than to tell again and again of all of them.
+            while waiting and self.phase(waiting[-1]) is SchedulePhase.COMPLETED:
+                waiting.pop()
+            return not waiting
+
+        self.until(nothing_is_left, seconds)
+
+    def phase(self, schedule_id):
+        return self.kept(schedule_id).schedule.phase
+
+    def kept(self, schedule_id):
+        return drive(self.scheduler.runtime.store.find(OWNER.tenant, schedule_id))
+
+    def schedules(self):
+        """All schedules that are not deleted, by id."""
+        found, page = {}, None
+        while page is None or len(page) == PAGE:
+            last = page[-1].schedule.uid if page else None
+            page = drive(self.scheduler.runtime.store.schedules(OWNER.tenant, after=last, limit=PAGE))
+            found |= {kept.schedule.schedule_id: kept.schedule for kept in page}
+        return found
+
+    def complaints(self):
+        """What the processes wrote about themselves that looks like an accident; the first of each."""
+        marks = ("Traceback", "Error", "ERROR", "failed, again", "database is locked")
+        found = (
+            [line for line in log.read_text().splitlines() if any(mark in line for mark in marks)]
+            for log in sorted(self.folder.glob("*.log"))
+        )
+        return [line for lines in found for line in lines[:3]]
+
+    def close(self):
+        """End everything that was started, whatever it is doing."""
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if self._reader is not None:
+            drive(self._reader.runtime.store.close())
+
+
+class SqliteFleet(Fleet):
+    """On one file."""
+
+    def __init__(self, folder):
+        self.path = folder / "schedules.db"
+        super().__init__(folder, f"sqlite:///{self.path}")
 
     def freeze_between_transactions(self, process):
         """SIGSTOP while it does not keep the others from the file."""
@@ -103,55 +174,29 @@ class Fleet:
             connection.execute("ROLLBACK")
             return False
 
-    def thaw(self, process):
-        process.send_signal(signal.SIGCONT)
-
-    def until(self, holds, seconds=PATIENCE):
-        """Wait until a condition holds, and give what it gave; AssertionError when it does not come to hold."""
-        deadline = CLOCK.monotonic() + seconds * SECOND
-        while not (answer := holds()):
-            assert CLOCK.monotonic() < deadline, f"after {seconds} s still not: {holds}; {self.complaints()}"
-            threading.Event().wait(0.02)
-        return answer
-
-    def completed(self, ids, seconds=PATIENCE):
-        """Wait until no fire of these schedules is to come, and nothing of them is live."""
-        waiting = set(ids)
-
-        def nothing_is_left():
-            waiting.difference_update([one for one in waiting if self.phase(one) is SchedulePhase.COMPLETED])
-            return not waiting
-
-        self.until(nothing_is_left, seconds)
-
-    def phase(self, schedule_id):
-        return self.kept(schedule_id).schedule.phase
-
-    def kept(self, schedule_id):
-        return drive(self.scheduler.runtime.store.find(OWNER.tenant, schedule_id))
-
     def sql(self, statement, *values):
         """Read or damage the file beside Noonmark."""
         with closing(sqlite3.connect(self.path, timeout=30, isolation_level=None)) as connection:
             return connection.execute(statement, values).fetchall()
 
-    def complaints(self):
-        """What the processes wrote about themselves that looks like an accident; the first of each."""
-        marks = ("Traceback", "Error", "ERROR", "failed, again", "database is locked")
-        found = (
-            [line for line in log.read_text().splitlines() if any(mark in line for mark in marks)]
-            for log in sorted(self.folder.glob("*.log"))
-        )
-        return [line for lines in found for line in lines[:3]]
 
-    def close(self):
-        """End everything that was started, whatever it is doing."""
-        for process in self.processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if self._reader is not None:
-            drive(self._reader.runtime.store.close())
+class PostgresFleet(Fleet):
+    """On one database."""
+
+    def __init__(self, folder, database):
+        super().__init__(folder, database.url)
+
+    def sql(self, statement, *values):
+        """Read or damage the database beside Noonmark."""
+
+        async def ask():
+            connection = await asyncpg.connect(self.url)
+            try:
+                return [tuple(row) for row in await connection.fetch(statement, *values)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
 
 
 class Chance:
@@ -170,6 +215,10 @@ class Chance:
     def pause(self, low, high):
         """Let a while pass, between so many seconds."""
         threading.Event().wait(low + (high - low) * self.below(1_000) / 1_000)
+
+
+def _python(program, settings):
+    return sys.executable, "-m", f"tests.processes.{program}", json.dumps(settings)
 
 
 def every(seconds, *, count, after=1.0, offset=0):

@@ -1,12 +1,18 @@
-"""A node: `python -m tests.processes.node '{"store": "sqlite:////..", "lease": 1.0}'`. SIGTERM stops it gently."""
+"""A node: `python -m tests.processes.node '{"store": "sqlite:////..", "lease": 1.0}'`. SIGTERM stops it gently.
+
+With `"clock": {"offset": 90, "gain": 0.05, "file": ".."}` it goes by a clock that is wrong.
+"""
 
 import json
 import signal
 import sys
 import threading
+from contextlib import nullcontext
 
 from noonmark import Scheduler
 from noonmark.ports import sink
+from noonmark.stores.sqlite import SqliteStore
+from tests.processes.clocks import WrongClock
 from tests.processes.work import note
 
 
@@ -23,11 +29,15 @@ class JournalSink:
             _note(one)
         if self._freezes and any(isinstance(one, sink.Claimed) for one in happenings):
             self._freezes = False
-            # In the middle of a transaction it would keep the others from the file. The signal goes to this thread, so
-            # that it does not leave the lock before all of them stand still.
-            with self.store._connections._writing:
+            # The signal goes to this thread, so that it does not leave the lock before all of them stand still.
+            with between_transactions(self.store):
                 note("freezing")
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+def between_transactions(store):
+    """In the middle of a transaction, a process that stands still would keep the others from a file."""
+    return store._connections._writing if isinstance(store, SqliteStore) else nullcontext()
 
 
 def _note(one):
@@ -50,7 +60,9 @@ def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     journal = JournalSink(freezes=settings.pop("freezes", False))
     grace = settings.pop("grace", 5)
-    scheduler = Scheduler(settings.pop("store"), sink=journal, **settings)
+    clock = settings.pop("clock", None)
+    clock = None if clock is None else WrongClock(**clock)
+    scheduler = Scheduler(settings.pop("store"), sink=journal, clock=clock, **settings)
     journal.store = scheduler.runtime.store
     scheduler.start()
     note("ready")

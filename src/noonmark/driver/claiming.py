@@ -53,7 +53,8 @@ async def renew_once(node: Node) -> RenewReport:
     renewal = await _renew(node, holds)
     # Only what is still held as it was when the question was asked: it may have ended since, or be held anew.
     fences = {hold.occurrence_id: hold.fence for hold in holds}
-    lost = sum(node.lose(one) for one in renewal.lost if _fence(node, one) == fences[one])
+    gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]
+    lost = sum(node.lose(one) for one in gone)
     stopped = 0
     for one, reason in renewal.stop.items():
         if _fence(node, one) == fences[one] and (assignment := node.deliveries.get(one)) is not None:
@@ -89,6 +90,12 @@ async def release(node: Node) -> int:
     for claim in claims:
         node.drop(claim)
     return len(claims)
+
+
+def _has_ended(node: Node, occurrence_id: str) -> bool:
+    """Whether its end is being written; the answer to that says whether it still counted."""
+    assignment = node.deliveries.get(occurrence_id)
+    return assignment is not None and assignment.is_closed
 
 
 def _fence(node: Node, occurrence_id: str) -> int | None:

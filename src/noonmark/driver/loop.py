@@ -110,7 +110,7 @@ class Loop:
             asyncio.create_task(duty)
             for duty in (
                 self._settling(),
-                self._every(timing.lease // 3, self.driver.renew_once, self._renew),
+                self._every(timing.lease // 3, self._renew_leases, self._renew),
                 self._compare_clocks(self._alarm()),
                 self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
                 self._every(timing.prune_every, self._prune, self._alarm()),
@@ -255,6 +255,12 @@ class Loop:
                 return
             await self._try(self._node.read_clock, alarm)
             pause *= 2
+
+    async def _renew_leases(self) -> None:
+        await self.driver.renew_once()
+        # The store's time may have come further than any timer here: it was set, or this machine was asleep.
+        if self._look_at is not None and self._look_at <= self._node.now:
+            self._look.ring()
 
     async def _reap(self) -> None:
         report = await self.driver.reap_once()
