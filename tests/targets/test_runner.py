@@ -455,8 +455,10 @@ class TestStopping:
 
         async def story(stage):
             function = later if is_async else lambda: called.append(True)
+            stage.clock.halt()
             assignment = await stage.deliver(function, after=30_000)
             assignment.stop(Reason.REPLACED)
+            stage.clock.go_on()
             return await stage.end_of(assignment)
 
         delivered = play(story)
@@ -542,11 +544,15 @@ class TestClosing:
         async def story(stage):
             stage.functions.register("sync", lambda: called.append(True))
             stage.functions.register("async", later)
+            stage.clock.halt()
             waiting = [assigned(name, function=name, after=50_000) for name in ("sync", "async")]
             stage.runner.deliver(waiting)
             stage.runner.close()
+            stage.clock.go_on()
             while stage.runner._tasks:
                 await asyncio.wait(stage.runner._tasks)
+            await asyncio.to_thread(stage.runner._workers._foreman.join, SOON)
+            assert stage.runner._workers._threads == 0
 
         play(story)
         assert called == []
