@@ -469,14 +469,19 @@ class TestStopping:
 class TestDeadlines:
     def test_a_thread_that_times_out_is_told_and_abandoned(self):
         async def story(stage):
-            seen, gone = threading.Event(), threading.Event()
+            begun, seen, gone = threading.Event(), threading.Event(), threading.Event()
 
             def work(context):
+                begun.set()
                 context.cancelled.wait(SOON)
                 seen.set()
                 gone.wait(SOON)
 
-            delivered = await stage.call(work, timeout=30_000)
+            stage.clock.halt()
+            assignment = await stage.deliver(work, after=-60 * SECOND, timeout=30_000)
+            assert await asyncio.to_thread(begun.wait, SOON)
+            stage.clock.go_on()
+            delivered = await stage.end_of(assignment)
             assert delivered.outcome is Outcome.TIMED_OUT
             assert delivered.ended - delivered.started >= 30_000
             assert stage.runner.abandoned == 1
