@@ -107,16 +107,15 @@ class Site(Fleet):
     def assert_each_fire_ran_once(self, *schedule_ids):
         """What a program was at when it was told to end may have been handed back: that it is told is enough."""
         for one in schedule_ids:
-            marks, completed = self.journal.begun_nominals(one), self.completed_fires(one)
-            times, settled = self.nominal_fires(one, max(marks)), self._settled[one]
-            assert [time for time in marks if time <= settled] == self.nominal_fires(one, settled), (
-                "each has begun once"
-            )
-            assert [time for time in completed if time <= settled] == self.nominal_fires(one, settled), "and completed"
+            marks, completed = sorted(self.journal.begun_nominals(one)), self.completed_fires(one)
+            times, settled = self.nominal_fires(one, marks[-1]), self._settled[one]
+            by_then = self.nominal_fires(one, settled)
             handed_back = self.handed_back(one)
+            assert [time for time in marks if time <= settled] == by_then  # each has begun once
+            assert [time for time in completed if time <= settled] == by_then  # and is recorded once
             assert sorted(set(marks)) == times
-            assert Counter(marks) <= Counter(times) + handed_back, "none has begun again unless it was handed back"
-            assert Counter(times) <= Counter(completed) + handed_back, "and what has begun is recorded"
+            assert Counter(marks) <= Counter(times) + handed_back  # none has begun again unless it was handed back
+            assert Counter(times) <= Counter(completed) + handed_back  # and what has begun is recorded
 
     def handed_back(self, schedule_id):
         """How often runs of each nominal time were handed back."""
