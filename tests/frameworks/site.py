@@ -30,7 +30,7 @@ class Site(Fleet):
     def __init__(self, folder):
         super().__init__(folder)
         self._settled = {}
-        """Of each job that was waited for, the last fire that had completed by then."""
+        """Of each job that was waited for, the fires that had completed by then, without a gap."""
 
     def run(self, *command, folder=ROOT, **environment):
         """Start a program in a session of its own, so that nothing but its own signals reaches it."""
@@ -108,14 +108,13 @@ class Site(Fleet):
         """What a program was at when it was told to end may have been handed back: that it is told is enough."""
         for one in schedule_ids:
             marks, completed = sorted(self.journal.begun_nominals(one)), self.completed_fires(one)
-            times, settled = self.nominal_fires(one, marks[-1]), self._settled[one]
-            by_then = self.nominal_fires(one, settled)
-            handed_back = self.handed_back(one)
-            assert [time for time in marks if time <= settled] == by_then  # each has begun once
-            assert [time for time in completed if time <= settled] == by_then  # and is recorded once
-            assert sorted(set(marks)) == times
-            assert Counter(marks) <= Counter(times) + handed_back  # none has begun again unless it was handed back
-            assert Counter(times) <= Counter(completed) + handed_back  # and what has begun is recorded
+            by_then, handed_back = self._settled[one], self.handed_back(one)
+            assert marks[: len(by_then)] == by_then  # each has begun once
+            assert completed[: len(by_then)] == by_then  # and is recorded once
+            later = Counter(set(marks))
+            assert set(later) <= set(self.nominal_fires(one, marks[-1]))
+            assert Counter(marks) <= later + handed_back  # none has begun again unless it was handed back
+            assert later <= Counter(completed) + handed_back  # and what has begun is recorded
 
     def handed_back(self, schedule_id):
         """How often runs of each nominal time were handed back."""
@@ -135,11 +134,17 @@ class Site(Fleet):
         return job
 
     def fires(self, count, *endings):
-        """Wait until each of these jobs has completed so many runs; their ids."""
+        """Wait until each of these jobs has completed its first fires, so many of them; their ids."""
         ids = [self.job_named(ending).id for ending in endings]
-        self.until(lambda: all(len(self.completed_fires(one)) >= count for one in ids))
-        self._settled = {one: self.completed_fires(one)[-1] for one in ids}
+        self.until(lambda: all(len(self.settled(one)) >= count for one in ids))
+        self._settled = {one: self.settled(one) for one in ids}
         return ids
+
+    def settled(self, schedule_id):
+        """The nominal times up to which all have completed."""
+        completed = self.completed_fires(schedule_id)
+        named = self.nominal_fires(schedule_id, max(completed, default=0))
+        return [time for time, nominal in zip(completed, named, strict=False) if time == nominal]
 
 
 def ask(url, method="GET", body=None):
