@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from noonmark import IntervalTrigger, Scheduler
+from noonmark import OnceTrigger, Scheduler
 
 logging.getLogger("noonmark").setLevel(logging.ERROR)  # a run that fails is a warning; here one fails on purpose
 scheduler = Scheduler()
@@ -37,7 +37,7 @@ def publish() -> None:
     """Would run if check succeeded."""
 
 
-first = scheduler.schedule(extract, name="extract", trigger=IntervalTrigger(0.2), max_runs=1)
+first = scheduler.schedule(extract, name="extract", trigger=OnceTrigger(delay_seconds=0.2))
 checked = scheduler.schedule_with_deps(check, [first], name="check")
 loaded = scheduler.schedule_with_deps(load, [first], name="load")
 reported = scheduler.schedule_with_deps(report, [loaded], name="report")

@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel, Field
 
-from noonmark import AsyncScheduler, IntervalTrigger
+from noonmark import AsyncScheduler, OnceTrigger
 
 if __name__ == "__main__":
     os.chdir(tempfile.mkdtemp())  # what the trial writes is not kept
@@ -52,8 +52,8 @@ async def remind(context: Any) -> str:  # noqa: ANN401 - what a run can know
 @app.post("/reminders")
 async def create(reminder: Reminder) -> dict[str, str]:
     """Keep a reminder; from now on it survives the server."""
-    once = IntervalTrigger(reminder.seconds)
-    return {"id": await scheduler.schedule(remind, trigger=once, max_runs=1, payload=reminder.text)}
+    once = OnceTrigger(delay_seconds=reminder.seconds)
+    return {"id": await scheduler.schedule(remind, trigger=once, payload=reminder.text)}
 
 
 @app.get("/reminders")

@@ -31,19 +31,19 @@ def main() -> None:
     jobs = scheduler.list_jobs()
     begun = [job.last_run for job in jobs if job.last_run is not None]
     headline = f"Noonmark: {len(jobs)} jobs in {STORE}. Ctrl-C stops it; killed, it goes on at the next start."
+    names = {job.id: job.name or job.id for job in jobs}
     if not console.is_terminal:
         console.print(headline, soft_wrap=True)
+        story.on_line = partial(_print, names)
     if begun:
         since = max(begun).astimezone()
         console.print(f"The jobs were last run at {since:%H:%M:%S}; what was missed since then is told below.")
     over = threading.Event()
-    names = {job.id: job.name or job.id for job in jobs}
     try:
         with scheduler:
             if console.is_terminal:
                 _draw(console, headline, over, seconds)
             else:
-                story.on_line = partial(_print, names)
                 over.wait(None if seconds == float("inf") else seconds)
     except KeyboardInterrupt:
         pass

@@ -9,6 +9,8 @@ import termios
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 120.0
+"""Seconds that a command may take on a busy machine."""
 NOONMARK = (sys.executable, "-m", "noonmark")
 # What the developer's own terminal asks for must not decide the outcome.
 PERSONAL = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "COLORTERM", "TTY_COMPATIBLE", "PYTHONIOENCODING")
@@ -21,7 +23,13 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 def in_pipe(*command, stdin=b"", **environment):
     """Run to the end; the output as text."""
     done = subprocess.run(
-        command, input=stdin, capture_output=True, check=False, cwd=ROOT, env=ENVIRONMENT | environment, timeout=60
+        command,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        env=ENVIRONMENT | environment,
+        timeout=PATIENCE,
     )
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -36,7 +44,7 @@ def in_terminal(*command):
         while chunk := _read(ours):
             shown += chunk
         os.close(ours)
-        return process.wait(timeout=60), shown.decode()
+        return process.wait(timeout=PATIENCE), shown.decode()
 
 
 def _read(terminal):

@@ -309,11 +309,12 @@ def test_nothing_is_fetched_any_more_once_it_stops():
 
 def test_what_is_just_being_fetched_when_it_stops_is_given_back():
     async def story():
-        place = Place()
-        one = place.add(place.create(), "one", SECOND)
+        place = Place(lookahead=HOUR)
+        one = place.add(place.create(), "one", HOUR // 2)
         async with place.running(looks=False) as loop:
 
             async def stop():
+                assert place.row(one).phase is Phase.CLAIMED
                 loop.stop(0)
                 for _ in range(100):
                     await asyncio.sleep(0)  # noqa: TID251 - a turn for each of the others
@@ -328,8 +329,8 @@ def test_what_is_just_being_fetched_when_it_stops_is_given_back():
 
 def test_what_it_has_claimed_is_given_back_when_the_event_loop_ends_around_it():
     async def story():
-        place = Place()
-        one = place.add(place.create(), "one", 2 * SECOND)
+        place = Place(lookahead=HOUR)
+        one = place.add(place.create(), "one", HOUR // 2)
         async with place.running():
             await place.sink.until_kind(sink.Claimed)
             place.task.cancel()
@@ -364,9 +365,9 @@ def test_a_lease_is_renewed_so_early_that_one_attempt_may_fail(monkeypatch):
 
 def test_what_has_not_ended_in_the_grace_period_is_handed_back():
     async def story():
-        place = Place()
+        place = Place(lookahead=HOUR)
         made = place.create()
-        one, soon = place.add(made, "one"), place.add(made, "soon", 2 * SECOND)
+        one, soon = place.add(made, "one"), place.add(made, "soon", HOUR // 2)
         async with place.running() as loop:
             assignment = await place.started(one)
             await place.sink.until_kind(sink.Claimed, 2)
@@ -384,10 +385,10 @@ def test_what_has_not_ended_in_the_grace_period_is_handed_back():
 @pytest.mark.usefixtures("impatient")
 def test_stopping_ends_even_when_the_store_is_gone(grace):
     async def story():
-        place = Place()
+        place = Place(lookahead=HOUR)
         made = place.create()
         one = place.add(made, "one")
-        place.add(made, "soon", 2 * SECOND)
+        place.add(made, "soon", HOUR // 2)
         async with place.running() as loop:
             assignment = await place.started(one)
             await place.sink.until_kind(sink.Claimed, 2)

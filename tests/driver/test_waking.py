@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase
@@ -12,12 +14,13 @@ from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver import loop as loop_module
+from noonmark.driver.alarm import Alarm
 from noonmark.driver.drive import drive
 from noonmark.ports import sink
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
 from tests.driver.rig import ROUTE, Wrapped
-from tests.driver.test_loop import HOUR, Place, Shared, turns
+from tests.driver.test_loop import HOUR, SOON, Place, Shared, turns
 
 MINUTE = 60 * SECOND
 
@@ -59,6 +62,24 @@ def after_one_more(place, act):
         place.store.meanwhile("admit", act)
 
     place.store.meanwhile("admit", first)
+
+
+def test_a_ring_that_was_interrupted_does_not_silence_the_next_one():
+    class Interrupted:
+        def call_soon_threadsafe(self, *_):
+            raise KeyboardInterrupt
+
+    async def story():
+        alarm = Alarm()
+        events, alarm._loop = alarm._loop, Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            alarm.ring()
+        alarm._loop = events
+        alarm.ring()
+        async with asyncio.timeout(SOON):
+            await alarm.wait(None)
+
+    asyncio.run(story())
 
 
 def test_something_that_is_due_just_before_what_it_sleeps_for_wakes_it():

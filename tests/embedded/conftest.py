@@ -1,5 +1,8 @@
 """Schedulers on both kinds of store, in real threads and by hand."""
 
+import gc
+import sys
+import warnings
 from datetime import UTC, datetime
 
 import pytest
@@ -38,6 +41,20 @@ def open_on_file(tmp_path):
     for scheduler in made:
         scheduler.stop(wait=False)
         scheduler.close()
+
+
+@pytest.fixture
+def no_noise(monkeypatch, caplog):
+    """Nothing may be left for the garbage collector to complain about."""
+    complaints = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: complaints.append(told.exc_value))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        yield
+        gc.collect()
+    noise = [str(one.message) for one in warned if "never awaited" in str(one.message)]
+    noise += [record.getMessage() for record in caplog.get_records("call") if "destroyed" in record.getMessage()]
+    assert (complaints, noise) == ([], [])
 
 
 class ByHand:

@@ -191,49 +191,43 @@ class TestTheLoopIsNeverKeptWaiting:
     def test_not_even_while_another_connection_holds_the_file(self, tmp_path):
         path = tmp_path / "jobs.db"
 
-        async def tick(gaps, done):
-            loop = asyncio.get_running_loop()
-            last = loop.time()
-            while not done.is_set():
-                await soon(0.01)
-                gaps.append(loop.time() - last)
-                last = loop.time()
-
-        def hold(seconds, held):
-            connection = sqlite3.connect(path, isolation_level=None)
+        def hold(held, let_go):
+            connection = sqlite3.connect(path, isolation_level=None, timeout=SOON)
             connection.execute("BEGIN IMMEDIATE")
             held.set()
-            threading.Event().wait(seconds)
+            was_told = let_go.wait(SOON / 2)  # not as long as the others wait for the file
             connection.execute("ROLLBACK")
             connection.close()
+            return was_told
 
         async def main():
             scheduler = AsyncScheduler(f"sqlite:///{path}")
             await scheduler.start()
-            gaps, done, held = [], asyncio.Event(), threading.Event()
+            held, let_go = threading.Event(), threading.Event()
             job_id = await scheduler.schedule(answer, trigger=IntervalTrigger(0.05))
-            holder = threading.Thread(target=hold, args=(1.5, held))
-            holder.start()
+            holding = asyncio.ensure_future(asyncio.to_thread(hold, held, let_go))
             while not held.is_set():
                 await soon(0.005)
-            ticking = asyncio.ensure_future(tick(gaps, done))
             calls = [
                 scheduler.schedule(answer, name="later", trigger=NEVER),
                 scheduler.run_now(job_id, overlap="allow"),
                 scheduler.update(job_id, labels={"team": "a"}),
                 scheduler.get_job(job_id),
             ]
-            await asyncio.wait_for(asyncio.gather(*calls), SOON)
+            asked = asyncio.gather(*calls)
+            for _ in range(100):  # turns of the loop, while both the calls and what is due wait for the file
+                await soon(0.01)
+            has_answered = asked.done()
+            let_go.set()
+            was_told = await holding
+            await asyncio.wait_for(asked, SOON)
             await scheduler.stop()
-            done.set()
-            await ticking
             await scheduler.close()
-            holder.join()
-            return gaps
+            return has_answered, was_told
 
-        gaps = asyncio.run(main())
-        assert sum(gaps) > 1  # it was held for a while
-        assert max(gaps) < 1
+        has_answered, was_told = asyncio.run(main())
+        assert not has_answered
+        assert was_told, "the loop stood still until nobody held the file any more"
 
 
 class TestFromInsideAJob:

@@ -7,7 +7,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noonmark import Conflict, IntervalTrigger, NotFound, OnceTrigger, Scheduler
-from tests.embedded.waiting import FINAL, NEVER, SOON, Gate, ended, eventually, keep, phases, status, together
+from tests.embedded.waiting import (
+    FINAL,
+    NEVER,
+    SOON,
+    Gate,
+    ended,
+    eventually,
+    keep,
+    look_far_ahead,
+    phases,
+    status,
+    together,
+)
 
 SELDOM = 600.0
 """A lease, in seconds, so long that nobody learns of a cancellation when it is renewed."""
@@ -66,8 +78,8 @@ class TestWhatWaits:
 
     def test_one_at_the_head_of_the_queue_does_not_hold_up_the_others(self, keeper):
         ran = threading.Semaphore(0)
-        soon = datetime.now(UTC) + timedelta(seconds=0.5)  # noqa: TID251 - it must be ahead of a real clock
         with keeper:
+            soon = datetime.now(UTC) + timedelta(seconds=2)  # noqa: TID251 - it must be ahead of a real clock
             head = keep(keeper, nothing, trigger=OnceTrigger(soon))
             later = [keep(keeper, ran.release, trigger=OnceTrigger(soon + timedelta(milliseconds=n))) for n in range(5)]
             assert keeper.cancel(head)
@@ -77,10 +89,11 @@ class TestWhatWaits:
 
     def test_one_that_is_claimed_already_does_not_start(self, open_on_file):
         scheduler, ran = open_on_file(), []
-        soon = datetime.now(UTC) + timedelta(seconds=0.7)  # noqa: TID251 - it must be ahead of a real clock
-        job_id = keep(scheduler, lambda: ran.append(1), trigger=OnceTrigger(soon))
-        other = keep(scheduler, nothing, trigger=OnceTrigger(soon + timedelta(seconds=0.2)))
+        look_far_ahead(scheduler)
         with scheduler:
+            soon = datetime.now(UTC) + timedelta(seconds=3)  # noqa: TID251 - it must be ahead of a real clock
+            job_id = keep(scheduler, lambda: ran.append(1), trigger=OnceTrigger(soon))
+            other = keep(scheduler, nothing, trigger=OnceTrigger(soon + timedelta(seconds=0.2)))
             eventually(lambda: "claimed" in phases(scheduler, job_id))
             assert scheduler.cancel(job_id)
             ended(scheduler, other)

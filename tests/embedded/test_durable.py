@@ -233,7 +233,7 @@ class TestPrograms:
             def work():
                 os._exit(9)
 
-            scheduler = Scheduler("sqlite:///jobs.db", lease=0.5)
+            scheduler = Scheduler("sqlite:///jobs.db", lease=2)
             print(scheduler.schedule(work, function_name="work"), flush=True)
             scheduler.start()
             threading.Event().wait()
@@ -241,7 +241,7 @@ class TestPrograms:
         killed = script(tmp_path, text)
         assert killed.returncode == 9
         job = killed.stdout.strip()
-        scheduler = open_scheduler(lease=0.5)
+        scheduler = open_scheduler()
         scheduler.register_function("work", answer)
         with scheduler:
             assert ended(scheduler, job) == ["completed"]

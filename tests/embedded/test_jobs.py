@@ -16,7 +16,7 @@ from noonmark import (
     Scheduler,
 )
 from tests.embedded.conftest import START
-from tests.embedded.waiting import NEVER, Gate, ended, eventually, keep, phases, status
+from tests.embedded.waiting import NEVER, Gate, ended, eventually, keep, look_far_ahead, phases, status
 
 MINUTE = timedelta(minutes=1)
 
@@ -144,7 +144,8 @@ class TestOneThatRunsAgainAndAgain:
 
     def test_a_claimed_one_still_tells_its_next_time(self, open_on_file):
         holder, reader = open_on_file(), open_on_file()
-        at = datetime.now(UTC) + timedelta(seconds=1)  # noqa: TID251 - it must be ahead of a real clock
+        look_far_ahead(holder)
+        at = datetime.now(UTC) + 30 * MINUTE  # noqa: TID251 - it must be ahead of a real clock
         job_id = keep(holder, nothing, trigger=OnceTrigger(at))
         with holder:
             eventually(lambda: "claimed" in phases(reader, job_id))

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
+from time import thread_time  # noqa: TID251 - what a search costs is said in time of its own
 
 import pytest
 
@@ -84,11 +85,15 @@ class TestRunning:
             with lock:
                 running -= 1
 
-        job_id = keep(keeper, work, trigger=IntervalTrigger(0.02), overlap="queue")
+        # Not so often that the queue grows faster than a busy machine can work it off.
+        job_id = keep(keeper, work, trigger=IntervalTrigger(0.2), overlap="queue")
+
+        def fired():
+            return [one for one in keeper.occurrences(job_id) if one.origin == "trigger" and str(one.phase) in FINAL]
+
         with keeper:
-            for _ in range(5):
+            while len(fired()) < 5:
                 keeper.run_now(job_id)
-            ended(keeper, job_id, 8)
         assert most == 1
 
     def test_results_do_not_grow_without_end(self):
@@ -187,11 +192,11 @@ class TestCron:
         assert [one.minute for one in _next(CronTrigger("5/10 * * * *"), 7)] == [5, 15, 25, 35, 45, 55, 5]
 
     def test_the_29th_of_february_is_found_from_any_year_and_quickly(self):
-        trigger, clock = CronTrigger("0 0 29 2 *"), SystemClock()
-        begun = clock.monotonic()
+        trigger = CronTrigger("0 0 29 2 *")
+        begun = thread_time()
         for year in (2097, 2030, 2031):
             found = trigger.next_after(datetime(year, 3, 1, tzinfo=UTC))
-        assert (clock.monotonic() - begun) / 1_000_000 < 0.5
+        assert thread_time() - begun < 0.5  # of its own work, however busy the machine is
         assert found == datetime(2032, 2, 29, tzinfo=UTC)
         assert trigger.next_after(datetime(2097, 3, 1, tzinfo=UTC)) == datetime(2104, 2, 29, tzinfo=UTC)
 

@@ -113,7 +113,7 @@ class TestRuns:
         assert scheduler.schedule(errands.add, args=[1], name="add", executor=executor, trigger=NEVER) == one
 
     def test_timing_out_kills_it(self, scheduler, tmp_path):
-        job = scheduler.schedule(errands.hangs, args=[str(tmp_path)], executor="process", timeout=0.5, trigger=NEVER)
+        job = scheduler.schedule(errands.hangs, args=[str(tmp_path)], executor="process", timeout=3, trigger=NEVER)
         with pytest.raises(TimeoutError):
             scheduler.run_now(job)
         assert not is_running(begun(tmp_path))

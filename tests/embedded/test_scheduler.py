@@ -299,7 +299,7 @@ class TestRunning:
             if context.cancelled.wait(SOON):
                 noticed.set()
 
-        job = scheduler.schedule(work, timeout=0.05)
+        job = scheduler.schedule(work, timeout=2)  # long enough for it to begin
         with scheduler:
             assert ended(scheduler, job) == ["timed_out"]
             assert noticed.wait(SOON)

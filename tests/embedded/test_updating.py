@@ -19,7 +19,7 @@ from noonmark import (
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
 from tests.embedded.conftest import START
-from tests.embedded.waiting import NEVER, Gate, ended, eventually, keep, phases, status, together
+from tests.embedded.waiting import NEVER, Gate, eventually, keep, phases, status, together
 
 HOUR = timedelta(hours=1)
 
@@ -392,7 +392,7 @@ class TestTogether:
         with other:
             one.update(job_id, function_name="new", labels={"team": "a"})
             other.update(job_id, trigger=IntervalTrigger(0.05))
-            assert "completed" in ended(one, job_id)
+            eventually(lambda: "completed" in phases(one, job_id))
         assert one.get_job(job_id).last_result == "new"
         assert one.get_job(job_id).labels == {"team": "a"}
 

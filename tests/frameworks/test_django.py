@@ -38,7 +38,11 @@ def test_a_server_with_its_reloader_runs_each_fire_once(site, manage):
     site.until(lambda: site.sql("SELECT count(*) FROM occurrences WHERE phase = 'claimed'") == [(0,)])
     site.assert_each_fire_ran_once(job)
     site.assert_nothing_is_held()
-    assert sorted(orders(site)) == sorted(line["occurrence"] for line in site.journal.begins(job))
+    begun = [line["occurrence"] for line in site.journal.begins(job)]
+    made = orders(site)
+    assert set(made) <= set(begun)
+    # The end of the server may cut a run between its mark and its order.
+    assert 0 <= len(begun) - len(made) <= site.handed_back(job).total()
 
 
 def test_a_command_runs_a_job_and_ends(site, manage):

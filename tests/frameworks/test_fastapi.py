@@ -39,10 +39,10 @@ def test_endpoints_create_run_list_and_cancel_jobs(site, server):
 def test_a_server_that_ends_hands_back_what_it_holds(site, server, key):
     held = ask(f"{site.address(server)}/hold", "POST")
     site.until(lambda: all(site.journal.begins(one) for one in held))
-    site.end(server, key, codes=ENDS, seconds=30)
+    site.end(server, key, codes=ENDS)
     site.assert_nothing_is_held()
     for one in held[:2]:
         [left] = site.scheduler.occurrences(one)
         assert (str(left.phase), str(left.reason)) == ("pending", "lease_lost")
-    site.node()
+    site.node(15.0)
     site.until(lambda: len(site.journal.begins(held[0])) == 2)

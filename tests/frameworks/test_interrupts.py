@@ -13,11 +13,12 @@ HEAD = f"""
 
     STORE = os.environ["SITE_STORE"]
     SETTINGS = {{"lease": {LEASE}}}
+    NEXT = {{"trigger": CronTrigger("* * * * * *"), "misfire": "catch_up_all"}}  # nothing is said of what was missed
 
     def jobs(scheduler):
         "One that runs for longer than anybody waits, and one of which the next fires are claimed."
-        scheduler.schedule(work.record, name="long", args=[120])
-        scheduler.schedule(work.record, name="next", trigger=CronTrigger("* * * * * *"))
+        scheduler.schedule(work.record, name="long", args=[600])
+        scheduler.schedule(work.record, name="next", **NEXT)
 
     def tell_when(holds):
         def watch():
@@ -32,13 +33,13 @@ PLAIN = {
         jobs(scheduler)
         scheduler.start()
         work.note("there")
-        time.sleep(120)
+        time.sleep(600)
     """,
     "asleep in a with block": """
         with Scheduler(STORE, **SETTINGS) as scheduler:
             jobs(scheduler)
             work.note("there")
-            time.sleep(120)
+            time.sleep(600)
     """,
     "in a function that nobody else knows the scheduler of": """
         def main():
@@ -48,7 +49,7 @@ PLAIN = {
 
         main()
         work.note("there")
-        time.sleep(120)
+        time.sleep(600)
     """,
     "in stop": """
         scheduler = Scheduler(STORE, **SETTINGS)
@@ -61,15 +62,15 @@ PLAIN = {
     """,
     "in run_now": """
         scheduler = Scheduler(STORE, **SETTINGS)
-        job = scheduler.schedule(work.record, name="long", args=[120], trigger=CronTrigger("0 0 1 1 *"))
-        scheduler.schedule(work.record, name="next", trigger=CronTrigger("* * * * * *"))
+        job = scheduler.schedule(work.record, name="long", args=[600], trigger=CronTrigger("0 0 1 1 *"))
+        scheduler.schedule(work.record, name="next", **NEXT)
         tell_when(lambda: scheduler.runs(job))
         scheduler.run_now(job)
     """,
     "in run_now after start": """
         scheduler = Scheduler(STORE, **SETTINGS)
-        job = scheduler.schedule(work.record, name="long", args=[120], trigger=CronTrigger("0 0 1 1 *"))
-        scheduler.schedule(work.record, name="next", trigger=CronTrigger("* * * * * *"))
+        job = scheduler.schedule(work.record, name="long", args=[600], trigger=CronTrigger("0 0 1 1 *"))
+        scheduler.schedule(work.record, name="next", **NEXT)
         scheduler.start()
         tell_when(lambda: scheduler.runs(job))
         scheduler.run_now(job)
@@ -81,7 +82,7 @@ ASYNC = {
             async with AsyncScheduler(STORE, **SETTINGS) as scheduler:
                 jobs(scheduler.blocking)
                 work.note("there")
-                await asyncio.sleep(120)
+                await asyncio.sleep(600)
     """,
     "without stop": """
         async def main():
@@ -89,7 +90,7 @@ ASYNC = {
             jobs(scheduler.blocking)
             await scheduler.start()
             work.note("there")
-            await asyncio.sleep(120)
+            await asyncio.sleep(600)
     """,
     "in stop": """
         async def main():
@@ -105,8 +106,8 @@ ASYNC = {
     "in run_now": """
         async def main():
             scheduler = AsyncScheduler(STORE, **SETTINGS)
-            job = await scheduler.schedule(work.record, name="long", args=[120], trigger=CronTrigger("0 0 1 1 *"))
-            await scheduler.schedule(work.record, name="next", trigger=CronTrigger("* * * * * *"))
+            job = await scheduler.schedule(work.record, name="long", args=[600], trigger=CronTrigger("0 0 1 1 *"))
+            await scheduler.schedule(work.record, name="next", **NEXT)
             await scheduler.start()
             tell_when(lambda: scheduler.blocking.runs(job))
             await scheduler.run_now(job)
@@ -130,10 +131,9 @@ def test_ctrl_c_ends_a_program_and_what_it_held_runs_elsewhere_at_once(site, nam
     site.until(lambda: program.poll() is not None or site.journal.of("there"))
     long = site.job_named("long").id
     site.until(lambda: program.poll() is not None or site.journal.begins(long))
-    # Python ends by the signal itself, as a shell expects.
-    took = site.end(program, signal.SIGINT, codes=(-signal.SIGINT,), seconds=10)
+    # Python ends by the signal itself, as a shell expects, and long before what runs would have ended.
+    site.end(program, signal.SIGINT, codes=(-signal.SIGINT,), seconds=30)
     shown = site.shown(program)
-    assert took < 8
     assert shown.rstrip().endswith("KeyboardInterrupt"), shown
     assert "ignored" not in shown, shown
     assert "never" not in shown, shown
@@ -142,5 +142,5 @@ def test_ctrl_c_ends_a_program_and_what_it_held_runs_elsewhere_at_once(site, nam
     [begun] = site.journal.begins(long)
     [left] = [one for one in site.scheduler.occurrences(long) if one.id == begun["occurrence"]]
     assert (str(left.phase), str(left.reason)) == ("pending", "lease_lost"), shown
-    site.node()
-    site.until(lambda: len(site.journal.begins(long)) == 2, seconds=30)
+    site.node(15.0)
+    site.until(lambda: len(site.journal.begins(long)) == 2)

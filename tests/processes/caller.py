@@ -82,11 +82,13 @@ def fill(store, room):
         refused += not _create(scheduler)
         threading.Event().wait(0.05)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    lifted = SystemClock().micros()
     note("lifted")
     for _ in range(5):
         assert _create(scheduler), "there is room again"
     note("ran", result=scheduler.run_now(scheduler.schedule(work.nothing, trigger=HOUR)))
-    threading.Event().wait(0.5)
+    while scheduler.runs(steady, limit=1)[0].started <= lifted:
+        threading.Event().wait(0.05)
     scheduler.delete(steady)
     scheduler.stop()
     drive(scheduler.runtime.store.close())

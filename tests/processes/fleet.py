@@ -73,8 +73,11 @@ class Fleet:
             assert self.journal.of(ready, pid=process.pid), f"{program} ended at once: {self.complaints()}"
         return process
 
-    def node(self, lease=1.0, **settings):
-        """A node, with the settings of a scheduler, and what `node` has of its own: `freezes`, `grace`, `clock`."""
+    def node(self, lease=2.0, **settings):
+        """A node whose leases are short, but not so short that it loses them whenever the machine is busy.
+
+        With the settings of a scheduler, and what `node` has of its own: `freezes`, `grace`, `clock`.
+        """
         return self.start("node", lease=lease, **settings)
 
     def kill(self, process):
@@ -221,8 +224,8 @@ def _python(program, settings):
     return sys.executable, "-m", f"tests.processes.{program}", json.dumps(settings)
 
 
-def every(seconds, *, count, after=1.0, offset=0):
-    """So many fires, the first a while from now."""
+def every(seconds, *, count, after=2.5, offset=0):
+    """So many fires, the first a while from now: what is created after it would not have all of them."""
     start = CLOCK.micros() + int(after * SECOND) + offset
     last = start + (count - 1) * int(seconds * SECOND)
     return IntervalTrigger(seconds, start_at=from_micros(start), end_at=from_micros(last))

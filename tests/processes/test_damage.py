@@ -5,7 +5,8 @@ from tests.processes import work
 from tests.processes.checker import check
 from tests.processes.fleet import CLOCK, every
 
-ALL = {"type": "catch_up_all", "limit": 1_000}
+EACH = {"misfire": {"type": "catch_up_all", "limit": 1_000}, "overlap": "queue"}
+"""Every fire runs, however busy the machine is."""
 NONSENSE = '{"type": "nonsense'
 SCHEDULE = "UPDATE schedules SET {column} = ?1 WHERE schedule_id = ?2"
 OCCURRENCE = """
@@ -29,10 +30,7 @@ FATES = """
 
 def test_damaged_rows_are_taken_out_and_all_others_run(fleet, figure):
     before = doomed(fleet, after=2)
-    sound = [
-        fleet.scheduler.schedule(work.record, trigger=every(0.5, count=10, after=2), misfire=ALL, overlap="queue")
-        for _ in range(10)
-    ]
+    sound = [fleet.scheduler.schedule(work.record, trigger=every(0.5, count=10), **EACH) for _ in range(10)]
     first = fleet.node(2.0)
     fleet.until(lambda: all(fleet.journal.begins(one) for one in sound))
     meanwhile = doomed(fleet, after=4)
@@ -49,7 +47,10 @@ def test_damaged_rows_are_taken_out_and_all_others_run(fleet, figure):
 
 def doomed(fleet, *, after):
     """A schedule for each kind of damage, which is done."""
-    ids = {what: fleet.scheduler.schedule(work.record, trigger=every(0.5, count=100, after=after)) for what in DAMAGES}
+    ids = {
+        what: fleet.scheduler.schedule(work.record, trigger=every(0.5, count=100, after=after), **EACH)
+        for what in DAMAGES
+    }
     for what, one in ids.items():
         fleet.sql(DAMAGES[what].format(column=what), NONSENSE, one)
     return ids

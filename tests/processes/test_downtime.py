@@ -15,13 +15,14 @@ from tests.processes import work
 from tests.processes.checker import check, nominal_times, outcomes
 from tests.processes.fleet import CLOCK, SCALE, every
 
-GRACE = 1
-LEASE = 1.0
+GRACE = 3
+LEASE = 2.0
+WITHIN = 8
 POLICIES = {
     "skip": {},
     "catch_up_one": {},
     "catch_up_all": {"limit": 3},
-    "catch_up_within": {"window_seconds": 5},
+    "catch_up_within": {"window_seconds": WITHIN},
     "spread": {"window_seconds": 2, "limit": 4},
 }
 DOWN = 8 + 4 * SCALE
@@ -84,7 +85,7 @@ def named_by(policy, missed, rows):
         case "catch_up_all":
             return missed[-3:]
         case "catch_up_within":
-            return [time for time in missed if now and now - time <= 5 * SECOND]
+            return [time for time in missed if now and now - time <= WITHIN * SECOND]
         case "spread":
             spread = sorted((row.due, row.nominal) for row in rows if row.caught_up is not None)
             assert [due for due, _ in spread] == [now + n * SECOND // 2 for n in range(4)]

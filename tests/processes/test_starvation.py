@@ -32,6 +32,6 @@ def test_a_hundred_hanging_targets_starve_nobody(fleet, figure):
 def quick_ones(fleet):
     every_one = {"misfire": "catch_up_all", "overlap": "queue"}
     return [
-        fleet.scheduler.schedule(work.record, trigger=every(0.5, count=2, after=1.5, offset=n * 5_000), **every_one)
+        fleet.scheduler.schedule(work.record, trigger=every(0.5, count=2, offset=n * 5_000), **every_one)
         for n in range(QUICK)
     ]

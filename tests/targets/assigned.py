@@ -11,6 +11,26 @@ SOON = 30.0
 """Seconds that anything may take on a busy machine."""
 
 
+class Clock:
+    """The clock of this machine, until a test halts it or moves it on: so nothing depends on how fast the test is."""
+
+    def __init__(self):
+        self._ahead, self._halted_at = 0, None
+
+    def __call__(self):
+        return (now() if self._halted_at is None else self._halted_at) + self._ahead
+
+    def halt(self):
+        """Whatever is not due yet will not be before it goes on."""
+        self._halted_at = now()
+
+    def go_on(self):
+        self._halted_at = None
+
+    def advance(self, micros):
+        self._ahead += micros
+
+
 def assigned(
     key="one",
     function="work",

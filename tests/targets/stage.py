@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from noonmark.targets.functions import Functions
 from noonmark.targets.runner import FunctionRunner
-from tests.targets.assigned import SOON, assigned, now
+from tests.targets.assigned import SOON, Clock, assigned
 
 
 class Stage:
@@ -14,9 +14,9 @@ class Stage:
     def __init__(self, max_threads=16, max_processes=2):
         self.functions = Functions()
         self.runner = FunctionRunner(self.functions, max_threads, max_processes)
-        self.reported = {}
+        self.reported, self.clock = {}, Clock()
         self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
-        self.runner.open(self._report, now)
+        self.runner.open(self._report, self.clock)
 
     def _report(self, assignment, delivered):
         assert assignment not in self.reported

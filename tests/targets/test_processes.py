@@ -244,10 +244,20 @@ class TestWhatCannotBe:
         assert delivered.error == "a process did not come as far as the function within 0.5 s"
 
     def test_the_time_to_load_it_does_not_count_for_its_timeout(self, monkeypatch, tmp_path):
-        slow = "import threading; threading.Event().wait(1.5)"
-        delivered = in_process(loaded_elsewhere(monkeypatch, tmp_path, slow), timeout=SECOND)
+        files = [str(tmp_path / name) for name in ("begun", "go on")]
+        slow = f"from tests.targets import errands; errands.meets(*{files!r})"
+        function = loaded_elsewhere(monkeypatch, tmp_path, slow)
+
+        async def story(stage):
+            assignment = await stage.deliver(function, executor=Executor.PROCESS, timeout=20 * SECOND)
+            await begun(tmp_path)
+            stage.clock.advance(60 * SECOND)
+            errands.touch(tmp_path / "go on")
+            return await stage.end_of(assignment)
+
+        delivered = play(story)
         assert delivered.outcome is Outcome.COMPLETED
-        assert delivered.ended - delivered.started < SECOND
+        assert delivered.ended - delivered.started < 20 * SECOND
 
     def test_what_is_stopped_while_it_is_loaded_was_cancelled(self, monkeypatch, tmp_path):
         text = f"import pathlib; pathlib.Path({str(tmp_path / 'begun')!r}).touch(); import threading"
@@ -419,10 +429,12 @@ class TestDeadlines:
     def test_a_process_whose_time_is_up_is_gone_when_that_is_told(self, errand, tmp_path):
         async def story(stage):
             first = await still_works(stage)
+            stage.clock.halt()
             assignment = await stage.deliver(
-                errand, args=(str(tmp_path),), executor=Executor.PROCESS, timeout=SECOND // 2
+                errand, args=(str(tmp_path),), executor=Executor.PROCESS, after=-SECOND * 60, timeout=SECOND // 2
             )
             assert await begun(tmp_path) == first
+            stage.clock.go_on()
             delivered = await stage.end_of(assignment)
             assert not is_running(first)
             assert delivered.outcome is Outcome.TIMED_OUT
@@ -509,10 +521,12 @@ class TestStopping:
 
     def test_what_is_stopped_before_its_time_never_begins(self, tmp_path):
         async def story(stage):
+            stage.clock.halt()
             assignment = await stage.deliver(
                 errands.hangs, args=(str(tmp_path),), after=30_000, executor=Executor.PROCESS
             )
             assignment.stop(Reason.REPLACED)
+            stage.clock.go_on()
             return await stage.end_of(assignment)
 
         delivered = play(story)

@@ -455,8 +455,10 @@ class TestStopping:
 
         async def story(stage):
             function = later if is_async else lambda: called.append(True)
+            stage.clock.halt()
             assignment = await stage.deliver(function, after=30_000)
             assignment.stop(Reason.REPLACED)
+            stage.clock.go_on()
             return await stage.end_of(assignment)
 
         delivered = play(story)
@@ -467,14 +469,19 @@ class TestStopping:
 class TestDeadlines:
     def test_a_thread_that_times_out_is_told_and_abandoned(self):
         async def story(stage):
-            seen, gone = threading.Event(), threading.Event()
+            begun, seen, gone = threading.Event(), threading.Event(), threading.Event()
 
             def work(context):
+                begun.set()
                 context.cancelled.wait(SOON)
                 seen.set()
                 gone.wait(SOON)
 
-            delivered = await stage.call(work, timeout=30_000)
+            stage.clock.halt()
+            assignment = await stage.deliver(work, after=-60 * SECOND, timeout=30_000)
+            assert await asyncio.to_thread(begun.wait, SOON)
+            stage.clock.go_on()
+            delivered = await stage.end_of(assignment)
             assert delivered.outcome is Outcome.TIMED_OUT
             assert delivered.ended - delivered.started >= 30_000
             assert stage.runner.abandoned == 1
@@ -542,11 +549,15 @@ class TestClosing:
         async def story(stage):
             stage.functions.register("sync", lambda: called.append(True))
             stage.functions.register("async", later)
+            stage.clock.halt()
             waiting = [assigned(name, function=name, after=50_000) for name in ("sync", "async")]
             stage.runner.deliver(waiting)
             stage.runner.close()
+            stage.clock.go_on()
             while stage.runner._tasks:
                 await asyncio.wait(stage.runner._tasks)
+            await asyncio.to_thread(stage.runner._workers._foreman.join, SOON)
+            assert stage.runner._workers._threads == 0
 
         play(story)
         assert called == []

@@ -10,7 +10,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered
 from noonmark.targets import workers as workers_module
 from noonmark.targets.workers import Workers
-from tests.targets.assigned import SOON, assigned, now
+from tests.targets.assigned import SOON, Clock, assigned, now
 
 
 class Crew:
@@ -18,8 +18,9 @@ class Crew:
 
     def __init__(self, work, limit=256, *, cuts_off=True):
         self.reported, self.cut_off, self.threads, self.gone = [], [], set(), set()
-        self._work, self._news = work, threading.Condition()
-        self.workers = Workers(self._call, self._report, self._cut if cuts_off else None, now, limit, self._leave)
+        self._work, self._news, self.clock = work, threading.Condition(), Clock()
+        cut = self._cut if cuts_off else None
+        self.workers = Workers(self._call, self._report, cut, self.clock, limit, self._leave)
 
     def submit(self, *assignments):
         self.workers.submit(assignments)
@@ -187,11 +188,11 @@ def test_a_thread_that_was_given_up_comes_back_and_reports_nothing(crews):
 
 def test_one_that_ends_in_time_is_not_cut_off(crews):
     crew = crews(nothing)
-    quick = [assigned(number, timeout=2 * SECOND) for number in range(10)]
+    quick = [assigned(number, timeout=60 * SECOND) for number in range(10)]
     crew.submit(*quick)
     crew.until_reported(10)
-    last = assigned("last", after=2_100_000)  # after all those deadlines
-    crew.submit(last)
+    crew.clock.advance(61 * SECOND)  # after all those deadlines
+    crew.submit(assigned("last"))
     crew.until_reported(11)
     assert crew.cut_off == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND
@@ -29,10 +28,16 @@ class Alarm:
 
     def ring(self) -> None:
         """End the wait that is on, or the next one. From any thread; when the loop has ended, nobody waits."""
-        if not self._is_rung:
+        if self._is_rung:
+            return
+        try:
             self._is_rung = True
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._rung.set)
+        except RuntimeError:  # the loop has ended
+            pass
+        except BaseException:  # Ctrl-C: perhaps nobody was woken, so the next ring must not rely on this one
+            self._is_rung = False
+            raise
 
     def _ring_at_last(self) -> None:
         self._timer = None

@@ -36,6 +36,8 @@ class AnyEngine:
     def __init__(self) -> None:
         """It has not ended."""
         self._ended = threading.Event()
+        self._takes_calls = True
+        """Whether its loop will see a call through; what is asked for later is refused."""
         self._pid = os.getpid()
 
     def wake(self, at: Micros | None = None) -> None:
@@ -90,11 +92,17 @@ class AnyEngine:
             raise Conflict("the scheduler was stopped") from None
         while not wait([answer], LOOK_EVERY).done and self.is_alive:
             pass
-        if not answer.done() or answer.cancelled():
+        if not answer.done():
+            answer.cancel()  # should its loop get to it after all, nobody waits any more
             raise Conflict("the scheduler was stopped")
         return answer.result()
 
     def _answer(self, make: Callable[[Loop], Coroutine[Any, Any, T]], answer: Future[T]) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        if not self._takes_calls:  # the loop is being cleared away, and would leave a new task behind
+            answer.set_exception(Conflict("the scheduler was stopped"))
+            return
         task = self._events.create_task(make(self.loop))
         task.add_done_callback(partial(_tell, answer))
 
@@ -102,7 +110,7 @@ class AnyEngine:
 def _tell(answer: Future[T], task: asyncio.Task[T]) -> None:
     """Hand over what became of a call to whoever waits for it in another thread."""
     if task.cancelled():
-        answer.cancel()
+        answer.set_exception(Conflict("the scheduler was stopped"))
     elif (error := task.exception()) is not None:
         answer.set_exception(error)
     else:
@@ -154,6 +162,7 @@ class Engine(AnyEngine):
 
     def _let_go(self) -> None:
         """Cancel what is left. Unlike `asyncio.run`, this does not wait for an async function that will not end."""
+        self._takes_calls = False
         if left := asyncio.all_tasks(self._events):
             for task in left:
                 task.cancel()
@@ -172,7 +181,17 @@ class Guest(AnyEngine):
         if asyncio._get_running_loop() is events:  # noqa: SLF001 - get_running_loop raises where there is none
             self._begin(runtime, looks=looks)
             return
-        asyncio.run_coroutine_threadsafe(self._begin_there(runtime, looks=looks), events).result()
+        begun: Future[None] = Future()
+        try:
+            events.call_soon_threadsafe(self._begin_there, runtime, looks, begun)
+        except RuntimeError:  # the loop is closed
+            raise Conflict("the event loop has ended") from None
+        while not wait([begun], LOOK_EVERY).done and events.is_running():
+            pass
+        if not begun.done():
+            begun.cancel()  # should the loop get to it after all, nobody would stop what it begins
+            raise Conflict("the event loop has ended")
+        begun.result()
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait for its end, or so long; but an event loop that does not run any more will not bring it about."""
@@ -185,11 +204,21 @@ class Guest(AnyEngine):
         """Whether it still runs; without its event loop it does not, though nobody has told it."""
         return super().is_alive and self._events.is_running()
 
-    async def _begin_there(self, runtime: Runtime, *, looks: bool) -> None:
-        self._begin(runtime, looks=looks)
+    def _begin_there(self, runtime: Runtime, looks: bool, begun: Future[None]) -> None:  # noqa: FBT001 - of a callback
+        if begun.set_running_or_notify_cancel():
+            try:
+                self._begin(runtime, looks=looks)
+            except BaseException as error:  # noqa: BLE001 - it is raised where the beginning is awaited
+                begun.set_exception(error)
+            else:
+                begun.set_result(None)
 
     def _begin(self, runtime: Runtime, *, looks: bool) -> None:
         self._thread = threading.current_thread()
         self.loop = Loop(runtime, looks=looks)
         self._task = self._events.create_task(self.loop.run())
-        self._task.add_done_callback(lambda _: self._ended.set())
+        self._task.add_done_callback(self._end)
+
+    def _end(self, _: asyncio.Task[int]) -> None:
+        self._takes_calls = False
+        self._ended.set()
