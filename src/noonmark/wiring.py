@@ -37,7 +37,7 @@ def make_store(url: object, clock: Clock) -> Store:
     if isinstance(url, str) and url.startswith(POSTGRES):
         from noonmark.stores.postgres import PostgresStore
 
-        # Its time is the server's, whatever the clock of this machine says. A test that sets the time sets it there too.
+        # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
         return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros)
     known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
