@@ -27,12 +27,29 @@ CREATE TABLE dependency_graphs (
     version INTEGER NOT NULL,
     PRIMARY KEY (tenant)
 );
+CREATE TABLE leadership (
+    "key" SMALLINT NOT NULL,
+    term BIGINT NOT NULL,
+    node TEXT,
+    until BIGINT NOT NULL,
+    PRIMARY KEY ("key"),
+    CONSTRAINT one_leader CHECK (key = 1),
+    CONSTRAINT terms_are_counted CHECK (term >= 1)
+);
+INSERT INTO "leadership" VALUES(1,1,'node-a',1900000035000000);
 CREATE TABLE nodes (
     name TEXT NOT NULL,
+    routes TEXT NOT NULL,
+    capacity INTEGER NOT NULL,
+    load INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    started BIGINT NOT NULL,
+    lease BIGINT NOT NULL,
     seen BIGINT NOT NULL,
+    left_at BIGINT,
     PRIMARY KEY (name)
 );
-INSERT INTO "nodes" VALUES('node-a',1900000020000000);
+INSERT INTO "nodes" VALUES('node-a','["function:work"]',25000,0,'0.1.0',1900000000000000,15000000,1900000020000000,NULL);
 CREATE TABLE occurrences (
     "key" INTEGER NOT NULL,
     id TEXT NOT NULL,

@@ -41,9 +41,25 @@ CREATE TABLE events (
 CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE TABLE leadership (
+    "key" SMALLINT NOT NULL,
+    term BIGINT NOT NULL,
+    node TEXT,
+    until BIGINT NOT NULL,
+    PRIMARY KEY ("key"),
+    CONSTRAINT one_leader CHECK (key = 1),
+    CONSTRAINT terms_are_counted CHECK (term >= 1)
+);
 CREATE TABLE nodes (
     name TEXT NOT NULL,
+    routes TEXT NOT NULL,
+    capacity INTEGER NOT NULL,
+    load INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    started BIGINT NOT NULL,
+    lease BIGINT NOT NULL,
     seen BIGINT NOT NULL,
+    left_at BIGINT,
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);

@@ -51,10 +51,27 @@ def _create_nodes() -> None:
     op.create_table(
         "nodes",
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("routes", sa.Text(), nullable=False),
+        sa.Column("capacity", sa.Integer(), nullable=False),
+        sa.Column("load", sa.Integer(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("started", sa.BigInteger(), nullable=False),
+        sa.Column("lease", sa.BigInteger(), nullable=False),
         sa.Column("seen", sa.BigInteger(), nullable=False),
+        sa.Column("left_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("name"),
     )
     _index("nodes_seen", "nodes", ["seen"])
+    op.create_table(
+        "leadership",
+        sa.Column("key", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("term", sa.BigInteger(), nullable=False),
+        sa.Column("node", sa.Text(), nullable=True),
+        sa.Column("until", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("key = 1", name="one_leader"),
+        sa.CheckConstraint("term >= 1", name="terms_are_counted"),
+        sa.PrimaryKeyConstraint("key"),
+    )
 
 
 def _create_schedules() -> None:
