@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.pipeline import JobPipeline, Progress
     from noonmark.embedded.scheduler import Scheduler
+    from noonmark.ports.records import NodeRecord
     from noonmark.targets.functions import Context
 
 _HOMES = {
@@ -79,6 +80,7 @@ _HOMES = {
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
     "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),
+    "noonmark.ports.records": ("NodeRecord",),
     "noonmark.targets.functions": ("Context",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -97,6 +99,7 @@ __all__ = [
     "Job",
     "JobPipeline",
     "JobStatus",
+    "NodeRecord",
     "NoonmarkError",
     "NotFound",
     "Occurrence",

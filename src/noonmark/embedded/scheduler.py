@@ -21,7 +21,7 @@ from noonmark.operations import schedules
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_store, make_target, node_name
+from noonmark.wiring import make_store, make_target, node_name, package_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.clock import Clock
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import Kept, NodeRecord
     from noonmark.ports.sink import Sink
 
 T = TypeVar("T")
@@ -293,6 +293,11 @@ class Scheduler(Decorators):
         """Its runs, newest first, one that goes on too; all of them, unless there is a limit."""
         return drive(self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
 
+    def nodes(self) -> list[NodeRecord]:
+        """The nodes that share its store and were heard of within the last day, also those that stopped, by name."""
+        self._check_open()
+        return drive(self._store.nodes())
+
     def close(self) -> None:
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
         if any(engine.is_caller for engine in self._engines.alive):
@@ -361,9 +366,13 @@ class Scheduler(Decorators):
         return job_id
 
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
-        """Each has a runner of its own: one that stops must not take the threads of another with it."""
+        """Each has a runner of its own: one that stops must not take the threads of another with it.
+
+        One that looks for work is a node by itself, since it may lead, and another may be about to stop beside it.
+        """
         target = make_target(self._functions, *self._limits)
-        return self._host(replace(self._runtime, target=target), looks=looks)
+        node = node_name() if looks else self._runtime.node
+        return self._host(replace(self._runtime, node=node, target=target, version=package_version()), looks=looks)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""
