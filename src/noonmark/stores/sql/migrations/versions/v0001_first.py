@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -22,6 +24,7 @@ def upgrade() -> None:
     _index_occurrences()
     _create_schedule_states()
     _create_runs()
+    _create_execution_history()
 
 
 def _create_concurrency_keys() -> None:
@@ -332,6 +335,12 @@ def _create_runs() -> None:
         sa.PrimaryKeyConstraint("occurrence", "fence"),
         sqlite_with_rowid=False,
     )
+
+
+def _create_execution_history() -> None:
+    bind = op.get_bind()
+    text = files("noonmark.stores.sql.migrations").joinpath("views", f"0001_{bind.dialect.name}.sql")
+    bind.exec_driver_sql(text.read_text(encoding="utf-8"))
 
 
 def _index(name: str, table: str, columns: list[str], where: str | None = None, *, unique: bool = False) -> None:
