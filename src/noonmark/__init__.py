@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from noonmark.ports.records import NodeRecord
     from noonmark.targets.functions import Context
 
+__version__ = "0.1.0"
+"""Here as well as in the package's metadata, which takes as long to read as a node takes to start."""
+
 _HOMES = {
     "noonmark.core.describe": ("Description", "describe"),
     "noonmark.core.errors": (
@@ -125,8 +128,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     """Load a public name when it is first asked for (PEP 562)."""
-    if name == "__version__":
-        return import_module("importlib.metadata").version("noonmark")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'noonmark' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)

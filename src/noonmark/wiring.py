@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from functools import cache
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
@@ -67,11 +66,3 @@ def node_name() -> str:
     import socket
 
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-
-
-@cache
-def package_version() -> str:
-    """The version of Noonmark that runs here."""
-    from importlib.metadata import version
-
-    return version("noonmark")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, NotFound
@@ -21,7 +22,7 @@ from noonmark.operations import schedules
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_store, make_target, node_name, package_version
+from noonmark.wiring import make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,6 +87,7 @@ class Scheduler(Decorators):
             clock=self._clock,
             target=make_target(self._functions, *self._limits),
             sink=sink,
+            version=__version__,
             timing=timing,
         )
         self._store = self._runtime.store
@@ -372,7 +374,7 @@ class Scheduler(Decorators):
         """
         target = make_target(self._functions, *self._limits)
         node = node_name() if looks else self._runtime.node
-        return self._host(replace(self._runtime, node=node, target=target, version=package_version()), looks=looks)
+        return self._host(replace(self._runtime, node=node, target=target), looks=looks)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""

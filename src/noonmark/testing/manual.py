@@ -11,7 +11,6 @@ from noonmark.driver.duties import Driver
 from noonmark.ports.sink import Settled
 from noonmark.targets.inline import InlineRunner
 from noonmark.testing.clock import FakeClock
-from noonmark.wiring import package_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +37,7 @@ class ManualDriver:
         # Nothing is claimed or committed ahead of its time: time moves only between two calls.
         timing = replace(runtime.timing, lookahead=0, early=0)
         target = InlineRunner(scheduler.functions)
-        self._driver = Driver(
-            replace(runtime, target=target, sink=self._record, timing=timing, version=package_version())
-        )
+        self._driver = Driver(replace(runtime, target=target, sink=self._record, timing=timing))
         target.open(self._driver.report, self._driver.node.reckoning.now)
 
     def run_due(self) -> list[Run]:
