@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import noonmark
-from noonmark import AsyncScheduler, Job, JobPipeline, JobStatus, Occurrence, PipelineError, Progress, Run, Scheduler
+from noonmark import (
+    AsyncScheduler,
+    Job,
+    JobPipeline,
+    JobStatus,
+    NodeRecord,
+    Occurrence,
+    PipelineError,
+    Progress,
+    Run,
+    Scheduler,
+)
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
     ENDINGS,
@@ -90,7 +101,7 @@ def embedded_page() -> str:
         _class(AsyncScheduler, []),
         f"| awaited | not awaited |\n| --- | --- |\n| {_names(methods)} | {_names(decorators)} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
-        *(_values(kind) for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, Context)),
+        *(_values(kind) for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, NodeRecord, Context)),
         "## Testing\n\nImported from `noonmark.testing`.\n",
         *(
             _class(kind, [name for name in vars(kind) if _is_method(kind, name)], "###")

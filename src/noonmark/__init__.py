@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.pipeline import JobPipeline, Progress
     from noonmark.embedded.scheduler import Scheduler
+    from noonmark.ports.records import NodeRecord
     from noonmark.targets.functions import Context
+
+__version__ = "0.1.0"
+"""Here as well as in the package's metadata, which takes as long to read as a node takes to start."""
 
 _HOMES = {
     "noonmark.core.describe": ("Description", "describe"),
@@ -79,6 +83,7 @@ _HOMES = {
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
     "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),
+    "noonmark.ports.records": ("NodeRecord",),
     "noonmark.targets.functions": ("Context",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -97,6 +102,7 @@ __all__ = [
     "Job",
     "JobPipeline",
     "JobStatus",
+    "NodeRecord",
     "NoonmarkError",
     "NotFound",
     "Occurrence",
@@ -122,8 +128,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     """Load a public name when it is first asked for (PEP 562)."""
-    if name == "__version__":
-        return import_module("importlib.metadata").version("noonmark")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'noonmark' has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)

@@ -32,7 +32,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
-from noonmark.ports.records import Admitted, Hold
+from noonmark.ports.records import Admitted, Beat, Hold
 from noonmark.stores.memory import MemoryStore, dependents
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
@@ -73,6 +73,8 @@ class TwoNodes(RuleBasedStateMachine):
         self.fences = {}
         self.finals = {}
         self.relimited = set()
+        self.leaders = {}
+        """By term."""
         self.over = {}
         self.unnamed = dict.fromkeys(UIDS, 0)
         self.depends_on = {}
@@ -230,7 +232,21 @@ class TwoNodes(RuleBasedStateMachine):
 
     @rule(node=nodes, serves=st.booleans())
     def beat(self, node, serves):
-        done(self.store.beat(node, [ROUTE] if serves else [], now=self.now()))
+        done(self.store.beat(Beat(node=node, routes=(ROUTE,) if serves else ()), now=self.now()))
+
+    @rule(node=nodes, lease=st.sampled_from([LEASE, SECOND]))
+    def lead(self, node, lease):
+        leadership = done(self.store.lead(node, now=self.now(), lease=lease))
+        assert leadership.term == max([*self.leaders, leadership.term])
+        assert self.leaders.setdefault(leadership.term, leadership.leader) == leadership.leader
+        assert set(self.leaders) == set(range(1, leadership.term + 1))
+        [known] = [one for one in done(self.store.nodes()) if one.name == leadership.leader] or [None]
+        assert known is None or known.is_leader
+
+    @rule(node=nodes)
+    def leave(self, node):
+        done(self.store.leave(node))
+        assert not any(one.is_alive or one.is_leader for one in done(self.store.nodes()) if one.name == node)
 
     @rule(node=nodes, limit=st.integers(1, 3))
     def adopt(self, node, limit):

@@ -110,6 +110,7 @@ class TwoNodesAndAFile(TwoNodes):
             done(self.store.occurrences(uid, limit))
             done(self.store.runs(uid))
         done(self.store.overdue(now=self.now() + age, limit=limit))
+        done(self.store.nodes())
 
     @invariant()
     def both_know_the_same(self):

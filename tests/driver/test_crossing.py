@@ -216,6 +216,7 @@ def test_a_full_batch_of_forgotten_events_asks_for_more():
     assert all(drive(rig.store.store.emit("acme", events)))
     while rig.match_once().matched:
         pass
+    rig.lead_once()
     pruned = [rig.prune_once() for _ in range(2)]
     assert [(one.events, one.more) for one in pruned] == [(2, True), (1, False)]
 

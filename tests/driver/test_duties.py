@@ -341,6 +341,7 @@ class TestTheClock:
         rig.target.end(assignment)
         rig.settle_once()
         other = Rig(rig, node="node-b", ahead=600 * SECOND, keep_for=60 * SECOND)
+        other.lead_once()
         assert other.prune_once() == PruneReport()
         late = Rig(rig, node="node-c", ahead=600 * SECOND, routes=["function:other"])
         rig.add(made, "two")
@@ -634,8 +635,10 @@ class TestPruning:
         rig = Rig(keep_for=60 * SECOND)
         made = quiet(rig)
         self.ended(rig, made, 1)
+        rig.lead_once()
         assert rig.prune_once() == PruneReport()
         rig.advance(60 * SECOND)
+        rig.lead_once()
         rig.sink.take()
         assert rig.prune_once() == PruneReport(forgotten=1)
         assert rig.sink.told == [sink.Pruned(1)]
@@ -645,6 +648,7 @@ class TestPruning:
         rig = Rig(keep_count=2)
         made = quiet(rig)
         self.ended(rig, made, 3)
+        rig.lead_once()
         assert rig.prune_once() == PruneReport(forgotten=1)
         assert [row.nominal - NOW for row in rig.rows(made)] == [2 * SECOND, SECOND]
 
@@ -652,6 +656,7 @@ class TestPruning:
         rig = Rig(keep_count=1, batch=2)
         made = quiet(rig)
         self.ended(rig, made, 4)
+        rig.lead_once()
         assert rig.prune_once() == PruneReport(forgotten=2, more=True)
         assert rig.prune_once() == PruneReport(forgotten=1)
 

@@ -70,12 +70,12 @@ class Heard(Record):
 class Place:
     """A loop with everything within reach."""
 
-    def __init__(self, *, clock=None, store=None, **timing):
+    def __init__(self, *, clock=None, store=None, node="node-a", **timing):
         self.system = SystemClock()
         self.store = store or Wrapped(MemoryStore(self.system.micros))
         self.target, self.sink = HandTarget(), Heard()
         self.runtime = Runtime(
-            node="node-a",
+            node=node,
             store=self.store,
             clock=clock or self.system,
             target=self.target,

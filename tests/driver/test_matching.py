@@ -225,12 +225,14 @@ def test_matched_events_are_forgotten_in_time(make_rig):
     rig = make_rig(keep_for=MINUTE, keep_events=2)
     for number in range(3):
         send(rig, f"up-{number}")
+    rig.lead_once()
     assert rig.prune_once() == PruneReport()
     rig.match_once()
     rig.sink.take()
     assert rig.prune_once() == PruneReport(events=1)
     assert rig.sink.take() == [Pruned(0, 1)]
     rig.advance(2 * MINUTE)
+    rig.lead_once()
     assert rig.prune_once() == PruneReport(events=2)
     assert drive(rig.store.events("acme", 9)) == []
 

@@ -102,6 +102,7 @@ class TestRunning:
         job_id = scheduler.schedule(lambda: "x" * 1_000, trigger=IntervalTrigger(1))
         driver = ManualDriver(scheduler)
         driver.run_until(START + timedelta(seconds=50))
+        asyncio.run(driver._driver.lead_once())
         while asyncio.run(driver._driver.prune_once()).more:
             pass
         assert len(scheduler.runs(job_id)) == 5

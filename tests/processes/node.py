@@ -50,6 +50,8 @@ def _note(one):
             note("settled", occurrence=occurrence.id, fence=occurrence.fence, phase=phase, reason=reason)
         case sink.LeaseLost(occurrence_id, run):
             note("lost", occurrence=occurrence_id, had_ended=run is not None)
+        case sink.LeaderChanged(node, term, leader):
+            note("leader", term=term, leads=leader == node)
         case sink.StoreFailed(duty, error):
             note("store_failed", duty=duty, error=error)
 

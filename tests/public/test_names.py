@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_the_version_is_that_of_the_package():
-    assert noonmark.__version__ == "0.1.0"
+    assert noonmark.__version__ == version("noonmark")
 
 
 @pytest.mark.parametrize(("name", "code", "kind"), [(name, *rest) for name, rest in CODES.items()])

@@ -14,7 +14,7 @@ from tests.simulation.targets import Effect
 from tests.simulation.trace import Violation, short, summary
 
 READS = frozenset({"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat"})
-READS |= {"unmatched"}
+READS |= {"unmatched", "lead", "leave"}
 FULL_EVERY = 50
 """So many writes lie between two looks at everything that has ended."""
 REACH = {phase: ways.union(*map(TRANSITIONS.get, ways)) for phase, ways in TRANSITIONS.items()}
@@ -39,6 +39,8 @@ class Checker:
         self._writes = 0
         self._phases = {}
         self._changed = set()
+        self._leaders = {}
+        """By term."""
 
     def before(self, verb, args):
         """What the answer will be measured by."""
@@ -48,6 +50,8 @@ class Checker:
 
     def after(self, verb, args, answer, before):
         """Judge an answer, then what was written."""
+        if verb == "lead":
+            self._judge_lead(answer)
         if verb in READS:
             return
         match verb:
@@ -121,6 +125,16 @@ class Checker:
                 self._accepted.add(one.id)
             elif settlement.phase is Phase.PENDING:
                 self._may_repeat.add(one.id)
+
+    def _judge_lead(self, answer):
+        """Whoever leads has a term of its own, whatever the others believe."""
+        if answer.term < max(self._leaders, default=0):
+            raise Violation("leaders", f"term {answer.term} comes after term {max(self._leaders)}")
+        if self._leaders.setdefault(answer.term, answer.leader) != answer.leader:
+            raise Violation("leaders", f"term {answer.term} is that of {self._leaders[answer.term]}: {answer}")
+        terms = [one.node.leadership.term for one in self._world.machines if one.node.leads]
+        if len(set(terms)) < len(terms):
+            raise Violation("leaders", f"two lead under one term: {terms}")
 
     def _judge_admissions(self, admissions, answers, before):
         for admission, answer, was in zip(admissions, answers, before, strict=True):

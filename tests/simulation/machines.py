@@ -8,7 +8,8 @@ from tests.simulation.calls import Call, Pause, Task
 from tests.simulation.targets import SimulatedTarget
 
 MILLION = 1_000_000
-DUTIES = {"match": 2, "plan": 1, "claim": 2, "admit": 1, "settle": 1, "renew": 1, "reap": 2, "prune": 1, "turn": 1}
+DUTIES = {"match": 2, "plan": 1, "claim": 2, "admit": 1, "settle": 1}
+DUTIES |= {"renew": 1, "reap": 2, "lead": 1, "prune": 1, "turn": 1}
 """How many of each a node may have under way at once: a caller may fetch, and a look may reap, beside the loop."""
 BEGINNING = frozenset({"match", "plan", "claim", "admit", "turn"})
 """What a node that stops does no more."""
@@ -112,6 +113,7 @@ class Machine:
     async def _turn(self):
         """Every duty once, as a quiet node does them."""
         await self.driver.renew_once()
+        await self.driver.lead_once()
         await self.driver.reap_once()
         await self.driver.match_once()
         await self.driver.plan_once()
@@ -129,4 +131,7 @@ class Machine:
         self.driver.hand_back()
         while self.node.finished or any(task.name == "settle" for task in self.tasks):
             await Pause()
+        while any(task.name != "leave" for task in self.tasks):
+            await Pause()
+        await self.driver.leave()
         self.is_gone = True

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from noonmark.stores.memory import admitting, events, places, planning
+from noonmark.stores.memory.nodes import Register
 
 
 def without_fence(patch):
@@ -41,6 +42,21 @@ def without_slot(patch):
 def without_watermark(patch):
     """A plan is written, whatever was planned since it was made."""
     patch.setattr(planning, "_version", lambda schedule, watermark: (schedule.phase,))
+
+
+def without_term(patch):
+    """Whoever takes the lead takes it under the term of whoever had it."""
+    lead = Register.lead
+
+    def lead_anyway(register, node, **times):
+        before = register.term
+        taken = lead(register, node, **times)
+        if before:
+            register.term = before
+            register.leadership = taken = replace(taken, term=before)
+        return taken
+
+    patch.setattr(Register, "lead", lead_anyway)
 
 
 def without_cursor(patch):

@@ -10,7 +10,7 @@ from noonmark.core.plans import Snapshot
 from noonmark.core.reactions import Audience
 from noonmark.core.run import Run
 from noonmark.core.schedule import Schedule
-from noonmark.ports.records import Admitted, Kept, LeaseLost, Renewal
+from noonmark.ports.records import Admitted, Kept, Leadership, LeaseLost, Renewal
 
 SHOWN = 20
 
@@ -115,6 +115,11 @@ def _(answer: Kept):
 @summary.register
 def _(answer: Renewal):
     return f"lost {sorted(map(short, answer.lost))} stop {sorted(map(short, answer.stop))}"
+
+
+@summary.register
+def _(answer: Leadership):
+    return f"{answer.leader} t{answer.term}"
 
 
 @summary.register

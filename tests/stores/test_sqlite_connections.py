@@ -6,6 +6,7 @@ import pytest
 
 from noonmark.core import edits
 from noonmark.core.errors import StoreUnavailable
+from noonmark.ports.records import Beat
 from noonmark.stores.sqlite import SqliteStore, connections, driver
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing.conformance import HandClock
@@ -51,7 +52,7 @@ def test_whoever_reads_cannot_write(path):
 
     with pytest.raises(StoreUnavailable):
         write_anyway()
-    done(bench.store.beat("somebody", [], now=bench.now))
+    done(bench.store.beat(Beat(node="somebody"), now=bench.now))
     done(bench.store.close())
 
 

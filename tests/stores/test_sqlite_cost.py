@@ -12,6 +12,7 @@ from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reactions import Reaction, match
 from noonmark.core.triggers import EventTrigger
+from noonmark.ports.records import Beat
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing import factories
@@ -45,7 +46,10 @@ def a_day_of_work(bench):
     bench.advance(MINUTE)
     claims = done(bench.claim())
     done(store.release([hold(claim) for claim in claims[:2]]))
-    done(store.beat("node-a", [ROUTE], now=bench.now))
+    done(store.beat(Beat(node="node-a", routes=(ROUTE,)), now=bench.now))
+    done(store.lead("node-a", now=bench.now, lease=LEASE))
+    done(store.nodes())
+    done(store.leave("node-a"))
     done(store.orphans("node-a", now=bench.now, limit=9, lease=LEASE))
     answers = done(store.admit([start(claim) for claim in claims[2:]], now=bench.now, lease=LEASE))
     running = [answer.occurrence for answer in answers]

@@ -11,6 +11,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import plan
 from noonmark.core.reactions import Reaction
 from noonmark.core.reasons import Reason
+from noonmark.ports.records import Beat
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing.conformance import HandClock
@@ -78,11 +79,22 @@ def test_a_second_holder_of_the_slot_is_refused_by_the_schema(bench):
 
 
 def test_nodes_that_were_not_heard_of_for_a_day_are_forgotten(bench):
-    done(bench.store.beat("long gone", [ROUTE], now=bench.now))
+    done(bench.store.beat(Beat(node="long gone", routes=(ROUTE,)), now=bench.now))
     bench.advance(24 * 60 * MINUTE + 1)
-    done(bench.store.beat("alive", [ROUTE], now=bench.now))
+    done(bench.store.beat(Beat(node="alive", routes=(ROUTE,)), now=bench.now))
     with bench.store._connections.reading() as connection:
         assert connection.execute("SELECT name FROM nodes").fetchall() == [("alive",)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("routes", "'[1'"), ("routes", "'[1]'"), ("routes", "x'00'"), ("seen", "'soon'"), ("left_at", "'a while ago'")],
+)
+def test_a_node_that_cannot_be_read_is_left_out(bench, column, value):
+    for name in ("broken", "sound"):
+        done(bench.store.beat(Beat(node=name, routes=(ROUTE,), lease=MINUTE), now=bench.now))
+    damage(bench, f"UPDATE nodes SET {column} = {value} WHERE name = 'broken'")  # noqa: S608 - likewise
+    assert [node.name for node in done(bench.store.nodes())] == ["sound"]
 
 
 @pytest.mark.parametrize("column", ["trigger_document", "terms_document", "labels"])

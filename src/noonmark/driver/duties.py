@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.driver.admitting import admit_once
 from noonmark.driver.claiming import claim_once, release, renew_once
 from noonmark.driver.housekeeping import adopt_once, is_asked_to_stop, prune_once, reap_once
+from noonmark.driver.leading import lead_once, leave
 from noonmark.driver.matching import match_once
 from noonmark.driver.node import Node
 from noonmark.driver.planning import plan_once
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.driver.reports import (
         AdmitReport,
         ClaimReport,
+        LeadReport,
         MatchReport,
         PlanReport,
         PruneReport,
@@ -65,6 +67,10 @@ class Driver:
         """Extend the leases."""
         return await renew_once(self.node)
 
+    async def lead_once(self) -> LeadReport:
+        """Take the lead, or keep it, or learn who has it."""
+        return await lead_once(self.node)
+
     async def adopt_once(self) -> bool:
         """Serve the functions that other processes have named since the last look."""
         return await adopt_once(self.node)
@@ -74,16 +80,20 @@ class Driver:
         return await is_asked_to_stop(self.node)
 
     async def reap_once(self) -> ReapReport:
-        """End what has overstayed its deadline, and what nobody can serve."""
+        """Tell that this node is alive; end what has overstayed its deadline, and what nobody can serve."""
         return await reap_once(self.node)
 
     async def prune_once(self) -> PruneReport:
-        """Forget what is old, or too much."""
+        """Forget what is old, or too much, if this node leads."""
         return await prune_once(self.node)
 
     async def release(self) -> int:
         """Give back every claim that has not started; says how many."""
         return await release(self.node)
+
+    async def leave(self) -> None:
+        """Tell that this node has stopped, and give up the lead."""
+        await leave(self.node)
 
     def withdraw(self) -> int:
         """Give up what was handed over but has not begun; `settle_once` writes that. Says how many."""

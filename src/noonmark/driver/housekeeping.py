@@ -1,4 +1,8 @@
-"""Housekeeping: what nobody else would end is ended, and what nobody needs any more is forgotten."""
+"""Housekeeping: what nobody else would end is ended, and what nobody needs any more is forgotten.
+
+Every node ends what has overstayed its deadline and what nobody can serve: somebody may wait for the place it holds,
+which must not take longer because a leader was lost. Only the leader forgets.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.admission import unserved
 from noonmark.core.settlement import expire
+from noonmark.driver.leading import beat_once, still_leads
 from noonmark.driver.reports import PruneReport, ReapReport
 from noonmark.ports.records import Admitted, Hold
 from noonmark.ports.sink import Ended, Pruned, Settled
@@ -42,14 +47,16 @@ async def reap_once(node: Node) -> ReapReport:
     # All of them: what could not be imported a while ago may be there by now.
     node.routes_seen = set(await node.ask(node.store.routes(TRUSTED)))
     adopted = node.runtime.target.adopt(node.routes_seen)
-    await node.ask(node.store.beat(node.id, node.runtime.target.routes(), now=await node.time()))
+    await beat_once(node)
     return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=await _end_orphans(node))
 
 
 async def prune_once(node: Node) -> PruneReport:
-    """Forget one batch of what is old, or more than is kept of its schedule or tenant."""
+    """Forget one batch of what is old, or more than is kept of its schedule or tenant; nothing, if it does not lead."""
+    if not await still_leads(node):
+        return PruneReport()
     timing = node.timing
-    before, limit = await node.time() - timing.keep_for, timing.batch
+    before, limit = node.now - timing.keep_for, timing.batch
     forgotten = await node.ask(node.store.prune(before=before, keep=timing.keep_count, limit=limit))
     events = await node.ask(node.store.prune_events(before=before, keep=timing.keep_events, limit=limit))
     if forgotten or events:

@@ -46,6 +46,16 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
     )
 
 
+def leader(node: str, leads: str | None, term: int) -> None:
+    """A node leads from now on, or no longer."""
+    if leads is None:
+        logger.info("%s stops, and gives up the lead of term %d", node, term)
+    elif leads == node:
+        logger.info("%s leads from now on, term %d", node, term)
+    else:
+        logger.info("%s leads no longer: %s does, term %d", node, leads, term)
+
+
 def _called(schedule: Schedule) -> str:
     """Its name, or else its id and what it runs."""
     return schedule.declaration.name or f"{schedule.schedule_id} ({schedule.declaration.target.route})"

@@ -54,6 +54,7 @@ class Loop:
         self._alarms: list[Alarm] = []
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
         self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
+        self._prune = self._alarm()
         self._is_stopping = self._is_drained = False
         self._fetches = 0
         self._grace: Micros | None = None
@@ -102,8 +103,10 @@ class Loop:
         self._runtime.target.open(self._report, node.reckoning.now)
         # Two of them, so that one decides while what the other has decided is being written.
         beginning = [asyncio.create_task(self._starting()) for _ in range(2)]
+        leading = []
         if self._looks:
             beginning.append(asyncio.create_task(self._looking()))
+            leading = [self._every(timing.lease // 3, self._lead, self._alarm())]
         watch_interval, watch = node.store.traits.watch_interval, self._alarm()
         stop_listening = node.store.listen(watch.ring)
         keeping = [
@@ -113,7 +116,8 @@ class Loop:
                 self._every(timing.lease // 3, self._renew_leases, self._renew),
                 self._compare_clocks(self._alarm()),
                 self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
-                self._every(timing.prune_every, self._prune, self._alarm()),
+                *leading,
+                self._every(timing.prune_every, self._prune_all, self._prune),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
             )
         ]
@@ -126,6 +130,7 @@ class Loop:
             await asyncio.gather(*beginning)
             handed_back = await self._wind_up()
             await asyncio.gather(*keeping)
+            await self._try(self.driver.leave, self._drain)
         except asyncio.CancelledError:
             await self._hand_over([*beginning, *keeping])
             raise
@@ -173,6 +178,7 @@ class Loop:
             await self.driver.release()
             while self._node.finished:
                 await self.driver.settle_once()
+            await self.driver.leave()
         except Exception:
             logger.exception(
                 "what this node held could not be handed back; others take it when its leases have run out"
@@ -267,7 +273,11 @@ class Loop:
         if report.adopted or report.overdue or report.orphans:
             self._look.ring()
 
-    async def _prune(self) -> None:
+    async def _lead(self) -> None:
+        if (await self.driver.lead_once()).gained:
+            self._prune.ring()
+
+    async def _prune_all(self) -> None:
         while (await self.driver.prune_once()).more and not self._is_stopping:
             pass
 

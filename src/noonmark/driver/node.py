@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.overlap import OverlapPolicy
     from noonmark.core.settlement import Delivered
+    from noonmark.ports.records import Leadership
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.sink import Happening
     from noonmark.ports.target import Assignment
@@ -64,6 +65,10 @@ class Node:
         """Whom to tell when an occurrence has ended."""
         self.routes_seen: set[str] = set()
         """Routes of schedules from trusted sources that this node has looked at, whether it serves them or not."""
+        self.started: Micros | None = None
+        """When it first told that it is alive, by the store's time."""
+        self.leadership: Leadership | None = None
+        """Who leads, as it was last told."""
         self._upcoming: list[tuple[Micros, int, Claim]] = []
         self._numbers = count()
 
@@ -87,6 +92,11 @@ class Node:
     def load(self) -> int:
         """How many occurrences it holds."""
         return len(self.held) + len(self.deliveries)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it does the housekeeping, as far as it knows the store's time."""
+        return self.leadership is not None and self.leadership.is_of(self.id, self.now)
 
     @property
     def next_decision(self) -> Micros | None:

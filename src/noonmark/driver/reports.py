@@ -67,6 +67,15 @@ class RenewReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeadReport:
+    """Whether this node leads, since just now or not, and the term of whoever does."""
+
+    leads: bool = False
+    gained: bool = False
+    term: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReapReport:
     """Deliveries that had overstayed their deadline, and occurrences that nobody could serve."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.desk import Desk
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.ports.records import NodeRecord
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
 
@@ -134,6 +135,10 @@ class AsyncScheduler(Decorators):
     async def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
         """Its runs, newest first."""
         return await in_thread(self._inner.runs, job_id, limit)
+
+    async def nodes(self) -> list[NodeRecord]:
+        """The nodes that share its store."""
+        return await in_thread(self._inner.nodes)
 
     async def close(self) -> None:
         """Stop, and let go of the store."""

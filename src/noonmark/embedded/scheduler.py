@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, NotFound
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.clock import Clock
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import Kept, NodeRecord
     from noonmark.ports.sink import Sink
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class Scheduler(Decorators):
             clock=self._clock,
             target=make_target(self._functions, *self._limits),
             sink=sink,
+            version=__version__,
             timing=timing,
         )
         self._store = self._runtime.store
@@ -293,6 +295,11 @@ class Scheduler(Decorators):
         """Its runs, newest first, one that goes on too; all of them, unless there is a limit."""
         return drive(self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
 
+    def nodes(self) -> list[NodeRecord]:
+        """The nodes that share its store and were heard of within the last day, also those that stopped, by name."""
+        self._check_open()
+        return drive(self._store.nodes())
+
     def close(self) -> None:
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
         if any(engine.is_caller for engine in self._engines.alive):
@@ -361,9 +368,13 @@ class Scheduler(Decorators):
         return job_id
 
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
-        """Each has a runner of its own: one that stops must not take the threads of another with it."""
+        """Each has a runner of its own: one that stops must not take the threads of another with it.
+
+        One that looks for work is a node by itself, since it may lead, and another may be about to stop beside it.
+        """
         target = make_target(self._functions, *self._limits)
-        return self._host(replace(self._runtime, target=target), looks=looks)
+        node = node_name() if looks else self._runtime.node
+        return self._host(replace(self._runtime, node=node, target=target), looks=looks)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""

@@ -1,12 +1,15 @@
-"""What a store tells and is told, as values: schedules with their tallies, leases, and how an admission went."""
+"""What a store tells and is told, as values: schedules with their tallies, leases, nodes, and how an admission went."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from noonmark.core.instants import from_micros
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
+
+LEASES_OF_SILENCE = 2
+"""A node that was not heard of for so many of its leases is taken for dead; it beats three times meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +111,85 @@ class LeaseLost:
     """
 
     occurrence_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What a node says of itself, again and again, for as long as it lives."""
+
+    node: str
+    routes: tuple[str, ...] = ()
+    capacity: int = 0
+    load: int = 0
+    version: str = ""
+    started: Micros = 0
+    lease: Micros = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """A node as it was last heard of."""
+
+    name: str
+    """The machine, the process and a few letters of chance; no two nodes ever have the same."""
+    routes: tuple[str, ...]
+    """What it serves."""
+    capacity: int
+    """So many occurrences it holds at once, at most."""
+    load: int
+    """So many it held when it was last heard of."""
+    version: str
+    """The version of Noonmark that it runs."""
+    started: Micros
+    seen: Micros
+    left: Micros | None
+    is_alive: bool
+    """It has not stopped, and was heard of within the last two of its leases."""
+    is_leader: bool
+    """It does the housekeeping at present."""
+
+    @property
+    def started_at(self) -> datetime:
+        """When it began, in UTC."""
+        return from_micros(self.started)
+
+    @property
+    def seen_at(self) -> datetime:
+        """When it was last heard of, in UTC."""
+        return from_micros(self.seen)
+
+    @property
+    def left_at(self) -> datetime | None:
+        """When it stopped by itself, in UTC; None while it runs, and when it was killed."""
+        return None if self.left is None else from_micros(self.left)
+
+
+def heard_of(beat: Beat, *, seen: Micros, left: Micros | None, is_leader: bool, now: Micros) -> NodeRecord:
+    """A node, told from its last beat. Its own lease says how long it may be silent, not that of whoever asks."""
+    return NodeRecord(
+        name=beat.node,
+        routes=beat.routes,
+        capacity=beat.capacity,
+        load=beat.load,
+        version=beat.version,
+        started=beat.started,
+        seen=seen,
+        left=left,
+        is_alive=left is None and now < seen + LEASES_OF_SILENCE * beat.lease,
+        is_leader=is_leader,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """Who does the housekeeping, and how long that is certain."""
+
+    term: int
+    """It rises with every change of leader, so no two leaders ever have the same."""
+    leader: str
+    until: Micros
+    """When the lease ends, unless it is renewed; at exactly that moment it is anybody's."""
+
+    def is_of(self, node: str, now: Micros) -> bool:
+        """Whether that node leads now."""
+        return self.leader == node and now < self.until

@@ -22,7 +22,7 @@ class Timing:
     """How a node keeps time, and how much it does at once."""
 
     lease: Micros = 15 * SECOND
-    """How long a claim holds without being renewed; it is renewed three times as often."""
+    """How long a claim, and the lead, hold without being renewed; they are renewed three times as often."""
     lookahead: Micros = 2 * SECOND
     """How far ahead of its due time an occurrence is claimed."""
     early: Micros = 20 * MILLISECOND
@@ -49,4 +49,6 @@ class Runtime:
     clock: Clock
     target: Target
     sink: Sink | None = None
+    version: str = ""
+    """That of Noonmark, as other nodes are told it."""
     timing: Timing = field(default_factory=Timing)

@@ -109,6 +109,16 @@ class StoreFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """This node does the housekeeping from now on, or does it no longer."""
+
+    node: str
+    term: int
+    leader: str | None
+    """This node, or the one that leads instead; None when it has given up its lease because it stops."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStarted:
     """A driver began its work."""
 
@@ -135,6 +145,7 @@ Happening = (
     | Abandoned
     | Pruned
     | StoreFailed
+    | LeaderChanged
     | NodeStarted
     | NodeStopped
 )

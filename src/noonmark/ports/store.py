@@ -40,7 +40,19 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal, StoreTraits
+    from noonmark.ports.records import (
+        Activity,
+        Admitted,
+        Beat,
+        Graph,
+        Hold,
+        Kept,
+        Leadership,
+        LeaseLost,
+        NodeRecord,
+        Renewal,
+        StoreTraits,
+    )
 
 
 class Store(Protocol):
@@ -287,8 +299,32 @@ class Store(Protocol):
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from that source that are not deleted, each once, in order."""
 
-    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
-        """Remember that a node is alive now, and that it serves these routes now."""
+    async def beat(self, beat: Beat, *, now: Micros) -> None:
+        """Remember that a node is alive now, what it says of itself, and that it serves these routes now.
+
+        One that has left is back. Nodes that were not heard of for more than a day may be forgotten.
+        """
+
+    async def leave(self, node: str) -> None:
+        """Remember that a node has stopped now; if it leads, nobody does from now on. An unknown one changes nothing.
+
+        It has served its routes until its last beat, as if it had been lost.
+        """
+
+    async def nodes(self) -> list[NodeRecord]:
+        """The nodes that were heard of within the last day, also those that have left, by name.
+
+        One is alive until it leaves, or until `seen` plus twice its lease; it leads while the lease of the leader is
+        its own and has not ended. One whose record cannot be read is left out.
+        """
+
+    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+        """Take the lease of the leader, or renew it, until now + lease; tells who leads then, perhaps somebody else.
+
+        It can be taken when nobody has it, when it ended by `now`, at exactly its end too, and by whoever has it. The
+        term stays when it is renewed before its end. Otherwise it rises by one, also when the last leader takes it
+        again; it begins at 1, and never falls. No two nodes ever have the same term.
+        """
 
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease, as a claim does, rows that nobody could serve for as long as their schedule has patience.

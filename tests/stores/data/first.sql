@@ -27,12 +27,29 @@ CREATE TABLE dependency_graphs (
     version INTEGER NOT NULL,
     PRIMARY KEY (tenant)
 );
+CREATE TABLE leadership (
+    "key" SMALLINT NOT NULL,
+    term BIGINT NOT NULL,
+    node TEXT,
+    until BIGINT NOT NULL,
+    PRIMARY KEY ("key"),
+    CONSTRAINT one_leader CHECK (key = 1),
+    CONSTRAINT terms_are_counted CHECK (term >= 1)
+);
+INSERT INTO "leadership" VALUES(1,1,'node-a',1900000035000000);
 CREATE TABLE nodes (
     name TEXT NOT NULL,
+    routes TEXT NOT NULL,
+    capacity INTEGER NOT NULL,
+    load INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    started BIGINT NOT NULL,
+    lease BIGINT NOT NULL,
     seen BIGINT NOT NULL,
+    left_at BIGINT,
     PRIMARY KEY (name)
 );
-INSERT INTO "nodes" VALUES('node-a',1900000020000000);
+INSERT INTO "nodes" VALUES('node-a','["function:work"]',25000,0,'0.1.0',1900000000000000,15000000,1900000020000000,NULL);
 CREATE TABLE occurrences (
     "key" INTEGER NOT NULL,
     id TEXT NOT NULL,
@@ -222,4 +239,67 @@ CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
 CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
+CREATE VIEW schedule_execution_history AS
+SELECT
+    history.*,
+    CAST(ended - started AS DOUBLE PRECISION) / 1000000 AS duration_seconds,
+    strftime('%Y-%m-%dT%H:%M:%S', nominal / 1000000, 'unixepoch') || printf('.%06dZ', nominal % 1000000) AS nominal_at,
+    strftime('%Y-%m-%dT%H:%M:%S', due / 1000000, 'unixepoch') || printf('.%06dZ', due % 1000000) AS due_at,
+    strftime('%Y-%m-%dT%H:%M:%S', started / 1000000, 'unixepoch') || printf('.%06dZ', started % 1000000) AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%S', ended / 1000000, 'unixepoch') || printf('.%06dZ', ended % 1000000) AS ended_at,
+    strftime('%Y-%m-%dT%H:%M:%S', occurrence_ended / 1000000, 'unixepoch') || printf('.%06dZ', occurrence_ended % 1000000) AS occurrence_ended_at
+FROM (
+SELECT
+    schedules.schedule_id,
+    schedules.name AS schedule_name,
+    schedules.tenant,
+    schedules.username,
+    occurrences.id AS occurrence_id,
+    occurrences.origin,
+    occurrences.phase,
+    occurrences.reason,
+    occurrences.missed_count,
+    occurrences.nominal,
+    occurrences.due,
+    occurrences.ended AS occurrence_ended,
+    occurrences.id || '-' || CAST(runs.fence AS TEXT) AS run_id,
+    runs.attempt,
+    runs.node,
+    runs.started,
+    runs.ended,
+    runs.outcome,
+    runs.error,
+    runs.tokens,
+    runs.cost_usd
+FROM schedules
+JOIN occurrences ON occurrences.schedule = schedules.key
+LEFT JOIN runs ON runs.occurrence = occurrences.key
+WHERE occurrences.phase <> 'dispatching' OR runs.occurrence IS NOT NULL
+UNION ALL
+SELECT
+    schedules.schedule_id,
+    schedules.name AS schedule_name,
+    schedules.tenant,
+    schedules.username,
+    occurrences.id AS occurrence_id,
+    occurrences.origin,
+    occurrences.phase,
+    occurrences.reason,
+    occurrences.missed_count,
+    occurrences.nominal,
+    occurrences.due,
+    occurrences.ended AS occurrence_ended,
+    occurrences.id || '-' || CAST(occurrences.fence AS TEXT),
+    occurrences.attempt,
+    occurrences.node,
+    CASE WHEN occurrences.started < occurrences.due THEN occurrences.due ELSE occurrences.started END,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL
+FROM schedules
+JOIN occurrences ON occurrences.schedule = schedules.key
+WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL
+) AS history;
 COMMIT;

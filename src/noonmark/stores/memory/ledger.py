@@ -15,6 +15,7 @@ from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE, patience
 from noonmark.core.values import altered
 from noonmark.stores.memory.agenda import Agenda
+from noonmark.stores.memory.nodes import Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,9 +52,7 @@ class Ledger:
         self.leases: defaultdict[str, Agenda] = defaultdict(Agenda)
         self.plans = Agenda()
         self.deadlines = Agenda()
-        self.beats: dict[str, Micros] = {}
-        """When each route was last served."""
-        self.last_beat: Micros | None = None
+        self.nodes = Register()
         self.by_age = Agenda()
         self.by_count = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
@@ -103,12 +102,12 @@ class Ledger:
     def snapshot(self, sheet: Sheet, upstreams: Standings | None) -> Snapshot:
         """The schedule as planning reads it."""
         route, since = sheet.schedule.declaration.target.route, self.now() - _patience(sheet.schedule)
-        nodes_live = self.last_beat is not None and self.last_beat > since
+        nodes_live = self.nodes.last_beat is not None and self.nodes.last_beat > since
         return sheet.snapshot(unserved=nodes_live and not self.is_served(route, since), upstreams=upstreams)
 
     def is_served(self, route: str, since: Micros) -> bool:
         """Whether a node has said after an instant that it serves a route."""
-        beat = self.beats.get(route)
+        beat = self.nodes.served.get(route)
         return beat is not None and beat > since
 
     def unserved(self, agendas: Mapping[str, Agenda], now: Micros) -> list[Agenda]:

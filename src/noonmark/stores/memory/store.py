@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import wraps
-from heapq import merge, nlargest, nsmallest
+from heapq import merge, nlargest
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -13,11 +13,11 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run, open_run
 from noonmark.core.values import altered
-from noonmark.ports.records import Activity, Renewal, StoreTraits
+from noonmark.ports.records import Renewal, StoreTraits
 from noonmark.stores import forking
-from noonmark.stores.memory import admitting, agenda, dependents, endings, places, planning
+from noonmark.stores.memory import admitting, agenda, dependents, endings, history, places, planning
 from noonmark.stores.memory import events as emitted
-from noonmark.stores.memory.ledger import DELIVERING, Ledger, listed_at
+from noonmark.stores.memory.ledger import Ledger, listed_at
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.records import Admitted, Graph, Hold, Kept, LeaseLost
+    from noonmark.ports.records import Activity, Admitted, Beat, Graph, Hold, Kept, Leadership, LeaseLost, NodeRecord
     from noonmark.stores.memory.rows import Row, Sheet
 
 LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
@@ -288,7 +288,7 @@ class MemoryStore:
     @_atomic
     async def activities(self, uids: Sequence[str]) -> list[Activity]:
         """What each of some schedules does at present."""
-        return [self._activity(uid) for uid in uids]
+        return [history.activity(list(self._rows(uid))) for uid in uids]
 
     @_atomic
     async def routes(self, source: str) -> list[str]:
@@ -298,10 +298,24 @@ class MemoryStore:
         return sorted({one.declaration.target.route for one in here})
 
     @_atomic
-    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:  # noqa: ARG002 - nobody asks who
+    async def beat(self, beat: Beat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
-        self._ledger.beats.update(dict.fromkeys(routes, now))
-        self._ledger.last_beat = now
+        self._ledger.nodes.beat(beat, now=now)
+
+    @_atomic
+    async def leave(self, node: str) -> None:
+        """Remember that a node has stopped."""
+        self._ledger.nodes.leave(node, now=self._ledger.now())
+
+    @_atomic
+    async def nodes(self) -> list[NodeRecord]:
+        """The nodes that were heard of within the last day."""
+        return self._ledger.nodes.told(now=self._ledger.now())
+
+    @_atomic
+    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+        """Take the lease of the leader, or renew it."""
+        return self._ledger.nodes.lead(node, now=now, lease=lease)
 
     @_atomic
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
@@ -340,19 +354,7 @@ class MemoryStore:
     @_atomic
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
-        ledger = self._ledger
-        forgotten = [ledger.rows[one] for one in agenda.take([(ledger.by_age, before - 1)], limit)]
-        for row in forgotten:
-            ledger.forget(row)
-        count = len(forgotten)
-        while count < limit and (fullest := ledger.by_count.first()) is not None and -fullest[0] > keep:
-            ended = ledger.sheets[fullest[2]].ended.values()
-            excess = min(len(ended) - keep, limit - count)
-            oldest = nsmallest(excess, ended, key=lambda row: (row.occurrence.nominal, row.occurrence.id))
-            for row in oldest:
-                ledger.forget(row)
-            count += len(oldest)
-        return count
+        return history.prune(self._ledger, before=before, keep=keep, limit=limit)
 
     @_atomic
     async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
@@ -362,16 +364,6 @@ class MemoryStore:
     def _rows(self, uid: str) -> Iterable[Row]:
         sheet = self._ledger.sheets.get(uid)
         return () if sheet is None else (*sheet.live.values(), *sheet.ended.values())
-
-    def _activity(self, uid: str) -> Activity:
-        rows = list(self._rows(uid))
-        ran = [row for row in rows if any(run.ended is not None for run in row.runs)]
-        newest = max(ran, key=lambda row: (row.occurrence.nominal, row.occurrence.id), default=None)
-        ended = [] if newest is None else [run for run in newest.runs if run.ended is not None]
-        return Activity(
-            delivering=tuple(sorted(row.occurrence.id for row in rows if row.occurrence.phase in DELIVERING)),
-            last_run=ended[-1] if ended else None,
-        )
 
     def _snapshot(self, sheet: Sheet) -> Snapshot:
         return self._ledger.snapshot(sheet, dependents.of_schedule(self._ledger, sheet))

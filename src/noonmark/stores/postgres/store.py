@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.admission import times_in_question
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.instants import SECOND
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import forking
 from noonmark.stores.postgres import opening
@@ -24,6 +24,7 @@ from noonmark.stores.sql import (
     dependents,
     finding,
     history,
+    nodes,
     plain,
     planning,
     snapshots,
@@ -46,15 +47,24 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
+    from noonmark.ports.records import (
+        Activity,
+        Admitted,
+        Beat,
+        Graph,
+        Hold,
+        Kept,
+        Leadership,
+        LeaseLost,
+        NodeRecord,
+        Renewal,
+    )
     from noonmark.stores.postgres.lines import Line
 
 T = TypeVar("T")
 
 WATCH_INTERVAL: Micros = 5 * SECOND
 """News wake whoever listens; this is the net beneath them."""
-DAY: Micros = DAY_SECONDS * SECOND
-"""A node that was not heard of for so long is forgotten; its name never comes back."""
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _AUTOMATIC = ""
@@ -282,17 +292,26 @@ class PostgresStore:
         """The routes of the schedules from a source."""
         return self._glance(lambda ledger: snapshots.routes(ledger.session, source))
 
-    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
+    async def beat(self, beat: Beat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
+        self._quick(lambda ledger: nodes.beat(ledger.session, beat, now=now))
 
-        def beat(ledger: Ledger) -> None:
-            ledger.session.put("nodes", ("name", "seen"), [(node, now)])
-            ledger.session.execute("DELETE FROM nodes WHERE seen < ?", now - DAY)
-            if routes:
-                served = [(route, now) for route in sorted(routes)]
-                ledger.session.put("served_routes", ("route", "seen"), served)
+    async def leave(self, node: str) -> None:
+        """Remember that a node has stopped."""
+        self._quick(lambda ledger: nodes.leave(ledger.session, node, now=ledger.now()))
 
-        self._quick(beat)
+    async def nodes(self) -> list[NodeRecord]:
+        """The nodes that were heard of within the last day."""
+        return self._read(lambda ledger: nodes.told(ledger.session, now=ledger.now()))
+
+    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+        """Take the lease of the leader, or renew it."""
+
+        def lead(ledger: Ledger) -> Leadership:
+            # A node whose own clock runs ahead must not take what another still holds.
+            return nodes.lead(ledger.session, node, now=min(now, ledger.now()), lease=lease)
+
+        return self._quick(lead)
 
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""

@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.views import execution_history
 
 if TYPE_CHECKING:
     from sqlalchemy import ForeignKeyConstraint
@@ -17,7 +18,7 @@ DIALECTS = {"sqlite": sqlite.dialect, "postgres": postgresql.dialect}
 
 
 def ddl(name: str) -> str:
-    """Every table and index, one statement after another, each closed by a semicolon at the end of a line."""
+    """Every table, index and view, one statement after another, each closed by a semicolon at the end of a line."""
     dialect = DIALECTS[name]()
     statements: list[str] = []
     for table in metadata.sorted_tables:
@@ -26,6 +27,7 @@ def ddl(name: str) -> str:
         statements.append(str(CreateTable(table, include_foreign_key_constraints=keys).compile(dialect=dialect)))
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
+    statements.append(execution_history(dialect.name))
     lines = [line.rstrip().replace("\t", "    ") for one in statements for line in f"{one.strip()};".splitlines()]
     return "\n".join(lines) + "\n"
 

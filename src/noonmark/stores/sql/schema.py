@@ -298,8 +298,32 @@ _index("events_by_id", events, "tenant, event_id", unique=True)
 _index("events_in_order", events, "tenant, emitted", unique=True)
 _index("events_by_age", events, "emitted")
 
-nodes = Table("nodes", metadata, Column("name", Text, primary_key=True), _instant("seen", required=True))
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("routes", Text, nullable=False),
+    Column("capacity", Integer, nullable=False),
+    Column("load", Integer, nullable=False),
+    Column("version", Text, nullable=False),
+    _instant("started", required=True),
+    _instant("lease", required=True),
+    _instant("seen", required=True),
+    _instant("left_at"),
+)
 _index("nodes_seen", nodes, "seen")
+
+# One row: who leads, and for how long. Nobody does where the node is missing, but the term stays.
+leadership = Table(
+    "leadership",
+    metadata,
+    Column("key", SmallInteger, primary_key=True, autoincrement=False),
+    Column("term", BigInteger, nullable=False),
+    Column("node", Text),
+    _instant("until", required=True),
+    CheckConstraint("key = 1", name="one_leader"),
+    CheckConstraint("term >= 1", name="terms_are_counted"),
+)
 
 served_routes = Table(
     "served_routes", metadata, Column("route", Text, primary_key=True), _instant("seen", required=True)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import times_in_question
-from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.instants import SECOND
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import forking
 from noonmark.stores.sql import (
@@ -15,6 +15,7 @@ from noonmark.stores.sql import (
     dependents,
     finding,
     history,
+    nodes,
     planning,
     snapshots,
     upstreams,
@@ -40,14 +41,21 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
+    from noonmark.ports.records import (
+        Activity,
+        Admitted,
+        Beat,
+        Graph,
+        Hold,
+        Kept,
+        Leadership,
+        LeaseLost,
+        NodeRecord,
+        Renewal,
+    )
     from noonmark.stores.sql.finding import Found
 
 WATCH_INTERVAL: Micros = SECOND // 4
-
-
-DAY: Micros = DAY_SECONDS * SECOND
-"""A node that was not heard of for so long is forgotten; its name never comes back."""
 
 
 class SqliteStore:
@@ -252,14 +260,25 @@ class SqliteStore:
         with self._reading() as ledger:
             return snapshots.routes(ledger.session, source)
 
-    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
+    async def beat(self, beat: Beat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
         with self._writing() as ledger:
-            ledger.session.put("nodes", ("name", "seen"), [(node, now)])
-            ledger.session.execute("DELETE FROM nodes WHERE seen < ?", now - DAY)
-            if routes:
-                served = [(route, now) for route in sorted(routes)]
-                ledger.session.put("served_routes", ("route", "seen"), served)
+            nodes.beat(ledger.session, beat, now=now)
+
+    async def leave(self, node: str) -> None:
+        """Remember that a node has stopped."""
+        with self._writing() as ledger:
+            nodes.leave(ledger.session, node, now=self._now())
+
+    async def nodes(self) -> list[NodeRecord]:
+        """The nodes that were heard of within the last day."""
+        with self._reading() as ledger:
+            return nodes.told(ledger.session, now=self._now())
+
+    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+        """Take the lease of the leader, or renew it."""
+        with self._writing() as ledger:
+            return nodes.lead(ledger.session, node, now=now, lease=lease)
 
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""

@@ -14,6 +14,7 @@ from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
+from noonmark.ports.records import Beat
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case
 from noonmark.testing.factories import NOW
 
@@ -26,7 +27,7 @@ GRACE = 60 * SECOND
 
 
 async def _beat(bench: Bench, node: str, *routes: str) -> None:
-    await bench.store.beat(node, routes, now=bench.now)
+    await bench.store.beat(Beat(node=node, routes=routes), now=bench.now)
 
 
 async def _orphans(bench: Bench, limit: int = 10) -> list[Claim]:
@@ -213,4 +214,20 @@ async def an_edit_of_the_grace_is_one_of_patience_too(bench: Bench) -> None:
     bench.advance(2 * GRACE)
     assert await _orphans(bench) == []
     bench.advance(1)
+    assert len(await _orphans(bench)) == 1
+
+
+@case
+async def a_route_of_a_node_that_has_left_was_served_until_its_last_beat(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "a")
+    await _beat(bench, "node-a", "http")
+    await _beat(bench, "node-b", ROUTE)
+    await bench.store.leave("node-b")
+    bench.advance(GRACE - 1)
+    assert not (await bench.snapshot(made)).unserved
+    assert await _orphans(bench) == []
+    await _beat(bench, "node-a", "http")
+    bench.advance(2)
+    assert (await bench.snapshot(made)).unserved
     assert len(await _orphans(bench)) == 1

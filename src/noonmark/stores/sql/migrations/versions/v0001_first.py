@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -22,6 +24,7 @@ def upgrade() -> None:
     _index_occurrences()
     _create_schedule_states()
     _create_runs()
+    _create_execution_history()
 
 
 def _create_concurrency_keys() -> None:
@@ -51,10 +54,27 @@ def _create_nodes() -> None:
     op.create_table(
         "nodes",
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("routes", sa.Text(), nullable=False),
+        sa.Column("capacity", sa.Integer(), nullable=False),
+        sa.Column("load", sa.Integer(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("started", sa.BigInteger(), nullable=False),
+        sa.Column("lease", sa.BigInteger(), nullable=False),
         sa.Column("seen", sa.BigInteger(), nullable=False),
+        sa.Column("left_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("name"),
     )
     _index("nodes_seen", "nodes", ["seen"])
+    op.create_table(
+        "leadership",
+        sa.Column("key", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("term", sa.BigInteger(), nullable=False),
+        sa.Column("node", sa.Text(), nullable=True),
+        sa.Column("until", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("key = 1", name="one_leader"),
+        sa.CheckConstraint("term >= 1", name="terms_are_counted"),
+        sa.PrimaryKeyConstraint("key"),
+    )
 
 
 def _create_schedules() -> None:
@@ -315,6 +335,12 @@ def _create_runs() -> None:
         sa.PrimaryKeyConstraint("occurrence", "fence"),
         sqlite_with_rowid=False,
     )
+
+
+def _create_execution_history() -> None:
+    bind = op.get_bind()
+    text = files("noonmark.stores.sql.migrations").joinpath("views", f"0001_{bind.dialect.name}.sql")
+    bind.exec_driver_sql(text.read_text(encoding="utf-8"))
 
 
 def _index(name: str, table: str, columns: list[str], where: str | None = None, *, unique: bool = False) -> None:

@@ -1,0 +1,67 @@
+"""Nodes among themselves: each says that it is alive, and one of them leads.
+
+The leader has a lease in the store, like that of an occurrence, and renews it as often; whoever finds it free takes it,
+under a new term. It leads until the lease ends by its own reckoning, which is never ahead of the store's time by more
+than its clock has gained since the last renewal. Before each pass of housekeeping it reads the store's time again, so
+one that stood still, even with its clock, finds that its lease is over. One that stands still between that look and
+what follows may still make this one pass beside the next leader; so what the leader does, two may do at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.driver import logs
+from noonmark.driver.reports import LeadReport
+from noonmark.ports.records import Beat
+from noonmark.ports.sink import LeaderChanged
+
+if TYPE_CHECKING:
+    from noonmark.driver.node import Node
+
+
+async def beat_once(node: Node) -> None:
+    """Tell that this node is alive, and what it serves."""
+    now = await node.time()
+    if node.started is None:
+        node.started = now
+    beat = Beat(
+        node=node.id,
+        routes=tuple(node.runtime.target.routes()),
+        capacity=node.timing.capacity,
+        load=node.load,
+        version=node.runtime.version,
+        started=node.started,
+        lease=node.timing.lease,
+    )
+    await node.ask(node.store.beat(beat, now=now))
+
+
+async def lead_once(node: Node) -> LeadReport:
+    """Take the lead, or keep it, or learn who has it."""
+    before = node.leadership
+    now = await node.time()
+    after = node.leadership = await node.ask(node.store.lead(node.id, now=now, lease=node.timing.lease))
+    led, leads = before is not None and before.leader == node.id, after.leader == node.id
+    gained = leads and (before is None or not led or before.term != after.term)
+    if gained or (led and not leads):
+        logs.leader(node.id, after.leader, after.term)
+        node.tell([LeaderChanged(node.id, after.term, after.leader)])
+    return LeadReport(leads=leads, gained=gained, term=after.term)
+
+
+async def still_leads(node: Node) -> bool:
+    """Whether this node leads, by the store's time as it is now."""
+    if node.leadership is None or node.leadership.leader != node.id:
+        return False
+    node.reckoning.note(await node.ask(node.store.clock()))
+    return node.leads
+
+
+async def leave(node: Node) -> None:
+    """Tell that this node has stopped, and give up the lead."""
+    await node.ask(node.store.leave(node.id))
+    led, node.leadership = node.leadership, None
+    if led is not None and led.leader == node.id:
+        logs.leader(node.id, None, led.term)
+        node.tell([LeaderChanged(node.id, led.term, None)])

@@ -1,0 +1,73 @@
+"""Nodes: who was heard of, which routes they serve, and who of them leads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.ports.records import Leadership, heard_of
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.ports.records import Beat, NodeRecord
+
+DAY: Micros = DAY_SECONDS * SECOND
+"""A node that was not heard of for so long is forgotten; its name never comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last beat of a node, when it came, and when the node left."""
+
+    beat: Beat
+    seen: Micros
+    left: Micros | None = None
+
+
+@dataclass(slots=True)
+class Register:
+    """Every node that was heard of lately."""
+
+    heard: dict[str, Heard] = field(default_factory=dict)
+    served: dict[str, Micros] = field(default_factory=dict)
+    """When each route was last served."""
+    last_beat: Micros | None = None
+    term: int = 0
+    leadership: Leadership | None = None
+
+    def beat(self, beat: Beat, *, now: Micros) -> None:
+        """A node is alive."""
+        self.heard[beat.node] = Heard(beat, now)
+        self.served.update(dict.fromkeys(beat.routes, now))
+        self.last_beat = now
+        for name in [name for name, one in self.heard.items() if one.seen < now - DAY]:
+            del self.heard[name]
+
+    def leave(self, node: str, *, now: Micros) -> None:
+        """A node has stopped."""
+        if node in self.heard:
+            self.heard[node] = replace(self.heard[node], left=now)
+        if self.leadership is not None and self.leadership.leader == node:
+            self.leadership = None
+
+    def told(self, *, now: Micros) -> list[NodeRecord]:
+        """Those that were heard of within a day, by name."""
+        lately = [self.heard[name] for name in sorted(self.heard) if self.heard[name].seen >= now - DAY]
+        return [
+            heard_of(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
+            for one in lately
+        ]
+
+    def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+        """Take the lease of the leader, or renew it, unless it is somebody else's."""
+        stored = self.leadership
+        if stored is not None and stored.leader != node and now < stored.until:
+            return stored
+        if not self._leads(node, now):
+            self.term += 1
+        self.leadership = Leadership(term=self.term, leader=node, until=now + lease)
+        return self.leadership
+
+    def _leads(self, node: str, now: Micros) -> bool:
+        return self.leadership is not None and self.leadership.is_of(node, now)

@@ -1,0 +1,84 @@
+"""Nodes: who was heard of, which routes they serve, and who of them leads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.ports.records import Beat, Leadership, heard_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.ports.records import NodeRecord
+    from noonmark.stores.sql.session import Session
+
+DAY: Micros = DAY_SECONDS * SECOND
+"""A node that was not heard of for so long is forgotten; its name never comes back."""
+_SAID = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
+_HEARD = f"SELECT {', '.join(_SAID)} FROM nodes WHERE seen >= ? ORDER BY name"  # noqa: S608 - our own names
+_LEADER = "SELECT term, node, until FROM leadership"
+_LEAD = """
+    INSERT INTO leadership (key, term, node, until) VALUES (1, 1, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET
+        term = leadership.term + CASE WHEN leadership.node = ? AND leadership.until > ? THEN 0 ELSE 1 END,
+        node = ?,
+        until = ?
+    WHERE leadership.node IS NULL OR leadership.node = ? OR leadership.until <= ?
+"""
+
+
+def beat(session: Session, told: Beat, *, now: Micros) -> None:
+    """A node is alive."""
+    routes = json.dumps(told.routes)
+    said = (told.node, routes, told.capacity, told.load, told.version, told.started, told.lease, now, None)
+    session.put("nodes", _SAID, [said])
+    session.execute("DELETE FROM nodes WHERE seen < ?", now - DAY)
+    if told.routes:
+        # In one order everywhere: no two nodes may wait for each other.
+        session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(told.routes)])
+
+
+def leave(session: Session, node: str, *, now: Micros) -> None:
+    """A node has stopped."""
+    session.execute("UPDATE nodes SET left_at = ? WHERE name = ?", now, node)
+    session.execute("UPDATE leadership SET node = NULL WHERE node = ?", node)
+
+
+def lead(session: Session, node: str, *, now: Micros, lease: Micros) -> Leadership:
+    """Take the lease of the leader, or renew it, unless it is somebody else's."""
+    until = now + lease
+    session.execute(_LEAD, node, until, node, now, node, until, node, now)
+    [(term, leader, until)] = session.query(_LEADER)
+    return Leadership(term=term, leader=leader, until=until)
+
+
+def told(session: Session, *, now: Micros) -> list[NodeRecord]:
+    """Those that were heard of within a day, by name."""
+    leader = None
+    for _, node, until in session.query(_LEADER):
+        leader = node if isinstance(until, int) and now < until else None
+    return list(_read(session.query(_HEARD, now - DAY), leader, now))
+
+
+def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Iterator[NodeRecord]:
+    """The records that can be read; the others are worth no more than nodes that were never heard of."""
+    for name, routes, capacity, load, version, started, lease, seen, left in rows:
+        numbers = (capacity, load, started, lease, seen, 0 if left is None else left)
+        try:
+            served = tuple(json.loads(routes))
+        except (TypeError, ValueError):
+            continue
+        if all(isinstance(one, int) for one in numbers) and all(isinstance(one, str) for one in served):
+            said = Beat(
+                node=name,
+                routes=served,
+                capacity=capacity,
+                load=load,
+                version=version,
+                started=started,
+                lease=lease,
+            )
+            yield heard_of(said, seen=seen, left=left, is_leader=name == leader, now=now)

@@ -1,0 +1,213 @@
+"""The view for analysts: every run, and every occurrence without one, the same in SQLite and in PostgreSQL."""
+
+import asyncio
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import asyncpg
+import pytest
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
+
+from noonmark.core.admission import End
+from noonmark.core.instants import SECOND, to_text
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Usage
+from noonmark.core.settlement import Accepted, Delivered, settle
+from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.views import execution_history
+from noonmark.stores.sqlite import SqliteStore
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import Bench
+from noonmark.testing.factories import MINUTE, NOW
+from tests.conformance.test_memory_model import done
+from tests.servers.postgres import QUICK, running
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "execution-history.md"
+EVERYTHING = "SELECT * FROM schedule_execution_history ORDER BY occurrence_id, run_id"
+TIMES = ("nominal", "due", "started", "ended", "occurrence_ended")
+
+
+@pytest.fixture
+def bench(tmp_path):
+    clock = HandClock()
+    store = SqliteStore(tmp_path / "noonmark.db", clock)
+    done(store.open())
+    yield Bench(store, clock)
+    done(store.close())
+
+
+def query(bench, text):
+    with bench.store._connections.reading() as connection:
+        found = connection.execute(text)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def history(bench):
+    """One of every kind; in each schedule a time of its own, with microseconds."""
+    quiet = {name: done(bench.create_quiet(name, name=f"the {name}")) for name in ("ran", "again", "goes-on", "open")}
+    bench.advance(1_234_567)
+    ran = done(bench.run(quiet["ran"], "a"))
+    bench.advance(1_500_000)
+    delivered = Delivered(
+        outcome=Outcome.COMPLETED, started=NOW + 1_234_567, ended=bench.now, usage=Usage(tokens=1_200, cost_usd=0.25)
+    )
+    [settled] = done(bench.store.settle([settle(ran, quiet["ran"].declaration, delivered, node="node-a")]))
+    assert settled
+    again = done(bench.run(quiet["again"], "a"))
+    assert done(bench.retry(again, bench.now + SECOND))
+    bench.advance(SECOND)
+    assert done(bench.fail(done(bench.start(done(bench.claim_one("node-b"))))))
+    accepted = done(bench.run(quiet["open"], "a"))
+    accepts = Accepted(started=bench.now, accepted=bench.now)
+    [settled] = done(bench.store.settle([settle(accepted, quiet["open"].declaration, accepts, node="node-a")]))
+    assert settled
+    done(bench.add(quiet["ran"], "b"))
+    done(bench.decide(End(claim=done(bench.claim_one()), phase=Phase.SKIPPED, reason=Reason.OVERLAP)))
+    done(bench.run(quiet["goes-on"], "a"))
+    planned = done(bench.create("planned"))
+    return [*quiet.values(), planned]
+
+
+def text(micros):
+    """With six decimals, always."""
+    return None if micros is None else f"{to_text(micros - micros % SECOND)[:-1]}.{micros % SECOND:06}Z"
+
+
+def told(bench, schedules):
+    """What the store itself says, as rows of the view."""
+    rows = []
+    for one in schedules:
+        runs = done(bench.store.runs(one.uid))
+        for occurrence in done(bench.store.occurrences(one.uid)):
+            mine = [run for run in runs if run.occurrence_id == occurrence.id] or [None]
+            rows += [expected(bench, one, occurrence, run) for run in mine]
+    return sorted(rows, key=lambda row: (row["occurrence_id"], row["run_id"] or ""))
+
+
+def expected(bench, schedule, occurrence, run):
+    [(ended,)] = [
+        tuple(row.values())
+        for row in query(bench, f"SELECT ended FROM occurrences WHERE id = '{occurrence.id}'")  # noqa: S608 - a test's own text
+    ]
+    columns = {
+        "schedule_id": schedule.schedule_id,
+        "schedule_name": schedule.declaration.name,
+        "tenant": schedule.owner.tenant,
+        "username": schedule.owner.user,
+        "occurrence_id": occurrence.id,
+        "origin": occurrence.origin,
+        "phase": str(occurrence.phase),
+        "reason": None if occurrence.reason is None else str(occurrence.reason),
+        "missed_count": occurrence.missed_count,
+        "nominal": occurrence.nominal,
+        "due": occurrence.due,
+        "occurrence_ended": ended,
+        "run_id": run and run.id,
+        "attempt": run and run.attempt,
+        "node": run and run.node,
+        "started": run and run.started,
+        "ended": run and run.ended,
+        "outcome": run and run.outcome and str(run.outcome),
+        "error": run and run.error,
+        "tokens": run and run.usage and run.usage.tokens,
+        "cost_usd": run and run.usage and run.usage.cost_usd,
+        "duration_seconds": (run.ended - run.started) / SECOND if run and run.ended else None,
+    }
+    return columns | {f"{name}_at": text(columns[name]) for name in TIMES}
+
+
+def test_it_says_what_the_store_says(bench):
+    schedules = history(bench)
+    rows = query(bench, EVERYTHING)
+    assert rows == told(bench, schedules)
+    kinds = {(row["schedule_id"].removeprefix("schedule-of-"), row["phase"], row["attempt"]) for row in rows}
+    assert kinds == {
+        ("ran", "completed", 1),
+        ("ran", "skipped", None),
+        ("again", "failed", 1),
+        ("again", "failed", 2),
+        ("open", "awaiting_completion", 1),
+        ("goes-on", "dispatching", 1),
+        ("planned", "pending", None),
+    }
+    [ran] = [row for row in rows if row["phase"] == "completed"]
+    assert (ran["duration_seconds"], ran["tokens"], ran["cost_usd"]) == (1.5, 1_200, 0.25)
+    assert ran["started_at"] == "2030-03-17T17:47:01.234567Z"
+
+
+def test_a_start_that_was_committed_early_begins_when_it_is_due(bench):
+    made = done(bench.create_quiet())
+    done(bench.add(made, "a", 5_000))
+    [claim] = done(bench.claim(until=NOW + MINUTE))
+    done(bench.start(claim))
+    [row] = query(bench, EVERYTHING)
+    assert (row["started"], row["ended"], row["duration_seconds"]) == (NOW + 5_000, None, None)
+
+
+def test_a_run_that_is_retried_is_told_beside_those_before_it(bench):
+    made = done(bench.create_quiet())
+    one = done(bench.run(made, "a"))
+    assert done(bench.retry(one, bench.now))
+    two = done(bench.start(done(bench.claim_one("node-b"))))
+    assert [(row["run_id"], row["node"], row["ended"]) for row in query(bench, EVERYTHING)] == [
+        (f"{one.id}-{one.fence}", "node-a", NOW),
+        (f"{two.id}-{two.fence}", "node-b", None),
+    ]
+
+
+def test_every_column_is_documented_in_order(bench):
+    named = [
+        name for row in re.findall(r"^\| (`.*?) \| ", PAGE.read_text("utf-8"), re.MULTILINE) for name in row.split(", ")
+    ]
+    columns = [row["name"] for row in query(bench, "SELECT name FROM pragma_table_info('schedule_execution_history')")]
+    assert [name.strip("`") for name in named] == columns
+
+
+def test_a_schedule_is_found_without_reading_the_whole_history(bench):
+    plan = query(
+        bench,
+        "EXPLAIN QUERY PLAN SELECT phase, count(*) FROM schedule_execution_history"
+        " WHERE tenant = 'acme' AND schedule_id = 'x' GROUP BY phase",
+    )
+    assert not [step["detail"] for step in plan if step["detail"] in ("SCAN occurrences", "SCAN runs")], plan
+
+
+def test_postgresql_gives_the_same_rows(bench):
+    history(bench)
+    tables = [
+        table
+        for table in metadata.sorted_tables
+        if table.name in ("schedules", "occurrences", "runs", "concurrency_keys")
+    ]
+    statements = [str(CreateTable(table).compile(dialect=postgresql.dialect())) for table in tables]
+    frozen = files("noonmark.stores.sql.migrations").joinpath("views", "0001_postgresql.sql").read_text("utf-8")
+    assert frozen.strip() == execution_history("postgresql")
+    copied = {table.name: query(bench, f"SELECT * FROM {table.name}") for table in tables}  # noqa: S608 - our own names
+
+    async def copy(url):
+        connection = await asyncpg.connect(url)
+        try:
+            # Text must not depend on where the reader is.
+            await connection.execute("SET TIME ZONE 'Asia/Kathmandu'")
+            for statement in [*statements, frozen]:
+                await connection.execute(statement)
+            for name, rows in copied.items():
+                if rows:
+                    await connection.copy_records_to_table(
+                        name, columns=list(rows[0]), records=[tuple(row.values()) for row in rows]
+                    )
+            return [
+                dict(row)
+                for row in await connection.fetch(EVERYTHING.replace("occurrence_id,", 'occurrence_id COLLATE "C",'))
+            ]
+        finally:
+            await connection.close()
+
+    with running(**QUICK) as server:
+        found = asyncio.run(copy(server.url()))
+    assert found == query(bench, EVERYTHING)
