@@ -82,7 +82,7 @@ def test_a_pipeline_goes_through_its_stages(opened):
     scheduler = opened()
     scheduler.start()
     pipeline = JobPipeline(scheduler).add_stage(one).add_stage(one, two)
-    assert pipeline.run_sync() == [1, 2]
+    assert pipeline.run_sync() == [[1], [1, 2]]
 
 
 def test_an_async_program_shares_it(opened):
