@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from heapq import heappop, heappush
-from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.reasons import Reason
+from noonmark.core.turns import Turns
 from noonmark.driver.reckoning import Reckoning
 from noonmark.ports.records import Hold
 from noonmark.ports.sink import LeaseLost
@@ -64,8 +63,7 @@ class Node:
         """Whom to tell when an occurrence has ended."""
         self.routes_seen: set[str] = set()
         """Routes of schedules from trusted sources that this node has looked at, whether it serves them or not."""
-        self._upcoming: list[tuple[Micros, int, Claim]] = []
-        self._numbers = count()
+        self._upcoming: Turns[Claim] = Turns()
 
     @property
     def now(self) -> Micros:
@@ -86,7 +84,7 @@ class Node:
     @property
     def next_decision(self) -> Micros | None:
         """When the first of its claims has to be decided."""
-        return self._upcoming[0][0] if self._upcoming else None
+        return self._upcoming.next_time
 
     def hold(self, claim: Claim) -> None:
         """Keep a claim until its start can be committed. If this node had it already, it had lost it."""
@@ -96,17 +94,14 @@ class Node:
 
     def decide_at(self, claim: Claim, when: Micros) -> None:
         """Come back to a claim at that time."""
-        heappush(self._upcoming, (when, next(self._numbers), claim))
+        self._upcoming.put(claim.schedule.owner, when, claim)
 
     def take_due(self, limit: int) -> list[Claim]:
-        """The claims that have to be decided by now, earliest first; those that were lost meanwhile are dropped."""
-        now, upcoming = self.now, self._upcoming
-        due: list[Claim] = []
-        while upcoming and upcoming[0][0] <= now and len(due) < limit:
-            claim = heappop(upcoming)[2]
-            if self._is_held(claim):
-                due.append(claim)
-        return due
+        """The claims that have to be decided by now, earliest first; those that were lost meanwhile are dropped.
+
+        When they are too many, their owners take turns.
+        """
+        return [claim for claim in self._upcoming.take(self.now, limit) if self._is_held(claim)]
 
     def drop(self, claim: Claim) -> None:
         """Forget a claim; its occurrence is somebody else's now, or nobody's."""
