@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark.core.turns import Turns
+from noonmark.core.turns import Turns, rounds
 
 
 def filled(*things):
@@ -48,6 +48,21 @@ def filled(*things):
 )
 def test_who_is_taken(things, now, limit, taken):
     assert filled(*things.split()).take(now, limit) == taken.split()
+
+
+@pytest.mark.parametrize(
+    ("lines", "limit", "taken"),
+    [
+        ([], 9, ""),
+        (["abc"], 9, "abc"),
+        (["abc", "x", "pq"], 9, "axpbqc"),
+        (["abc", "x", "pq"], 4, "axpb"),
+        (["abc", "", "pq"], 2, "ap"),
+        (["abc"], 0, ""),
+    ],
+)
+def test_rounds(lines, limit, taken):
+    assert "".join(rounds(lines, limit)) == taken
 
 
 def test_whoever_was_served_goes_to_the_end():

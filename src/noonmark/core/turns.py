@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from noonmark.core.instants import Micros
 
 T = TypeVar("T")
+
+
+def rounds(lines: Sequence[Sequence[T]], limit: int) -> list[T]:
+    """The first of each line, then the second of each, and so on; so many in all."""
+    longest = max((len(line) for line in lines), default=0)
+    in_turn = (line[place] for place in range(longest) for line in lines if place < len(line))
+    return list(islice(in_turn, limit))
 
 
 @dataclass(slots=True, eq=False)

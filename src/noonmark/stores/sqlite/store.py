@@ -18,6 +18,7 @@ from noonmark.stores.sqlite import (
     history,
     opening,
     planning,
+    sharing,
     snapshots,
     upstreams,
 )
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal
+    from noonmark.ports.records import Activity, Admitted, Graph, Hold, Kept, LeaseLost, Renewal, Shares
 
 WATCH_INTERVAL: Micros = SECOND // 4
 
@@ -173,13 +174,16 @@ class SqliteStore:
         limit: int,
         lease: Micros,
         only: str | None = None,
+        shares: Shares | None = None,
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
         with self._writing() as ledger:
-            if only is None:
-                found = finding.due(ledger.connection, routes, now=now, until=until, limit=limit)
-            else:
+            if only is not None:
                 found = finding.only_due(ledger.connection, only, routes, now=now, until=until)[:limit]
+            elif shares is not None:
+                found = sharing.due_in_turn(ledger.connection, routes, shares, now=now, until=until, limit=limit)
+            else:
+                found = finding.due(ledger.connection, routes, now=now, until=until, limit=limit)
             return claiming.take(ledger, found, node, now=now, lease=lease)
 
     async def admit(
