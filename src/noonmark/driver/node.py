@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.reasons import Reason
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.schedule import Owner
     from noonmark.core.settlement import Delivered
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.sink import Happening
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger("noonmark.driver")
 
+KEPT_FOR_OTHERS = 10
+"""One in so many places of its capacity."""
 BRIEFLY = 100
 """Where there is no transaction to share, many at once gain nothing: their values would only live long enough for the
 garbage collector to take them for ones that stay, and to walk over everything that is stored to find out."""
@@ -61,6 +64,8 @@ class Node:
         """Overlap policies that a caller set for one occurrence only."""
         self.on_end: dict[str, OnEnd] = {}
         """Whom to tell when an occurrence has ended."""
+        self.served_last: Owner | None = None
+        """Whose turn it was last, when owners shared a claim."""
         self.routes_seen: set[str] = set()
         """Routes of schedules from trusted sources that this node has looked at, whether it serves them or not."""
         self._upcoming: Turns[Claim] = Turns()
@@ -80,6 +85,22 @@ class Node:
     def load(self) -> int:
         """How many occurrences it holds."""
         return len(self.held) + len(self.deliveries)
+
+    @property
+    def room(self) -> int:
+        """How many more it takes of whoever has them; negative when it has begun on what is kept for others."""
+        return self.room_for_others - self.timing.capacity // KEPT_FOR_OTHERS
+
+    @property
+    def room_for_others(self) -> int:
+        """How many more it takes of owners who hold next to nothing here."""
+        return self.timing.capacity - self.load
+
+    def holding(self, count: int) -> frozenset[Owner]:
+        """The owners who hold at least so many here; this reads everything it holds."""
+        held = Counter(claim.schedule.owner for claim in self.held.values())
+        held.update(assignment.schedule.owner for assignment in self.deliveries.values())
+        return frozenset(owner for owner, number in held.items() if number >= count)
 
     @property
     def next_decision(self) -> Micros | None:
