@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.planner import first_plan
+from noonmark.core.schedule import Owner
+from noonmark.ports.records import Shares
 from noonmark.stores.memory import MemoryStore
-from noonmark.stores.memory.agenda import SLACK, Agenda, take
+from noonmark.stores.memory.agenda import SLACK, Agenda, Lines, take
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
@@ -44,6 +46,24 @@ def test_claiming_and_planning_read_only_what_is_due():
     assert ledger.rows.asked == 10
 
 
+def test_a_share_reads_only_what_it_gives():
+    store = MemoryStore(HandClock())
+    people = [Owner(tenant="acme", user=f"user-{number}") for number in range(2_000)]
+    later = [factories.schedule(f"uid-{one.user}", owner=one) for one in people]
+    many = [factories.schedule(f"due-{number}", created=NOW - MINUTE, owner=people[0]) for number in range(500)]
+    single = factories.schedule("single", created=NOW - MINUTE, owner=people[1])
+    done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*later, *many, single]]))
+    ledger = store._ledger
+    ledger.rows = Counted(ledger.rows)
+    now = NOW + MINUTE - 1
+    assert done(store.claim("node", [ROUTE], now=now, until=now, limit=9, lease=LEASE, shares=Shares(each=2))) == []
+    assert ledger.rows.asked == 0
+    shares = Shares(each=2, besides=frozenset(people[2:]))
+    claims = done(store.claim("node", [ROUTE], now=now + 1, until=now + 1, limit=9, lease=LEASE, shares=shares))
+    assert len(claims) == 4
+    assert ledger.rows.asked == 4
+
+
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | st.integers(0, 9))), st.integers(0, 9))
 def test_an_agenda_is_a_sorted_dict(steps, until):
     agenda, expected = Agenda(), {}
@@ -65,3 +85,23 @@ def test_a_key_that_moves_all_day_takes_no_room():
         agenda.put("renewed", time)
     assert len(agenda._heap) <= SLACK + 2
     assert agenda.first() == (9_999, 0, "renewed")
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from("abcdefgh"), st.none() | st.integers(0, 9))),
+    st.integers(0, 9),
+)
+def test_lines_are_agendas_of_owners(steps, until):
+    lines, expected, filed = Lines(), {}, {}
+    for owner, key, time in steps:
+        if (before := filed.pop(key, None)) is not None:
+            before.discard(key)
+            del expected[key]
+        if time is not None:
+            filed[key] = lines.put(owner, key, time, 0)
+            expected[key] = (time, owner)
+        first = lines.first()
+        assert (first and first[0]) == min((time for time, _ in expected.values()), default=None)
+    due = {key: owner for key, (time, owner) in expected.items() if time <= until}
+    assert lines.until(until) == sorted((expected[key][0], 0, key) for key in due)
+    assert lines.due(until).keys() == set(due.values())

@@ -30,9 +30,10 @@ from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
-from noonmark.ports.records import Admitted, Beat, Hold
+from noonmark.ports.records import Admitted, Beat, Hold, Shares
 from noonmark.stores.memory import MemoryStore, dependents
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
@@ -40,6 +41,8 @@ from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import NOW
 
 UIDS = ("uid-1", "uid-2", "uid-3")
+OWNERS = (Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob"))
+SHARES = (Shares(each=1, after=OWNERS[0]), Shares(each=2, besides=frozenset(OWNERS[:1])))
 LIMIT = Concurrency(key="db", limit=1)
 overlaps = st.sampled_from(
     [overlap.Skip(), overlap.Queue(queue_limit=2), overlap.QueueOne(), overlap.Allow(), overlap.CancelRunning()]
@@ -58,6 +61,10 @@ def done(verb):
     with pytest.raises(StopIteration) as answer:
         verb.send(None)
     return answer.value.value
+
+
+def ready_entries(ledger):
+    return {key: entry for line in ledger.ready[ROUTE]._lines.values() for key, entry in line._entries.items()}
 
 
 class TwoNodes(RuleBasedStateMachine):
@@ -89,6 +96,7 @@ class TwoNodes(RuleBasedStateMachine):
             )
             made = factories.schedule(
                 uid,
+                owner=OWNERS[number % 2],
                 trigger=data.draw(st.sampled_from([every, EventTrigger("seen"), *([None] if named else [])])),
                 depends_on=self.depends_on[uid],
                 overlap_policy=data.draw(overlaps),
@@ -152,10 +160,17 @@ class TwoNodes(RuleBasedStateMachine):
         if forget:
             del self.plans[index]
 
-    @rule(node=nodes, limit=st.integers(1, 4), ahead=st.sampled_from([0, LOOKAHEAD]))
-    def claim(self, node, limit, ahead):
+    @rule(
+        node=nodes,
+        limit=st.integers(1, 4),
+        ahead=st.sampled_from([0, LOOKAHEAD]),
+        shares=st.sampled_from([None, None, *SHARES]),
+    )
+    def claim(self, node, limit, ahead, shares=None):
         now = self.now()
-        self.claims[node] += done(self.store.claim(node, [ROUTE], now=now, until=now + ahead, limit=limit, lease=LEASE))
+        self.claims[node] += done(
+            self.store.claim(node, [ROUTE], now=now, until=now + ahead, limit=limit, lease=LEASE, shares=shares)
+        )
 
     @precondition(lambda self: any(self.claims.values()))
     @rule(node=nodes, count=st.integers(1, 4))
@@ -338,7 +353,7 @@ class TwoNodes(RuleBasedStateMachine):
     def whatever_is_live_has_an_owner_a_time_or_something_it_waits_for(self):
         for sheet in self.ledger.sheets.values():
             for one, row in sheet.live.items():
-                ready = self.ledger.ready[ROUTE]._entries.get(one)
+                ready = ready_entries(self.ledger).get(one)
                 lease = self.ledger.leases[ROUTE]._entries.get(one)
                 deadline = self.ledger.deadlines._entries.get(one)
                 if row.occurrence.phase in (Phase.DISPATCHING, Phase.AWAITING_COMPLETION):
@@ -392,7 +407,8 @@ class TwoNodes(RuleBasedStateMachine):
     @invariant()
     def nothing_that_ended_is_left_in_a_line_or_an_agenda(self):
         live = set(chain.from_iterable(sheet.live for sheet in self.ledger.sheets.values()))
-        for agenda in (self.ledger.ready[ROUTE], self.ledger.leases[ROUTE], self.ledger.deadlines):
+        assert ready_entries(self.ledger).keys() <= live
+        for agenda in (self.ledger.leases[ROUTE], self.ledger.deadlines):
             assert agenda._entries.keys() <= live
         lines = chain(self.ledger.waiting.values(), (sheet.queue for sheet in self.ledger.sheets.values()))
         assert {one for line in lines for *_, one in line} <= live

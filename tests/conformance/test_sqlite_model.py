@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from noonmark.stores.sqlite.sharing import due_in_turn
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, refused
@@ -29,6 +30,8 @@ class Both:
 
     def __getattr__(self, verb):
         async def asked(*args, **kwargs):
+            if verb == "claim" and kwargs["shares"] is not None:
+                return await self._share(*args, **kwargs)
             if verb in ("claim", "orphans"):
                 return await self._lease(verb, *args, **kwargs | {"limit": 1_000})
             expected = await getattr(self._one, verb)(*args, **kwargs)
@@ -41,6 +44,20 @@ class Both:
         """All that there is: of rows with the same times, either store may take any first."""
         expected, found = [await getattr(store, verb)(*args, **kwargs) for store in (self._one, self._other)]
         assert sorted(found, key=identity) == sorted(expected, key=identity), verb
+        return expected
+
+    async def _share(self, node, routes, *, now, until, limit, lease, shares):
+        """The same owners, in the same order; then the same rows, one by one."""
+        with self._other._connections.reading() as connection:
+            found = due_in_turn(connection, routes, shares, now=now, until=until, limit=limit)
+        rows = [self._one._ledger.rows[columns[2]] for columns in found]
+        expected = await self._one.claim(node, routes, now=now, until=until, limit=limit, lease=lease, shares=shares)
+        owners = [claim.schedule.owner for claim in expected]
+        assert list(dict.fromkeys(row.sheet.schedule.owner for row in rows)) == list(dict.fromkeys(owners))
+        for claim in expected:
+            only = claim.occurrence.id
+            [same] = await self._other.claim(node, routes, now=now, until=until, limit=1, lease=lease, only=only)
+            assert same == claim
         return expected
 
 

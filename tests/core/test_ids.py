@@ -43,6 +43,18 @@ def test_fractions_never_change(parts, expected):
     assert ids.fraction(*parts) == expected
 
 
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        (("acme", "ada"), 4463480461970036199),
+        (("acmea", "da"), 7642565895766429304),
+        (("default", "local"), 6340414570977207237),
+    ],
+)
+def test_numbers_of_owners_never_change(owner, expected):
+    assert ids.owner_number(*owner) == expected <= ids.MAX_OWNER
+
+
 @pytest.mark.parametrize("origin", [ids.TRIGGER, ids.backfill("b1")])
 def test_the_nominal_time_counts_where_an_origin_names_many(origin):
     assert ids.occurrence_id(UID, origin, NOON) != ids.occurrence_id(UID, origin, NOON + 1)

@@ -7,18 +7,20 @@ import pytest
 from noonmark.core import edits
 from noonmark.core.admission import after_upstreams
 from noonmark.core.events import Event
+from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reactions import Reaction, match
+from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.records import Beat
+from noonmark.ports.records import Beat, Shares
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, hold, start
-from noonmark.testing.factories import MINUTE
+from noonmark.testing.factories import MINUTE, NOW
 from tests.conformance.test_memory_model import done
 
 TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
@@ -44,7 +46,8 @@ def a_day_of_work(bench):
     made = [factories.schedule(f"uid-{n}", name=f"name-{n}") for n in range(20)]
     assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
     bench.advance(MINUTE)
-    claims = done(bench.claim())
+    claims = done(bench.claim(limit=10)) + done(bench.claim(limit=3, shares=Shares(each=3))) + done(bench.claim())
+    assert len(claims) == 20
     done(store.release([hold(claim) for claim in claims[:2]]))
     done(store.beat(Beat(node="node-a", routes=(ROUTE,)), now=bench.now))
     done(store.lead("node-a", now=bench.now, lease=LEASE))
@@ -126,6 +129,35 @@ def test_no_statement_walks_a_table(traced, work):
         writer.set_trace_callback(None)
         walks = [(step, one) for one in dict.fromkeys(statements) for step in _steps(writer, one) if _walks(step)]
     assert not walks, walks
+
+
+def test_a_share_costs_as_much_as_the_owners_who_have_something_due(tmp_path):
+    """Neither what one of them has, nor what others have later, in numbers of steps of SQLite's machine."""
+    costs = []
+    for many, others in ((100, 100), (10_000, 100), (100, 10_000)):
+        clock = HandClock()
+        store = SqliteStore(tmp_path / f"{many}-{others}.db", clock)
+        done(store.open())
+        bench = Bench(store, clock)
+        for user, count, after in (("ada", many, 0), ("bob", 1, SECOND)):
+            made = done(bench.create_quiet(user, owner=Owner(tenant="acme", user=user)))
+            rows = [factories.occurrence(made, manual(str(n)), nominal=NOW + after) for n in range(count)]
+            assert all(done(store.add(rows)))
+        later = [
+            factories.schedule(f"uid-{n}", owner=Owner(tenant="acme", user=f"user-{n}"), created=NOW + MINUTE)
+            for n in range(others)
+        ]
+        assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in later])))
+        bench.advance(SECOND)
+        with store._connections.bare() as writer:
+            steps = []
+            writer.set_progress_handler(lambda steps=steps: steps.append(1), 10)
+            claims = done(bench.claim(shares=Shares(each=2)))
+            writer.set_progress_handler(None, 10)
+        assert sorted(claim.schedule.owner.user for claim in claims) == ["ada", "ada", "bob"]
+        costs.append(len(steps))
+        done(store.close())
+    assert max(costs) < 2 * min(costs), costs
 
 
 def _steps(connection, statement):

@@ -7,10 +7,13 @@ import pytest
 
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Delivered
 from noonmark.targets import workers as workers_module
 from noonmark.targets.workers import Workers
 from tests.targets.assigned import SOON, Clock, assigned, now
+
+ADA, BOB = Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob")
 
 
 class Crew:
@@ -105,6 +108,41 @@ def test_the_earliest_begins_first_whatever_came_first(crews):
     crews.gate.set()
     crew.until_reported(3)
     assert order == [early, late]
+
+
+def test_owners_take_turns_when_there_are_not_enough_threads(crews):
+    order, entered = [], threading.Event()
+    crew = crews(lambda one: (entered.set(), crews.gate.wait(SOON), order.append(one)), limit=1)
+    blocker = assigned("blocker")
+    crew.submit(blocker)
+    assert entered.wait(SOON)
+    many = [assigned(number, owner=ADA) for number in range(50)]
+    few = [assigned(f"few {number}", owner=BOB) for number in range(2)]
+    crew.submit(*many)
+    crew.submit(*few)
+    crews.gate.set()
+    crew.until_reported(53)
+    assert order == [blocker, many[0], few[0], many[1], few[1], *many[2:]]
+
+
+def test_a_backlog_of_one_owner_delays_another_by_a_few_starts_and_not_by_its_length(crews):
+    begun, some = [], threading.Event()
+
+    def work(assignment):
+        begun.append(assignment)
+        if len(begun) >= 100:
+            some.set()
+        threading.Event().wait(0.005)
+
+    crew = crews(work, limit=4)
+    crew.submit(*(assigned(number, owner=ADA) for number in range(1_000)))
+    assert some.wait(SOON)
+    single = assigned("single", owner=BOB)
+    crew.submit(single)
+    before = len(begun)
+    crew.until(lambda: any(one is single for one, _ in crew.reported))
+    # Each thread may just have taken one that is not listed yet, and the owner who was there first has the first turn.
+    assert begun.index(single) - before <= 5
 
 
 def test_what_hangs_delays_nobody(crews):

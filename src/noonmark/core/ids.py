@@ -7,6 +7,7 @@ sequences read alike. What is computed here is stored and compared across releas
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NewType
 
@@ -20,6 +21,7 @@ Origin = NewType("Origin", str)
 """What asked for an occurrence, as it is stored: `trigger`, `backfill:<id>`, `manual:<key>` or `event:<event id>`."""
 
 MAX_ORIGIN_KEY = 200
+MAX_OWNER = 2**63 - 1
 _FRACTION_BITS = 53
 
 
@@ -74,6 +76,13 @@ def fraction(*parts: str | int) -> float:
     digest = blake2b(_sequence(parts), digest_size=8, person=b"noonmark-share").digest()
     # As many bits as a float holds exactly, so that no rounding can reach 1.
     return (int.from_bytes(digest) >> (64 - _FRACTION_BITS)) / (1 << _FRACTION_BITS)
+
+
+@lru_cache(maxsize=4096)
+def owner_number(tenant: str, user: str) -> int:
+    """A number for an owner, up to `MAX_OWNER`. Two may share one; then they also share their turns."""
+    digest = blake2b(_sequence((tenant, user)), digest_size=8, person=b"noonmark-owner").digest()
+    return int.from_bytes(digest) >> 1
 
 
 def _origin(kind: OriginKind, key: str, *, field: str) -> Origin:

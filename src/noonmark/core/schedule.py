@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
+from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.jsonvalues import identifier
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, read_delivery, read_missing_target
@@ -105,6 +106,11 @@ class Owner:
 
     tenant: str
     user: str
+
+    @property
+    def number(self) -> int:
+        """Its place among the owners when they take turns."""
+        return owner_number(self.tenant, self.user)
 
 
 @drafted

@@ -3,30 +3,64 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.driver.reports import ClaimReport, RenewReport
-from noonmark.ports.records import Hold, Renewal
+from noonmark.ports.records import Hold, Renewal, Shares
 from noonmark.ports.sink import Claimed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from noonmark.core.admission import Claim
+    from noonmark.core.schedule import Owner
     from noonmark.driver.node import Node
 
 
 logger = logging.getLogger("noonmark.driver")
 
 
+EACH = 10
+"""So many of each owner are claimed when there is too much for everybody, and fewer where there is little room."""
+
+
 async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
-    """Lease one batch of what this node can serve; leases that ran out are anybody's."""
-    timing = node.timing
-    limit = min(timing.batch, timing.capacity - node.load)
+    """Lease one batch of what this node can serve; leases that ran out are anybody's.
+
+    When there is more than that, or the node is full, owners who would have to wait get a share.
+    """
+    batch = node.timing.batch
+    if only is not None:
+        return ClaimReport(claimed=len(await _claim(node, min(batch, node.room_for_others), only=only)))
+    room = min(batch, node.room)
+    claims = await _claim(node, room)
+    more = room > 0 and len(claims) == room
+    shared: list[Claim] = []
+    if more or room <= 0:
+        each = max(1, min(EACH, node.timing.capacity // 100))
+        besides = _owners_of_most(claims) if claims else node.holding(each)
+        shares = Shares(each=each, after=node.served_last, besides=besides)
+        shared = await _claim(node, min(batch, node.room_for_others), shares=shares)
+        if shared:
+            node.served_last = shared[-1].schedule.owner
+    return ClaimReport(claimed=len(claims) + len(shared), more=more)
+
+
+def _owners_of_most(claims: Sequence[Claim]) -> frozenset[Owner]:
+    """The owners who have got no less than they would have in equal parts; they need no share beside that."""
+    counts = Counter(claim.schedule.owner for claim in claims)
+    return frozenset(owner for owner, count in counts.items() if count * len(counts) >= len(claims))
+
+
+async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Shares | None = None) -> list[Claim]:
+    """Lease so many at most, and hold them."""
     if limit <= 0:
-        return ClaimReport()
+        return []
+    timing = node.timing
     now = await node.time()
-    claims = await node.ask(
+    claims: list[Claim] = await node.ask(
         node.store.claim(
             node.id,
             node.runtime.target.routes(),
@@ -35,13 +69,14 @@ async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
             limit=limit,
             lease=timing.lease,
             only=only,
+            shares=shares,
         )
     )
     for claim in claims:
         node.hold(claim)
     if node.tells:
         node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
-    return ClaimReport(claimed=len(claims), more=len(claims) == limit)
+    return claims
 
 
 async def renew_once(node: Node) -> RenewReport:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from heapq import heappop, heappush
-from itertools import count
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.reasons import Reason
+from noonmark.core.turns import Turns
 from noonmark.driver.reckoning import Reckoning
 from noonmark.ports.records import Hold
 from noonmark.ports.sink import LeaseLost
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.schedule import Owner
     from noonmark.core.settlement import Delivered
     from noonmark.ports.records import Leadership
     from noonmark.ports.runtime import Runtime
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 logger = logging.getLogger("noonmark.driver")
 
+KEPT_FOR_OTHERS = 10
+"""One in so many places of its capacity."""
 BRIEFLY = 100
 """Where there is no transaction to share, many at once gain nothing: their values would only live long enough for the
 garbage collector to take them for ones that stay, and to walk over everything that is stored to find out."""
@@ -63,14 +65,15 @@ class Node:
         """Overlap policies that a caller set for one occurrence only."""
         self.on_end: dict[str, OnEnd] = {}
         """Whom to tell when an occurrence has ended."""
+        self.served_last: Owner | None = None
+        """Whose turn it was last, when owners shared a claim."""
         self.routes_seen: set[str] = set()
         """Routes of schedules from trusted sources that this node has looked at, whether it serves them or not."""
         self.started: Micros | None = None
         """When it first told that it is alive, by the store's time."""
         self.leadership: Leadership | None = None
         """Who leads, as it was last told."""
-        self._upcoming: list[tuple[Micros, int, Claim]] = []
-        self._numbers = count()
+        self._upcoming: Turns[Claim] = Turns()
 
     @property
     def now(self) -> Micros:
@@ -99,9 +102,25 @@ class Node:
         return self.leadership is not None and self.leadership.is_of(self.id, self.now)
 
     @property
+    def room(self) -> int:
+        """How many more it takes of whoever has them; negative when it has begun on what is kept for others."""
+        return self.room_for_others - self.timing.capacity // KEPT_FOR_OTHERS
+
+    @property
+    def room_for_others(self) -> int:
+        """How many more it takes of owners who hold next to nothing here."""
+        return self.timing.capacity - self.load
+
+    def holding(self, count: int) -> frozenset[Owner]:
+        """The owners who hold at least so many here; this reads everything it holds."""
+        held = Counter(claim.schedule.owner for claim in self.held.values())
+        held.update(assignment.schedule.owner for assignment in self.deliveries.values())
+        return frozenset(owner for owner, number in held.items() if number >= count)
+
+    @property
     def next_decision(self) -> Micros | None:
         """When the first of its claims has to be decided."""
-        return self._upcoming[0][0] if self._upcoming else None
+        return self._upcoming.next_time
 
     def hold(self, claim: Claim) -> None:
         """Keep a claim until its start can be committed. If this node had it already, it had lost it."""
@@ -111,17 +130,14 @@ class Node:
 
     def decide_at(self, claim: Claim, when: Micros) -> None:
         """Come back to a claim at that time."""
-        heappush(self._upcoming, (when, next(self._numbers), claim))
+        self._upcoming.put(claim.schedule.owner, when, claim)
 
     def take_due(self, limit: int) -> list[Claim]:
-        """The claims that have to be decided by now, earliest first; those that were lost meanwhile are dropped."""
-        now, upcoming = self.now, self._upcoming
-        due: list[Claim] = []
-        while upcoming and upcoming[0][0] <= now and len(due) < limit:
-            claim = heappop(upcoming)[2]
-            if self._is_held(claim):
-                due.append(claim)
-        return due
+        """The claims that have to be decided by now, earliest first; those that were lost meanwhile are dropped.
+
+        When they are too many, their owners take turns.
+        """
+        return [claim for claim in self._upcoming.take(self.now, limit) if self._is_held(claim)]
 
     def drop(self, claim: Claim) -> None:
         """Forget a claim; its occurrence is somebody else's now, or nobody's."""

@@ -54,7 +54,7 @@ async def settle_once(node: Node) -> SettleReport:
 
 
 async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
-    was_full = node.load >= node.timing.capacity
+    was_full = node.room <= 0
     settlements = [
         settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
         for assignment, delivered in batch

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
+    from noonmark.core.schedule import Owner, Schedule
 
 LEASES_OF_SILENCE = 2
 """A node that was not heard of for so many of its leases is taken for dead; it beats three times meanwhile."""
@@ -78,6 +78,18 @@ class Graph:
     version: int
     upstreams: Mapping[str, tuple[str, ...]]
     """The ids that each schedule depends on, by its own; whoever is missing here does not exist, or is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How a claim is shared among the owners of what is due."""
+
+    each: int
+    """At most so many rows of each owner."""
+    after: Owner | None = None
+    """The owners have their turns in the order of their numbers, from the one that follows this one on, and around."""
+    besides: frozenset[Owner] = frozenset()
+    """Owners who get nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ class Timing:
     batch: int = 1_000
     """So many occurrences go into one transaction."""
     capacity: int = 25_000
-    """So many occurrences a node holds at once."""
+    """So many occurrences a node holds at once; the last tenth is for owners who hold next to nothing there."""
     keep_for: Micros = 30 * DAY_SECONDS * SECOND
     """Occurrences that ended longer ago are forgotten, and so are events."""
     keep_count: int = 10_000

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         LeaseLost,
         NodeRecord,
         Renewal,
+        Shares,
         StoreTraits,
     )
 
@@ -193,12 +194,17 @@ class Store(Protocol):
         limit: int,
         lease: Micros,
         only: str | None = None,
+        shares: Shares | None = None,
     ) -> list[Claim]:
         """Lease rows with one of the routes: pending ones whose time comes by `until`, leased ones free by `now`.
 
         With `only`, no other row than the one of that id.
 
-        Earliest time first, then by nominal time. Phase becomes claimed, the fence rises by one, the lease ends
+        Earliest time first, then by nominal time. With `shares`, one of every owner before a second of any, and of each
+        owner and route the earliest, though perhaps fewer than it has. The cost follows the owners who have something
+        due, not how much that is; if they are too many to look at all of them, the last in their order are left out.
+
+        Phase becomes claimed, the fence rises by one, the lease ends
         at now + lease, the node is its node. A row found in dispatching has lost one more lease, and its attempt is
         taken back; it keeps the places it holds, its stop and its deadline, and the delivery that was lost is kept as
         the run `core.settlement.lost_run` makes of the row as it was.

@@ -4,6 +4,8 @@ One thread, the foreman, keeps the time: it wakes a worker when the next assignm
 outlived its deadline. A worker that is free takes the next one itself, so a burst needs no foreman. More threads are
 made only when something is due and the workers took no more than one each for a moment: then they are busy with it, and
 perhaps hang. A thread cannot be stopped. One that outlives its deadline is abandoned: it is counted, and replaced.
+
+When there are not enough threads for what is due, the owners of the schedules take turns.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND
+from noonmark.core.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,7 +61,7 @@ class Workers:
         self._lock = threading.Lock()
         self._available = threading.Condition(self._lock)
         self._timer = threading.Condition(self._lock)
-        self._waiting: list[tuple[Micros, int, Assignment]] = []
+        self._waiting: Turns[Assignment] = Turns()
         self._deadlines: list[tuple[Micros, int, Assignment]] = []
         self._numbers = count()
         self._threads = self._idle = self._taken = 0
@@ -77,7 +80,7 @@ class Workers:
         """Take on assignments; each is begun at its time."""
         with self._lock:
             for assignment in assignments:
-                heappush(self._waiting, (assignment.begins, next(self._numbers), assignment))
+                self._waiting.put(assignment.schedule.owner, assignment.begins, assignment)
             if self._foreman is None and not self._closed:
                 self._foreman = self._thread(self._keep_time, "noonmark-foreman")
             self._timer.notify()
@@ -85,10 +88,7 @@ class Workers:
     def withdraw(self, may: Callable[[Assignment], bool]) -> list[Assignment]:
         """Take back what has not begun, where that may be."""
         with self._lock:
-            back = [entry[2] for entry in self._waiting if may(entry[2])]
-            self._waiting = [entry for entry in self._waiting if not may(entry[2])]
-            heapify(self._waiting)
-            return back
+            return self._waiting.remove(may)
 
     def close(self) -> None:
         """Begin nothing more; idle threads end, busy ones when they are done."""
@@ -127,7 +127,8 @@ class Workers:
 
     def _pause(self, now: Micros) -> Micros | None:
         """How long until something has to be begun or cut off; None when nothing has."""
-        times = [heap[0][0] for heap in (self._waiting, self._deadlines) if heap]
+        begins, ends = self._waiting.next_time, self._deadlines[0][0] if self._deadlines else None
+        times = [time for time in (begins, ends) if time is not None]
         return max(0, min(times) - now) if times else None
 
     def _call(self, wanted: int) -> int:
@@ -162,13 +163,12 @@ class Workers:
         with self._lock:
             while not self._closed:
                 now = self._now()
-                if self._waiting and self._waiting[0][0] <= now:
-                    assignment = heappop(self._waiting)[2]
+                if (assignment := self._waiting.take_one(now)) is not None:
                     if assignment.is_closed:  # it was handed back before it had begun
                         continue
                     self._taken += 1
                     self._begin(assignment, now)
-                    if self._looks_on and not (self._waiting and self._waiting[0][0] <= now):
+                    if self._looks_on and ((time := self._waiting.next_time) is None or time > now):
                         self._timer.notify()  # that was all: the foreman may keep time for what is next
                     return assignment
                 self._idle += 1

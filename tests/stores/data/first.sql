@@ -85,6 +85,7 @@ CREATE TABLE occurrences (
     wanted_limit INTEGER,
     awaits_after BIGINT,
     ended BIGINT,
+    owner BIGINT NOT NULL,
     PRIMARY KEY ("key"),
     CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
     CONSTRAINT ended_when_final CHECK ((ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))),
@@ -96,9 +97,9 @@ CREATE TABLE occurrences (
     FOREIGN KEY(place) REFERENCES concurrency_keys ("key"),
     FOREIGN KEY(wanted) REFERENCES concurrency_keys ("key")
 );
-INSERT INTO "occurrences" VALUES(1,'occ_4dcdc8ba8af041c8145cb8887c1f511b',1,1,'trigger','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,NULL,1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "occurrences" VALUES(2,'occ_3fab5bd266991ed651054a17ec73f9ae',1,1,'manual:first','completed','function:work',1900000020000000,1900000020000000,1900000020000000,1,1,'succeeded','',0,NULL,NULL,NULL,0,NULL,0,NULL,NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1900000020000000);
-INSERT INTO "occurrences" VALUES(3,'occ_f8cdbb566a1f4d783dcd73d7878c569e',1,1,'manual:waits','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,'{"day":1}',1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "occurrences" VALUES(1,'occ_4dcdc8ba8af041c8145cb8887c1f511b',1,1,'trigger','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,NULL,1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,4463480461970036199);
+INSERT INTO "occurrences" VALUES(2,'occ_3fab5bd266991ed651054a17ec73f9ae',1,1,'manual:first','completed','function:work',1900000020000000,1900000020000000,1900000020000000,1,1,'succeeded','',0,NULL,NULL,NULL,0,NULL,0,NULL,NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1900000020000000,4463480461970036199);
+INSERT INTO "occurrences" VALUES(3,'occ_f8cdbb566a1f4d783dcd73d7878c569e',1,1,'manual:waits','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,'{"day":1}',1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,4463480461970036199);
 CREATE TABLE runs (
     occurrence BIGINT NOT NULL,
     fence INTEGER NOT NULL,
@@ -148,14 +149,15 @@ CREATE TABLE schedule_states (
     followed SMALLINT DEFAULT 0 NOT NULL,
     ended_at BIGINT,
     completed_at BIGINT,
+    owner BIGINT NOT NULL,
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),
     FOREIGN KEY(schedule) REFERENCES schedules ("key"),
     UNIQUE (uid)
 );
-INSERT INTO "schedule_states" VALUES(1,'uid-1','active',1,1,1900000020000000,1900000080000000,1900000078000000,0,0,NULL,60000000,NULL,0,NULL,2,1,0,1,1,0,0,0,0,0,1900000020000000,'completed',0,0,NULL,NULL);
-INSERT INTO "schedule_states" VALUES(2,'uid-2','active',1,1,1900000020000000,1900000019999999,NULL,0,0,NULL,60000000,NULL,0,NULL,0,0,0,0,0,0,0,0,0,0,NULL,NULL,0,0,NULL,NULL);
+INSERT INTO "schedule_states" VALUES(1,'uid-1','active',1,1,1900000020000000,1900000080000000,1900000078000000,0,0,NULL,60000000,NULL,0,NULL,2,1,0,1,1,0,0,0,0,0,1900000020000000,'completed',0,0,NULL,NULL,4463480461970036199);
+INSERT INTO "schedule_states" VALUES(2,'uid-2','active',1,1,1900000020000000,1900000019999999,NULL,0,0,NULL,60000000,NULL,0,NULL,0,0,0,0,0,0,0,0,0,0,NULL,NULL,0,0,NULL,NULL,4463480461970036199);
 CREATE TABLE schedules (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,
@@ -226,6 +228,7 @@ CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_sl
 CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
 CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
+CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
 CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
 CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;

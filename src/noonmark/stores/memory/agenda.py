@@ -7,28 +7,30 @@ room than one that was never renewed.
 
 from __future__ import annotations
 
+import sys
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from noonmark.core.instants import Micros
 
-Entry = tuple[int, int, str]
+K = TypeVar("K", str, int)
+Entry = tuple[int, int, K]
 """A time, what decides between equal times, and the key."""
 SLACK = 64
 
 
-class Agenda:
+class Agenda(Generic[K]):
     """Each key has one time, or none."""
 
     def __init__(self) -> None:
         """Nothing has a time yet."""
-        self._entries: dict[str, Entry] = {}
-        self._heap: list[Entry] = []
+        self._entries: dict[K, Entry[K]] = {}
+        self._heap: list[Entry[K]] = []
 
-    def put(self, key: str, time: Micros, tie: int = 0) -> None:
+    def put(self, key: K, time: Micros, tie: int = 0) -> None:
         """Give a key its time, in place of the one it had."""
         entry = (time, tie, key)
         self._entries[key] = entry
@@ -37,23 +39,80 @@ class Agenda:
             self._heap = list(self._entries.values())
             heapify(self._heap)
 
-    def discard(self, key: str) -> None:
+    def discard(self, key: K) -> None:
         """Take a key's time away; one that has none is left alone."""
         self._entries.pop(key, None)
 
-    def first(self) -> Entry | None:
+    def time_of(self, key: K) -> Micros | None:
+        """The time of a key."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[0]
+
+    def first(self) -> Entry[K] | None:
         """The earliest entry."""
         heap, entries = self._heap, self._entries
         while heap and entries.get(heap[0][2]) != heap[0]:
             heappop(heap)
         return heap[0] if heap else None
 
-    def until(self, time: Micros) -> list[Entry]:
+    def until(self, time: Micros) -> list[Entry[K]]:
         """The entries up to a time, in order; unlike taking them, this reads every key."""
         return sorted(entry for entry in self._entries.values() if entry[0] <= time)
 
 
-def take(agendas: Iterable[tuple[Agenda, Micros]], limit: int) -> Iterator[str]:
+class Lines:
+    """The agendas of many owners. An owner who has nothing by a time costs nothing when that time is asked for."""
+
+    def __init__(self) -> None:
+        """Nobody has anything yet."""
+        self._lines: dict[int, Agenda[str]] = {}
+        self._heads: Agenda[int] = Agenda()
+        """Each owner by the time of the first entry, or by an earlier time: that entry may be gone."""
+
+    def put(self, owner: int, key: str, time: Micros, tie: int) -> Agenda[str]:
+        """Give a key of an owner its time; gives the agenda that it is in from now on."""
+        line = self._lines.get(owner)
+        if line is None:
+            line = self._lines[owner] = Agenda()
+        line.put(key, time, tie)
+        head = self._heads.time_of(owner)
+        if head is None or time < head:
+            self._heads.put(owner, time)
+        return line
+
+    def first(self) -> Entry[str] | None:
+        """The earliest entry; of several with that time, any."""
+        while (head := self._heads.first()) is not None:
+            entry = self._look_at(head[2])
+            if entry is not None and entry[0] == head[0]:
+                return entry
+        return None
+
+    def due(self, until: Micros) -> dict[int, Agenda[str]]:
+        """The agendas of the owners who have something by a time."""
+        found: dict[int, Agenda[str]] = {}
+        for owner in list(take([(self._heads, until)], sys.maxsize)):
+            entry = self._look_at(owner)
+            if entry is not None and entry[0] <= until:
+                found[owner] = self._lines[owner]
+        return found
+
+    def until(self, time: Micros) -> list[Entry[str]]:
+        """The entries up to a time, in order, as an agenda gives them."""
+        return sorted(entry for line in self.due(time).values() for entry in line.until(time))
+
+    def _look_at(self, owner: int) -> Entry[str] | None:
+        """The first entry of an owner, who is put where that belongs, or forgotten when there is none."""
+        entry = self._lines[owner].first()
+        if entry is None:
+            self._heads.discard(owner)
+            del self._lines[owner]
+        else:
+            self._heads.put(owner, entry[0])
+        return entry
+
+
+def take(agendas: Iterable[tuple[Agenda[K], Micros]], limit: int) -> Iterator[K]:
     """Remove and yield the earliest keys of several agendas, each up to a time of its own."""
     heads = [
         (head, number, agenda, until)

@@ -1,8 +1,8 @@
 """The dictionaries of the memory store, and the agendas that find what is due among them.
 
-A live row is filed in one agenda at most: of its route's pending rows by the time it is ready, or of its route's leased
-rows by the end of the lease. A row that nobody can claim now or later, because it waits or is held, is in none. So the
-cost of a claim follows what is due, whatever is stored.
+A live row is filed in one agenda at most: of the pending rows of its route and owner by the time it is ready, or of its
+route's leased rows by the end of the lease. A row that nobody can claim now or later, as it waits or is held, is in
+none. So the cost of a claim follows what is due, whatever is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE, patience
 from noonmark.core.values import altered
-from noonmark.stores.memory.agenda import Agenda
+from noonmark.stores.memory.agenda import Agenda, Lines
 from noonmark.stores.memory.nodes import Register
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class Ledger:
         """Those that are."""
         self.last_deleted: dict[tuple[str, str], str] = {}
         """The uid of the schedule of an id that was deleted last."""
-        self.ready: defaultdict[str, Agenda] = defaultdict(Agenda)
-        self.leases: defaultdict[str, Agenda] = defaultdict(Agenda)
-        self.plans = Agenda()
-        self.deadlines = Agenda()
+        self.ready: defaultdict[str, Lines] = defaultdict(Lines)
+        self.leases: defaultdict[str, Agenda[str]] = defaultdict(Agenda)
+        self.plans: Agenda[str] = Agenda()
+        self.deadlines: Agenda[str] = Agenda()
         self.nodes = Register()
-        self.by_age = Agenda()
-        self.by_count = Agenda()
+        self.by_age: Agenda[str] = Agenda()
+        self.by_count: Agenda[str] = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
         self.waiting: defaultdict[Key, list[Turn]] = defaultdict(list)
         self.followers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -63,8 +63,10 @@ class Ledger:
         """The schedules of a tenant whose trigger names an event type, by uid, in order."""
         self.streams: dict[str, Stream] = {}
         """The events of each tenant."""
-        self.behind, self.events_by_age, self.events_by_count = Agenda(), Agenda(), Agenda()
-        """Of the streams: which have events to match, by the moment they are matched up to; and what may be pruned."""
+        self.behind: Agenda[str] = Agenda()
+        """The streams that have events to match, by the moment they are matched up to."""
+        self.events_by_age: Agenda[str] = Agenda()
+        self.events_by_count: Agenda[str] = Agenda()
         self.graphs: defaultdict[str, int] = defaultdict(int)
         """How often what depends on what has changed in a tenant."""
 
@@ -110,7 +112,7 @@ class Ledger:
         beat = self.nodes.served.get(route)
         return beat is not None and beat > since
 
-    def unserved(self, agendas: Mapping[str, Agenda], now: Micros) -> list[Agenda]:
+    def unserved(self, agendas: Mapping[str, Agenda[str] | Lines], now: Micros) -> list[Agenda[str] | Lines]:
         """The agendas of routes that nobody serves; only those are worth a look for what lacks its target."""
         return [one for route, one in agendas.items() if not self.is_served(route, now - MIN_PATIENCE)]
 
@@ -136,19 +138,15 @@ class Ledger:
         """Put a row where claims look, after anything about it has changed."""
         one = row.occurrence
         phase = one.phase
-        agenda: Agenda | None = None
-        time: Micros | None = None
-        if phase is Phase.CLAIMED or phase is Phase.DISPATCHING:
-            agenda, time = self.leases[one.route], row.lease_end
-        elif phase is Phase.PENDING and not row.sheet.holds_back(row):
-            agenda, time = self.ready[one.route], row.ready
+        agenda: Agenda[str] | None = None
+        if row.lease_end is not None and (phase is Phase.CLAIMED or phase is Phase.DISPATCHING):
+            agenda = self.leases[one.route]
+            agenda.put(one.id, row.lease_end, one.nominal)
+        elif row.ready is not None and phase is Phase.PENDING and not row.sheet.holds_back(row):
+            agenda = self.ready[one.route].put(row.sheet.owner, one.id, row.ready, one.nominal)
         if row.filed is not None and row.filed is not agenda:
             row.filed.discard(one.id)
         row.filed = agenda
-        if agenda is not None and time is not None:
-            agenda.put(one.id, time, one.nominal)
-        elif agenda is not None:
-            agenda.discard(one.id)
         if one.deadline is not None and phase in DELIVERING:
             self.deadlines.put(one.id, one.deadline)
         else:

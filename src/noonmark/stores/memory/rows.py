@@ -48,7 +48,7 @@ class Row:
     """While it waits for its upstreams: their times after this one may be what it waits for; None is for any."""
     ended: Micros | None = None
     runs: tuple[Run, ...] = ()
-    filed: Agenda | None = None
+    filed: Agenda[str] | None = None
 
     @property
     def is_projection(self) -> bool:
@@ -98,6 +98,12 @@ class Sheet:
     completed_at: Micros | None = None
     live: dict[str, Row] = field(default_factory=dict)
     ended: dict[str, Row] = field(default_factory=dict)
+    owner: int = field(init=False)
+    """The number of whoever owns it."""
+
+    def __post_init__(self) -> None:
+        """No change of a schedule changes its owner."""
+        self.owner = self.schedule.owner.number
 
     def holds_back(self, row: Row) -> bool:
         """Whether a pause keeps it from being claimed."""

@@ -8,14 +8,13 @@ from heapq import merge, nlargest
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from noonmark.core.admission import Claim
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.core.settlement import lost_run, open_run
+from noonmark.core.settlement import open_run
 from noonmark.core.values import altered
 from noonmark.ports.records import Renewal, StoreTraits
 from noonmark.stores import forking
-from noonmark.stores.memory import admitting, agenda, dependents, endings, history, places, planning
+from noonmark.stores.memory import admitting, agenda, claiming, dependents, endings, history, places, planning
 from noonmark.stores.memory import events as emitted
 from noonmark.stores.memory.ledger import Ledger, listed_at
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
     from contextlib import ExitStack
 
-    from noonmark.core.admission import Admission, Busy
+    from noonmark.core.admission import Admission, Busy, Claim
     from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -32,7 +31,18 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Audience, Reaction
     from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.records import Activity, Admitted, Beat, Graph, Hold, Kept, Leadership, LeaseLost, NodeRecord
+    from noonmark.ports.records import (
+        Activity,
+        Admitted,
+        Beat,
+        Graph,
+        Hold,
+        Kept,
+        Leadership,
+        LeaseLost,
+        NodeRecord,
+        Shares,
+    )
     from noonmark.stores.memory.rows import Row, Sheet
 
 LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
@@ -185,19 +195,17 @@ class MemoryStore:
         limit: int,
         lease: Micros,
         only: str | None = None,
+        shares: Shares | None = None,
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
-        ledger = self._ledger
-        known = set(routes)
+        ledger, known = self._ledger, set(routes)
         if only is not None:
-            row = ledger.rows.get(only)
-            is_due = row is not None and row.occurrence.route in known and ledger.is_due(row, now=now, until=until)
-            return [self._claim(row, node, now=now, lease=lease)] if row is not None and is_due and limit else []
-        waiting = [(ledger.ready[route], until) for route in known & ledger.ready.keys()]
-        expired = [(ledger.leases[route], now) for route in known & ledger.leases.keys()]
-        ids = agenda.take([*waiting, *expired], limit)
-        # A list first: a claimed row is filed again, in one of these agendas.
-        return [self._claim(ledger.rows[one], node, now=now, lease=lease) for one in list(ids)]
+            found = claiming.only_due(ledger, only, known, now=now, until=until)[:limit]
+        elif shares is not None:
+            found = claiming.due_in_turn(ledger, known, shares, now=now, until=until, limit=limit)
+        else:
+            found = claiming.due(ledger, known, now=now, until=until, limit=limit)
+        return [claiming.lease(ledger, row, node, now=now, until=now + lease) for row in found]
 
     @_atomic
     async def admit(
@@ -324,7 +332,7 @@ class MemoryStore:
         unserved = [*ledger.unserved(ledger.ready, now), *ledger.unserved(ledger.leases, now)]
         rows = [ledger.rows[one] for _, _, one in merge(*(each.until(now) for each in unserved))]
         lacking = [row for row in rows if ledger.lacks_target(row, now)]
-        return [self._claim(row, node, now=now, lease=lease) for row in lacking[:limit]]
+        return [claiming.lease(ledger, row, node, now=now, until=now + lease) for row in lacking[:limit]]
 
     @_atomic
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
@@ -345,7 +353,7 @@ class MemoryStore:
         """When anything can next be planned or claimed."""
         ledger = self._ledger
         known = set(routes)
-        agendas = [ledger.plans, ledger.deadlines]
+        agendas: list[agenda.Agenda[str] | agenda.Lines] = [ledger.plans, ledger.deadlines]
         agendas += [ledger.ready[route] for route in known & ledger.ready.keys()]
         agendas += [ledger.leases[route] for route in known & ledger.leases.keys()]
         times = [first[0] for one in agendas if (first := one.first()) is not None]
@@ -372,25 +380,6 @@ class MemoryStore:
         row = self._ledger.rows.get(hold.occurrence_id)
         holds = row is not None and row.occurrence.fence == hold.fence and row.occurrence.phase in LEASED
         return row if holds else None
-
-    def _claim(self, row: Row, node: str, *, now: Micros, lease: Micros) -> Claim:
-        one = row.occurrence
-        lost = one.phase is Phase.DISPATCHING
-        if lost:
-            row.runs = (*row.runs, lost_run(one, now=now))
-        row.occurrence = altered(
-            one,
-            phase=Phase.CLAIMED,
-            fence=one.fence + 1,
-            losses=one.losses + lost,
-            attempt=one.attempt - lost,
-            node=node,
-            started=None,
-        )
-        row.lease_end = now + lease
-        self._ledger.file(row)
-        schedule = self._ledger.sheet_of(row).schedule
-        return Claim(occurrence=row.occurrence, schedule=schedule, claimed=now, found_in=one.phase)
 
 
 def _do_nothing() -> None:

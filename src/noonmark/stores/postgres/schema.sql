@@ -143,6 +143,7 @@ CREATE TABLE occurrences (
     wanted_limit INTEGER,
     awaits_after BIGINT,
     ended BIGINT,
+    owner BIGINT NOT NULL,
     PRIMARY KEY (key),
     CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
     CONSTRAINT ended_when_final CHECK ((ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))),
@@ -157,6 +158,7 @@ CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_sl
 CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
 CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
+CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
 CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
 CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
@@ -194,6 +196,7 @@ CREATE TABLE schedule_states (
     followed SMALLINT DEFAULT 0 NOT NULL,
     ended_at BIGINT,
     completed_at BIGINT,
+    owner BIGINT NOT NULL,
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),

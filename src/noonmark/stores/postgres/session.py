@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _WORDS = re.compile(
     r"IN EACH\((?P<among>\w+)\)|EACH\((?P<each>\w+)\) AS (?P<one>\w+)|ROWS\((?P<rows>[\w, ]+)\) AS (?P<many>\w+)"
-    r"|(?P<parameter>\?)|(?P<join>CROSS JOIN)|/\* quick: (?P<quick>[\w, ]+) \*/"
+    r"|(?P<parameter>\?)|(?P<join>CROSS JOIN)|group_concat\((?P<text>\w+)\)|/\* quick: (?P<quick>[\w, ]+) \*/"
 )
 _COLLATED = {"text": ' COLLATE "C"'}
 """Text is compared as the columns compare theirs."""
@@ -140,6 +140,8 @@ def _put(text: str) -> tuple[str, tuple[int, ...]]:
             shapes.append(0)
             count += 1
             return f"${count}"
+        if found["text"]:
+            return f"string_agg(CAST({found['text']} AS text), ',')"
         return "JOIN" if found["join"] else f"FOR UPDATE OF {found['quick']} SKIP LOCKED"
 
     return _WORDS.sub(put, text), tuple(shapes)

@@ -27,6 +27,7 @@ from noonmark.stores.sql import (
     nodes,
     plain,
     planning,
+    sharing,
     snapshots,
     upstreams,
 )
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         LeaseLost,
         NodeRecord,
         Renewal,
+        Shares,
     )
     from noonmark.stores.postgres.lines import Line
 
@@ -206,16 +208,19 @@ class PostgresStore:
         limit: int,
         lease: Micros,
         only: str | None = None,
+        shares: Shares | None = None,
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
 
         def claim(ledger: Ledger) -> tuple[list[Claim], claiming.Faults]:
             # A node whose own clock runs ahead must not take what others still hold.
             at = min(now, ledger.now())
-            if only is None:
-                found = finding.due(ledger.session, routes, now=at, until=until, limit=limit)
-            else:
+            if only is not None:
                 found = finding.only_due(ledger.session, only, routes, now=at, until=until)[:limit]
+            elif shares is not None:
+                found = sharing.due_in_turn(ledger.session, routes, shares, now=at, until=until, limit=limit)
+            else:
+                found = finding.due(ledger.session, routes, now=at, until=until, limit=limit)
             return claiming.take(ledger, found, node, now=at, lease=lease)
 
         return self._sound(*self._quick(claim))

@@ -27,21 +27,21 @@ _NAMES = """
     nominal, id, key, schedule, version, phase, revision, origin, route, due, first_due, attempt, fence, reason, detail,
     missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot, stop, deadline, payload
 """
-_COLUMNS = _NAMES.replace("phase, revision", "occurrences.phase AS phase, occurrences.revision AS revision")
+COLUMNS = _NAMES.replace("phase, revision", "occurrences.phase AS phase, occurrences.revision AS revision")
 GATHERED = f"time, {_NAMES}"
 READY = f"""
-    SELECT ready AS time, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    SELECT ready AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE occurrences.{_IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, key LIMIT ?
     /* quick: occurrences */
 """  # noqa: S608 - likewise
 EXPIRED = f"""
-    SELECT lease_end AS time, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    SELECT lease_end AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE {_IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
     /* quick: occurrences */
 """  # noqa: S608 - likewise
 DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"  # noqa: S608 - likewise
 ONE = f"""
-    SELECT 0, {_COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
+    SELECT 0, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE id = ? AND route IN EACH(text)
     AND ((occurrences.phase = 'pending' AND held = 0 AND ready <= ?) OR lease_end <= ?) /* quick: occurrences */
 """  # noqa: S608 - likewise
@@ -65,10 +65,10 @@ _LACKING = """
 """
 LACKING_READY = _LACKING.format(
     time="ready",
-    columns=_COLUMNS,
+    columns=COLUMNS,
     condition="occurrences.phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = ?",
 )
-LACKING_LEASED = _LACKING.format(time="lease_end", columns=_COLUMNS, condition=_IS_LEASED.format(route="?"))
+LACKING_LEASED = _LACKING.format(time="lease_end", columns=COLUMNS, condition=_IS_LEASED.format(route="?"))
 
 Found = Sequence[Any]
 """When a row can be claimed, its nominal time, its id, its key, then the other columns."""
@@ -76,11 +76,16 @@ Found = Sequence[Any]
 
 def due(session: Session, routes: Collection[str], *, now: Micros, until: Micros, limit: int) -> list[Found]:
     """The rows that a claim may take, in its order."""
-    named = list(routes)
     found: list[Found] = []
-    for (route,) in set(session.gather("value", f"({DUE_ROUTES})", named, until, named, now)):
+    for route in due_routes(session, routes, now=now, until=until):
         found += session.gather(GATHERED, DUE, route, until, limit, route, now, limit)
-    return sorted(found, key=_turn)[:limit]
+    return sorted(found, key=turn)[:limit]
+
+
+def due_routes(session: Session, routes: Collection[str], *, now: Micros, until: Micros) -> set[str]:
+    """The routes that have anything for a claim to take."""
+    named = list(routes)
+    return {route for (route,) in session.gather("value", f"({DUE_ROUTES})", named, until, named, now)}
 
 
 def only_due(session: Session, one: str, routes: Collection[str], *, now: Micros, until: Micros) -> list[Found]:
@@ -95,10 +100,13 @@ def lacking(session: Session, *, now: Micros, limit: int) -> list[Found]:
     for routes, rows in ((READY_ROUTES, LACKING_READY), (LEASED_ROUTES, LACKING_LEASED)):
         for route, seen in session.query(routes, latest):
             found += session.query(rows, route, latest, now, seen, now, limit)
-    return sorted(found, key=_turn)[:limit]
+    return sorted(found, key=turn)[:limit]
 
 
-def _turn(columns: Found) -> tuple[int, int, int]:
-    """By key in the end: what was planned together lies together, so that a batch touches few pages."""
+def turn(columns: Found) -> tuple[int, int, int]:
+    """Where a row stands in the order of a claim.
+
+    By key in the end: what was planned together lies together, so that a batch touches few pages.
+    """
     time, nominal, _, key = columns[:4]
     return (time if isinstance(time, int) else 0), (nominal if isinstance(nominal, int) else 0), key

@@ -92,7 +92,7 @@ def _new_sheet(key: int, schedule: Schedule, plan: Plan) -> Sheet:
     return Sheet(
         key, schedule.uid, schedule.phase, schedule.revision, 1, schedule.updated, plan.watermark, plan.plan_at,
         int(plan.exhausted), 0, None, _patience(schedule), None, 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None,
-        0, 0, None, None,
+        0, 0, None, None, schedule.owner.number,
     )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def _rebind(ledger: Ledger, row: Row, one: Occurrence) -> None:
 
 
 def _insert(ledger: Ledger, sheet: Sheet, one: Occurrence) -> None:
-    row = to_row(one, key=ledger.key_for(one.id), schedule=sheet.schedule)
+    row = to_row(one, key=ledger.key_for(one.id), sheet=sheet)
     row.fence = max(row.fence, sheet.fences)
     row.held = int(sheet.holds_back(row))
     sheet.live += 1

@@ -68,6 +68,8 @@ class Row:
     awaits_after: Micros | None
     """While it waits for its upstreams: their times after this one may be what it waits for; None is for any."""
     ended: Micros | None
+    owner: int
+    """The number of whoever owns its schedule."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
     """The columns as the database has them; None when it has no such row."""
 
@@ -142,6 +144,7 @@ class Sheet:
     ended_at: Micros | None
     """When an occurrence of it last ended, for those who depend on it."""
     completed_at: Micros | None
+    owner: int
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:
@@ -185,13 +188,13 @@ def run_values(key: int, run: Run, result: str | None) -> tuple[Any, ...]:
     return (key, fence, run.attempt, run.node, run.started, run.ended, run.outcome, result, error, tokens, cost)
 
 
-def to_row(one: Occurrence, *, key: int, schedule: int) -> Row:
+def to_row(one: Occurrence, *, key: int, sheet: Sheet) -> Row:
     """The record of a new occurrence, which can be claimed from its due time."""
     return Row(
-        key, one.id, schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due, one.first_due,
-        one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first, one.missed_last,
-        one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload), one.due, 0, one.node,
-        None, one.started, one.stop, one.deadline, None, None, None, None, None,
+        key, one.id, sheet.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
+        one.first_due, one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first,
+        one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload), one.due,
+        0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, sheet.owner,
     )  # fmt: skip
 
 

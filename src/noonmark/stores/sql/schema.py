@@ -35,6 +35,8 @@ metadata = MetaData()
 
 CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index that pruning by number reads."""
+STRETCH = 25
+"""So many bits of an instant are left out to tell the stretch of time in which it lies."""
 
 Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
 """Text that is compared byte by byte, in whichever language the database was made for."""
@@ -50,7 +52,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _index(name: str, table: Table, columns: str, where: str | None = None, *, unique: bool = False) -> None:
     condition = None if where is None else text(where)
-    picked = [table.c[column] for column in columns.split(", ")]
+    picked = [text(one) if one.startswith("(") else table.c[one] for one in columns.split(", ")]
     Index(name, *picked, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
@@ -127,6 +129,7 @@ schedule_states = Table(
     _flag("followed"),
     _instant("ended_at"),
     _instant("completed_at"),
+    Column("owner", BigInteger, nullable=False),
     CheckConstraint(f"phase IN ({_listed(SchedulePhase)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
 )
@@ -172,6 +175,7 @@ occurrences = Table(
     Column("wanted_limit", Integer),
     _instant("awaits_after"),
     _instant("ended"),
+    Column("owner", BigInteger, nullable=False),
     CheckConstraint(f"phase IN ({_listed(Phase)})", name="phase_is_known"),
     CheckConstraint(
         f"(ended IS NULL) = (phase IN ({_listed(phase for phase in Phase if phase in LIVE)}))",
@@ -185,6 +189,14 @@ _index(
     "occurrences_ready",
     occurrences,
     "route, ready, nominal",
+    "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
+)
+# Who has something due in a stretch of half a minute: whoever steps from owner to owner passes over what else they
+# have, and does not meet those who have nothing due yet.
+_index(
+    "occurrences_of_owners",
+    occurrences,
+    f"route, (ready >> {STRETCH}), owner, ready, nominal",
     "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
 )
 _index("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")

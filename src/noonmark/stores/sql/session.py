@@ -6,6 +6,7 @@ Statements are written once, in SQL that both databases understand but for these
 - `IN EACH(type)` looks a value up in a parameter that is a list;
 - `EACH(type) AS j` is such a parameter as rows with the one column `j.value`;
 - `ROWS(type, ..) AS j` is a parameter that is a list of tuples, as rows with the columns `j.c0`, `j.c1`, ..;
+- `group_concat(x)` is the values of a column as text, with commas between them;
 - `CROSS JOIN .. ON` is a join in the order in which it is written; PostgreSQL finds that order itself;
 - `/* quick: a, b */` at the end: leave out the rows of these tables that somebody else is changing.
 """

@@ -17,6 +17,7 @@ from noonmark.stores.sql import (
     history,
     nodes,
     planning,
+    sharing,
     snapshots,
     upstreams,
 )
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         LeaseLost,
         NodeRecord,
         Renewal,
+        Shares,
     )
     from noonmark.stores.sql.finding import Found
 
@@ -186,13 +188,16 @@ class SqliteStore:
         limit: int,
         lease: Micros,
         only: str | None = None,
+        shares: Shares | None = None,
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
         with self._writing() as ledger:
-            if only is None:
-                found = finding.due(ledger.session, routes, now=now, until=until, limit=limit)
-            else:
+            if only is not None:
                 found = finding.only_due(ledger.session, only, routes, now=now, until=until)[:limit]
+            elif shares is not None:
+                found = sharing.due_in_turn(ledger.session, routes, shares, now=now, until=until, limit=limit)
+            else:
+                found = finding.due(ledger.session, routes, now=now, until=until, limit=limit)
             return _taken(ledger, found, node, now=now, lease=lease)
 
     async def admit(

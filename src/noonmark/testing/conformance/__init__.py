@@ -23,6 +23,7 @@ from noonmark.testing.conformance import (
     reading,
     serving,
     settling,
+    sharing,
     waiting,
 )
 from noonmark.testing.conformance.bench import CASES, Bench, HandClock, try_case
@@ -46,6 +47,7 @@ __all__ = [
     "reading",
     "serving",
     "settling",
+    "sharing",
     "try_case",
     "waiting",
 ]

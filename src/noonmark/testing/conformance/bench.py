@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.schedule import Schedule
-    from noonmark.ports.records import Kept, LeaseLost
+    from noonmark.ports.records import Kept, LeaseLost, Shares
     from noonmark.ports.store import Store
 
 LEASE: Micros = 15 * SECOND
@@ -108,11 +108,17 @@ class Bench:
         return found
 
     async def claim(
-        self, node: str = "node-a", *, routes: Collection[str] = (ROUTE,), until: Micros | None = None, limit: int = 100
+        self,
+        node: str = "node-a",
+        *,
+        routes: Collection[str] = (ROUTE,),
+        until: Micros | None = None,
+        limit: int = 100,
+        shares: Shares | None = None,
     ) -> list[Claim]:
         """Claim what can be claimed now."""
         until = self.now if until is None else until
-        return await self.store.claim(node, routes, now=self.now, until=until, limit=limit, lease=LEASE)
+        return await self.store.claim(node, routes, now=self.now, until=until, limit=limit, lease=LEASE, shares=shares)
 
     async def claim_one(self, node: str = "node-a") -> Claim:
         """Claim the one occurrence that can be claimed now."""

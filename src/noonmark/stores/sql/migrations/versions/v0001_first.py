@@ -210,6 +210,7 @@ def _create_occurrences() -> None:
         sa.Column("wanted_limit", sa.Integer(), nullable=True),
         sa.Column("awaits_after", sa.BigInteger(), nullable=True),
         sa.Column("ended", sa.BigInteger(), nullable=True),
+        sa.Column("owner", sa.BigInteger(), nullable=False),
         sa.CheckConstraint(
             "(ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))",
             name="ended_when_final",
@@ -244,6 +245,12 @@ def _index_occurrences() -> None:
     _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal"], "lease_end IS NOT NULL")
     _index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
     _index("occurrences_of_gaps", "occurrences", ["schedule", "missed_last"], "missed_last IS NOT NULL")
+    _index(
+        "occurrences_of_owners",
+        "occurrences",
+        ["route", sa.text("(ready >> 25)"), "owner", "ready", "nominal"],
+        "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
+    )
     _index("occurrences_of_schedule", "occurrences", ["schedule", "nominal"])
     _index(
         "occurrences_queued",
@@ -302,6 +309,7 @@ def _create_schedule_states() -> None:
         sa.Column("followed", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
         sa.Column("completed_at", sa.BigInteger(), nullable=True),
+        sa.Column("owner", sa.BigInteger(), nullable=False),
         sa.CheckConstraint("phase IN ('active', 'paused', 'completed', 'deleted')", name="schedule_phase_is_known"),
         sa.CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
         sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
@@ -343,6 +351,8 @@ def _create_execution_history() -> None:
     bind.exec_driver_sql(text.read_text(encoding="utf-8"))
 
 
-def _index(name: str, table: str, columns: list[str], where: str | None = None, *, unique: bool = False) -> None:
+def _index(
+    name: str, table: str, columns: list[str | sa.TextClause], where: str | None = None, *, unique: bool = False
+) -> None:
     condition = None if where is None else sa.text(where)
     op.create_index(name, table, columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
