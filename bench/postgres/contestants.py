@@ -18,9 +18,9 @@ class Contestant:
     module: str
     server: str = "postgres"
     stores: int
-    """How many jobs it surely stores in a second, on a busy machine too."""
+    """How many jobs it surely gets ready for their times in a second, on a busy machine too."""
     few: bool = False
-    """Whether it gets fewer jobs in a burst, since it takes long to store them."""
+    """Whether it gets fewer jobs in a burst, since it takes long to store them one by one."""
     claims_ahead: bool = False
     """Whether it takes its jobs before they are due; then the raw loop beside it has done so, too."""
     bar: float | None = None
@@ -33,12 +33,12 @@ class Contestant:
 
 
 PROCRASTINATE = Contestant(name="Procrastinate", module="bench.postgres.with_procrastinate", stores=1_500)
-DBOS = Contestant(name="DBOS", module="bench.postgres.with_dbos", stores=300, few=True)
+DBOS = Contestant(name="DBOS", module="bench.postgres.with_dbos", stores=1_500, few=True)
 CELERY = Contestant(
     name="Celery on Redis",
     module="bench.postgres.with_celery",
     server="redis",
-    stores=200,
+    stores=150,
     few=True,
     claims_ahead=True,
 )

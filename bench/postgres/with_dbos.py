@@ -7,28 +7,34 @@ set.
 from __future__ import annotations
 
 import time
+from math import ceil
 from typing import TYPE_CHECKING
 
 import psycopg
 from dbos import DBOS, DBOSClient
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
 if TYPE_CHECKING:
     from bench.postgres.agenda import Agenda, Load, Outcome
 
 NAME = "bench"
 POLL_SECONDS = 0.05
+DUES: list[float] = []
 LATENESS: list[float] = []
+MOVE = """
+UPDATE dbos.workflow_status AS job SET delay_until_epoch_ms = moved.millis
+FROM unnest(CAST(:jobs AS text[]), CAST(:millis AS bigint[])) AS moved (id, millis) WHERE job.workflow_uuid = moved.id
+"""
 SUCCEEDED = "SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'"
 
 
-def note(due: float) -> None:
+def note(number: int) -> None:
     """The work: how late did it start."""
-    LATENESS.append(time.time() - due)
+    LATENESS.append(time.time() - DUES[number])
 
 
 def work(url: str, load: Load) -> Outcome:
-    """Enqueue every job with its delay, in one transaction, and wait until all have succeeded."""
+    """Enqueue every job with its delay, and wait until all have succeeded."""
     address = url.replace("postgresql://", "postgresql+psycopg://")
     DBOS(config={"name": NAME, "system_database_url": address, "log_level": "ERROR"})
     DBOS.workflow(name="note")(note)
@@ -42,12 +48,18 @@ def work(url: str, load: Load) -> Outcome:
 
 
 def _enqueue(address: str, load: Load) -> Agenda:
+    """Enqueued for tomorrow first, as that takes long, and then moved to their times at once."""
     client, engine = DBOSClient(system_database_url=address, application_name=NAME), create_engine(address)
+    options = {"workflow_name": "note", "queue_name": NAME, "delay_seconds": 86_400}
+    numbers = range(load.count)
     with engine.begin() as connection:
-        agenda = load.begin()
-        for due in agenda.dues():
-            options = {"workflow_name": "note", "queue_name": NAME, "delay_seconds": due - time.time()}
-            client.enqueue_in_transaction(connection, options, due)
+        for number in numbers:
+            client.enqueue_in_transaction(connection, {**options, "workflow_id": f"job-{number}"}, number)
+    agenda = load.begin()
+    DUES.extend(agenda.dues())
+    jobs, millis = [f"job-{number}" for number in numbers], [ceil(due * 1_000) for due in DUES]
+    with engine.begin() as connection:
+        connection.execute(text(MOVE), {"jobs": jobs, "millis": millis})
     agenda.all_stored()
     engine.dispose()
     client.destroy()
