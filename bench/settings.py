@@ -20,6 +20,9 @@ class Settings:
     steady: int
     steady_seconds: int
     stored: tuple[int, ...]
+    peer_burst: int
+    server_rounds: int
+    wakes: int
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -41,6 +44,9 @@ FULL = Settings(
     steady=1_000,
     steady_seconds=10,
     stored=(1_000, 100_000, 1_000_000),
+    peer_burst=5_000,
+    server_rounds=3,
+    wakes=1_000,
 )
 QUICK = Settings(
     fires=12,
@@ -54,4 +60,7 @@ QUICK = Settings(
     steady=20,
     steady_seconds=1,
     stored=(10, 100),
+    peer_burst=20,
+    server_rounds=1,
+    wakes=20,
 )

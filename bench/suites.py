@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench import counting, cron, first_fire, hostile
 from bench.ledger import tables as ledger
+from bench.postgres import tables as postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,4 +23,5 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "embedded": ledger.embedded,
     "steady": ledger.steady,
     "stored": ledger.stored,
+    "postgres": postgres.tables,
 }

@@ -20,6 +20,12 @@ MEASUREMENTS = {
     "apscheduler_steady": "bench.ledger.theirs",
     "apscheduler_create": "bench.ledger.theirs",
     "raw_burst": "bench.ledger.raw",
+    "server_burst": "bench.postgres.harness",
+    "server_steady": "bench.postgres.harness",
+    "raw_server_burst": "bench.postgres.raw",
+    "raw_server_claim": "bench.postgres.raw",
+    "raw_notify": "bench.postgres.raw",
+    "procrastinate_claim": "bench.postgres.with_procrastinate",
 }
 
 

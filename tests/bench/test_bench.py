@@ -10,6 +10,8 @@ from bench import cron, first_fire
 from bench.contestants import CONTESTANTS, CRONSIM, NEW_YORK, NOONMARK, Contestant
 from bench.counting import COUNTS, POLICIES
 from bench.hostile import FOREIGN, PARSERS
+from bench.postgres.contestants import CONTESTANTS as CONTESTANTS_ON_SERVERS
+from bench.postgres.tables import CLAIMS, RAW
 from bench.report import MISS, PASS, Table, tail
 from bench.settings import QUICK
 from bench.suites import SUITES
@@ -27,6 +29,10 @@ ROWS = {
     "Import and events": 3,
     "Steady": 3,
     "Stored": len(QUICK.stored) + 1,
+    "Burst on servers": len(RAW) + len(CONTESTANTS_ON_SERVERS),
+    "Steady on servers": len(CONTESTANTS_ON_SERVERS),
+    "Claim on PostgreSQL": 2 * len(CLAIMS),
+    "Wake-up on PostgreSQL": 2,
 }
 
 
@@ -53,7 +59,7 @@ def test_the_whole_bench_runs(everything):
 def test_it_says_what_was_measured_with_what(everything):
     head = "\n".join(blocks(everything.stdout)["Noonmark bench"])
     assert re.search(r"Python 3\.\d+\.\d+.*, \d+ CPUs", head)
-    for library in ("noonmark", "cronsim", "croniter", "APScheduler", "tzdata"):
+    for library in ("noonmark", "cronsim", "croniter", "APScheduler", "tzdata", "procrastinate", "dbos", "celery"):
         assert re.search(rf"{library} \d", head)
     assert str(QUICK) in head
 

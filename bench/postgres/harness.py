@@ -1,0 +1,34 @@
+"""The measurements that are alike for every contestant; each is called in a process of its own."""
+
+from __future__ import annotations
+
+from bench.ledger.ours import percentiles
+from bench.postgres.agenda import Load
+from bench.postgres.contestants import CONTESTANTS
+
+SLOWEST = 20
+"""Jobs a second; whoever is slower than that is taken to be stuck."""
+LATEST = 5
+"""Seconds after the end of a steady load; what has not started by then is lost."""
+
+
+def server_burst(contestant: str, url: str, count: int) -> dict[str, float]:
+    """So many jobs due at one instant: from then until the last end is written."""
+    load = Load(count=count, lead=_lead(contestant, count), patience=60 + count / SLOWEST)
+    outcome = CONTESTANTS[contestant].work(url, load)
+    ran = len(outcome.lateness)
+    assert ran == count, f"{ran:,} of {count:,} have run"
+    return {"ran": ran, "rate": count / outcome.seconds, "first": min(outcome.lateness)}
+
+
+def server_steady(contestant: str, url: str, count: int, seconds: int) -> dict[str, float]:
+    """So many jobs in each of some seconds, evenly spread: how late each starts."""
+    wanted = count * seconds
+    load = Load(count=wanted, seconds=seconds, lead=_lead(contestant, wanted), patience=LATEST)
+    outcome = CONTESTANTS[contestant].work(url, load)
+    ran = len(outcome.lateness)
+    return {"ran": ran, "lost": wanted - ran, **percentiles(outcome.lateness)}
+
+
+def _lead(contestant: str, count: int) -> float:
+    return 3 + count / CONTESTANTS[contestant].stores

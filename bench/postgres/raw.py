@@ -1,0 +1,202 @@
+"""The limit: plain statements on one connection that make the same changes to the same tables, and decide nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import asyncpg
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from bench.ledger.ours import percentiles
+from noonmark.stores.sql.schema import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Claimed = list[asyncpg.Record]
+
+BATCH = 1_000
+ROUTE, IDLE = "function:nothing", "function:idle"
+LEASE = 15_000_000
+YEAR = 365 * 86_400_000_000
+
+SCHEDULES = """
+INSERT INTO schedules (key, tenant, username, schedule_id, description, trigger_document, terms_document, source, route,
+                       created, is_listed)
+SELECT key, 'default', 'local', 'job_' || key, '', '{"type": "once"}', '{}', 'bench', $3, $4, 1
+FROM generate_series($1::bigint, $2::bigint) AS key
+"""
+STATES = """
+INSERT INTO schedule_states (schedule, uid, phase, revision, version, updated, watermark, exhausted, patience, live)
+SELECT key, 'uid_' || key, 'active', 1, 1, $3, $3, 1, 60000000, 1 FROM generate_series($1::bigint, $2::bigint) AS key
+"""
+OCCURRENCES = """
+INSERT INTO occurrences (key, id, schedule, revision, origin, phase, route, nominal, due, first_due, ready)
+SELECT key, 'occ_' || key, key, 1, 'trigger', 'pending', $3, $4, $4, $4, $4
+FROM generate_series($1::bigint, $2::bigint) AS key
+"""
+CLAIM = """
+WITH due AS (
+    SELECT key FROM occurrences
+    WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL AND route = $1 AND ready <= $2
+    ORDER BY ready, nominal LIMIT $3 FOR UPDATE SKIP LOCKED
+)
+UPDATE occurrences AS taken SET phase = 'claimed', fence = taken.fence + 1, node = 'raw', lease_end = $4
+FROM due WHERE taken.key = due.key RETURNING taken.key, taken.schedule, taken.fence
+"""
+# The fence alone says whose the occurrence is. If the phase were asked for too, and no row had it when the server last
+# counted them, it would look for that phase first, expecting none, and so compare every row with every claim.
+START = """
+UPDATE occurrences AS one SET phase = 'dispatching', attempt = attempt + 1, holds_slot = 1, started = $3, lease_end = $4
+FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
+WHERE one.key = claim.key AND one.fence = claim.fence
+"""
+STARTED = """
+UPDATE schedule_states AS state SET last_started = $3, admitted = admitted + 1, holder = claim.key, newest = $3
+FROM unnest($1::bigint[], $2::bigint[]) AS claim (schedule, key) WHERE state.schedule = claim.schedule
+"""
+END = """
+UPDATE occurrences AS one SET phase = 'completed', reason = 'succeeded', holds_slot = 0, ended = $3, lease_end = NULL,
+    node = NULL, started = NULL, ready = NULL
+FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
+WHERE one.key = claim.key AND one.fence = claim.fence
+"""
+RUN = """
+INSERT INTO runs (occurrence, fence, attempt, node, started, ended, outcome)
+SELECT key, fence, 1, 'raw', $3, $3, 'completed' FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
+"""
+ENDED = """
+UPDATE schedule_states AS state SET total = total + 1, successful = successful + 1, last_phase = 'completed',
+    failures_in_row = 0, live = live - 1, history = history + 1, holder = NULL, phase = 'completed', updated = $2
+FROM unnest($1::bigint[]) AS claim (schedule) WHERE state.schedule = claim.schedule
+"""
+
+
+def raw_server_burst(url: str, count: int, *, overdue: bool = False) -> dict[str, float]:
+    """So many occurrences through every phase, a thousand to a transaction; when overdue, claimed first."""
+    return _connected(url, lambda connection: _burst(connection, count, overdue=overdue))
+
+
+def raw_server_claim(url: str, stored: int, count: int) -> dict[str, float]:
+    """How long it takes to claim an occurrence that is due, with so many stored that are not."""
+    return _connected(url, lambda connection: _claim_beside(connection, stored, count))
+
+
+def raw_notify(url: str, count: int, *, writes: bool = False) -> dict[str, float]:
+    """From the call that notifies to the listener on another connection; perhaps with a row to write before it."""
+    return _connected(url, lambda connection: _notify(url, connection, count, writes=writes))
+
+
+async def _burst(connection: asyncpg.Connection, count: int, *, overdue: bool) -> dict[str, float]:
+    await _prepare(connection, 0, count)
+    claimed: list[Claimed] = [] if overdue else await _claim_all(connection)
+    begun = time.perf_counter()
+    if overdue:
+        claimed = await _claim_all(connection)
+    for claims in claimed:
+        await _start(connection, claims)
+    for claims in claimed:
+        await _end(connection, claims)
+    seconds = time.perf_counter() - begun
+    ran = await connection.fetchval(
+        "SELECT count(*) FROM occurrences JOIN runs ON occurrence = key WHERE phase = 'completed'"
+    )
+    assert ran == count, f"{ran:,} of {count:,} were completed"
+    return {"ran": ran, "rate": count / seconds}
+
+
+async def _claim_beside(connection: asyncpg.Connection, stored: int, count: int) -> dict[str, float]:
+    await _prepare(connection, stored, 3 * count)
+    best = 1e9
+    for _ in range(3):
+        begun = time.perf_counter()
+        claims = await _claim(connection, count)
+        best = min(best, (time.perf_counter() - begun) / count)
+        assert len(claims) == count, f"{len(claims):,} of {count:,} were claimed"
+    return {"claim": best}
+
+
+async def _notify(url: str, sender: asyncpg.Connection, count: int, *, writes: bool) -> dict[str, float]:
+    await sender.execute("CREATE TABLE written (number bigint)")
+    listener = await asyncpg.connect(url)
+    heard: asyncio.Queue[float] = asyncio.Queue()
+    await listener.add_listener("bench", lambda *_: heard.put_nowait(time.perf_counter()))
+    waited: list[float] = []
+    for number in range(count):
+        begun = time.perf_counter()
+        async with sender.transaction():
+            if writes:
+                await sender.execute("INSERT INTO written VALUES ($1)", number)
+            await sender.execute("SELECT pg_notify('bench', '')")
+        waited.append(await asyncio.wait_for(heard.get(), 30) - begun)
+    await listener.close()
+    return {"heard": len(waited), **percentiles(waited)}
+
+
+async def _prepare(connection: asyncpg.Connection, idle: int, due: int) -> None:
+    """Our own tables, with some schedules that are far ahead and some that are due."""
+    dialect = postgresql.dialect()
+    for table in metadata.sorted_tables:
+        await connection.execute(str(CreateTable(table).compile(dialect=dialect)))
+        for index in table.indexes:
+            await connection.execute(str(CreateIndex(index).compile(dialect=dialect)))
+    now = _micros()
+    for first, last, route, at in ((1, idle, IDLE, now + YEAR), (idle + 1, idle + due, ROUTE, now)):
+        async with connection.transaction():
+            await connection.execute(SCHEDULES, first, last, route, now)
+            await connection.execute(STATES, first, last, now)
+            await connection.execute(OCCURRENCES, first, last, route, at)
+    # What the server does by itself after a while, and then in the middle of a measurement.
+    await connection.execute("VACUUM ANALYZE")
+
+
+async def _claim_all(connection: asyncpg.Connection) -> list[Claimed]:
+    claimed = []
+    while claims := await _claim(connection, BATCH):
+        claimed.append(claims)
+    return claimed
+
+
+async def _claim(connection: asyncpg.Connection, limit: int) -> Claimed:
+    now = _micros()
+    claims: Claimed = await connection.fetch(CLAIM, ROUTE, now, limit, now + LEASE)
+    return claims
+
+
+async def _start(connection: asyncpg.Connection, claims: Claimed) -> None:
+    keys, fences, schedules = _columns(claims)
+    now = _micros()
+    async with connection.transaction():
+        await connection.execute(START, keys, fences, now, now + LEASE)
+        await connection.execute(STARTED, schedules, keys, now)
+
+
+async def _end(connection: asyncpg.Connection, claims: Claimed) -> None:
+    keys, fences, schedules = _columns(claims)
+    now = _micros()
+    async with connection.transaction():
+        await connection.execute(END, keys, fences, now)
+        await connection.execute(RUN, keys, fences, now)
+        await connection.execute(ENDED, schedules, now)
+
+
+def _columns(claims: Claimed) -> tuple[list[int], list[int], list[int]]:
+    return [each["key"] for each in claims], [each["fence"] for each in claims], [each["schedule"] for each in claims]
+
+
+def _connected(url: str, measure: Callable[[asyncpg.Connection], Awaitable[dict[str, float]]]) -> dict[str, float]:
+    async def run() -> dict[str, float]:
+        connection = await asyncpg.connect(url)
+        try:
+            return await measure(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
+def _micros() -> int:
+    return time.time_ns() // 1_000
