@@ -24,6 +24,9 @@ MEASUREMENTS = {
     "server_steady": "bench.postgres.harness",
     "raw_server_burst": "bench.postgres.raw",
     "raw_server_claim": "bench.postgres.raw",
+    "noonmark_nodes": "bench.postgres.with_noonmark",
+    "noonmark_server_claim": "bench.postgres.with_noonmark",
+    "noonmark_wake": "bench.postgres.with_noonmark",
     "raw_notify": "bench.postgres.raw",
     "procrastinate_claim": "bench.postgres.with_procrastinate",
 }

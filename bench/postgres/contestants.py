@@ -42,4 +42,5 @@ CELERY = Contestant(
     few=True,
     claims_ahead=True,
 )
-CONTESTANTS = {each.name: each for each in (PROCRASTINATE, DBOS, CELERY)}
+NOONMARK = Contestant(name="Noonmark", module="bench.postgres.with_noonmark", stores=2_000, claims_ahead=True, bar=10)
+CONTESTANTS = {each.name: each for each in (NOONMARK, PROCRASTINATE, DBOS, CELERY)}

@@ -30,12 +30,13 @@ SELECT key, 'default', 'local', 'job_' || key, '', '{"type": "once"}', '{}', 'be
 FROM generate_series($1::bigint, $2::bigint) AS key
 """
 STATES = """
-INSERT INTO schedule_states (schedule, uid, phase, revision, version, updated, watermark, exhausted, patience, live)
-SELECT key, 'uid_' || key, 'active', 1, 1, $3, $3, 1, 60000000, 1 FROM generate_series($1::bigint, $2::bigint) AS key
+INSERT INTO schedule_states (schedule, uid, phase, revision, version, updated, watermark, exhausted, patience, live,
+                             owner)
+SELECT key, 'uid_' || key, 'active', 1, 1, $3, $3, 1, 60000000, 1, 1 FROM generate_series($1::bigint, $2::bigint) AS key
 """
 OCCURRENCES = """
-INSERT INTO occurrences (key, id, schedule, revision, origin, phase, route, nominal, due, first_due, ready)
-SELECT key, 'occ_' || key, key, 1, 'trigger', 'pending', $3, $4, $4, $4, $4
+INSERT INTO occurrences (key, id, schedule, revision, origin, phase, route, nominal, due, first_due, ready, owner)
+SELECT key, 'occ_' || key, key, 1, 'trigger', 'pending', $3, $4, $4, $4, $4, 1
 FROM generate_series($1::bigint, $2::bigint) AS key
 """
 CLAIM = """

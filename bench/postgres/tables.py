@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.ledger.child import measure
-from bench.postgres.contestants import CONTESTANTS, PROCRASTINATE
+from bench.postgres.contestants import CONTESTANTS, NOONMARK, PROCRASTINATE
 from bench.report import Table, bar, duration
 from tests.servers import postgres, redis
 
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from bench.postgres.contestants import Contestant
     from bench.settings import Settings
 
-CLAIMS = {"raw SQL": "raw_server_claim", PROCRASTINATE.name: "procrastinate_claim"}
+CLAIMS = {
+    "raw SQL": "raw_server_claim",
+    NOONMARK.name: "noonmark_server_claim",
+    PROCRASTINATE.name: "procrastinate_claim",
+}
 """Who claims, and the measurement of it."""
 RAW = {"raw SQL, claimed ahead": False, "raw SQL, overdue at start": True}
 DATABASE = "bench"
+NODES = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ def tables(settings: Settings) -> Iterator[Table]:
     with postgres.running() as database, redis.running() as broker:
         servers = Servers(database, broker)
         yield burst_table(settings, _version(servers), _best_bursts(settings, servers))
+        yield _nodes(settings, servers)
         yield _steady(settings, servers)
         yield _claim(settings, servers)
         yield _wake(settings, servers)
@@ -101,6 +107,25 @@ def _best_bursts(settings: Settings, servers: Servers) -> dict[str, dict[str, fl
     return best
 
 
+def _nodes(settings: Settings, servers: Servers) -> Table:
+    table = Table(
+        f"Several nodes: the same burst of {settings.burst:,}, shared by processes, until the last end is written",
+        ("nodes", "occurrences/s", "x one node", "bar"),
+        notes=(
+            "All of them, and the server, on this machine. By the server's clock. Two must not be slower than one.",
+        ),
+    )
+    best: dict[int, float] = {}
+    for _ in range(settings.server_rounds):
+        for nodes in NODES:
+            found = servers.measure("noonmark_nodes", count=settings.burst, nodes=nodes)["rate"]
+            best[nodes] = max(found, best.get(nodes, found))
+    for nodes, rate in best.items():
+        judged = bar(met=rate >= best[1]) if nodes == 2 else ""
+        table.add(str(nodes), f"{rate:,.0f}", f"{rate / best[1]:.2f}", judged)
+    return table
+
+
 def _steady(settings: Settings, servers: Servers) -> Table:
     count, seconds = settings.steady, settings.steady_seconds
     table = Table(
@@ -138,6 +163,9 @@ def _wake(settings: Settings, servers: Servers) -> Table:
     for name, writes in (("NOTIFY alone", False), ("with a row to write", True)):
         found = servers.measure("raw_notify", count=settings.wakes, writes=writes)
         table.add(name, *(duration(found[key]) for key in ("p50", "p99", "last")))
+    found = servers.measure("noonmark_wake", count=settings.wakes)
+    told = "Noonmark: from the call that declares a job, due at once, to its start on another node"
+    table.add(told, *(duration(found[key]) for key in ("p50", "p99", "last")))
     return table
 
 

@@ -55,6 +55,18 @@ def test_every_notification_is_heard(servers, writes):
     assert 0 < found["p50"] <= found["p99"]
 
 
+def test_a_burst_is_shared_by_nodes(servers):
+    found = servers.measure("noonmark_nodes", count=JOBS, nodes=2)
+    assert found["rate"] > 0
+    assert 1 <= found["nodes"] <= 2
+
+
+def test_a_node_is_woken_by_what_another_declares(servers):
+    found = servers.measure("noonmark_wake", count=5)
+    assert found["heard"] == 5
+    assert 0 < found["p50"] <= found["p99"]
+
+
 def test_a_measurement_leaves_nothing_behind(servers):
     with pytest.raises(RuntimeError, match="nobody"), servers.room() as url:
         measure("server_burst", contestant="nobody", url=url, count=1)
