@@ -192,6 +192,11 @@ def test_schemas_of_one_database_know_nothing_of_each_other(postgres, schema):
         done(bench.store.close())
 
 
+def test_a_schema_may_have_a_name_that_is_a_word_of_sql(postgres):
+    for _ in range(2):
+        made(postgres, "table")
+
+
 def test_a_schema_that_somebody_made_for_us_is_used(postgres, schema):
     postgres.sql(f"CREATE ROLE {schema} LOGIN; CREATE SCHEMA {schema} AUTHORIZATION {schema}")
     url = postgres.url().replace("//noonmark@", f"//{schema}@")

@@ -49,7 +49,7 @@ def _version(line: Line, address: Address) -> str | None:
     if not tables:
         return None
     if "alembic_version" in tables:
-        found = line.fetch(f"SELECT version_num FROM {address.schema}.alembic_version")  # noqa: S608 - checked when it was read
+        found = line.fetch(f'SELECT version_num FROM "{address.schema}".alembic_version')  # noqa: S608 - checked when it was read
         version = str(found[0][0]) if found else _NOTHING
         if _OURS.fullmatch(version):
             return version
@@ -66,7 +66,7 @@ def _create_once(line: Line, address: Address) -> str:
     version = _version(line, address)
     if version is None:
         if not line.fetch(_SCHEMA, [address.schema])[0][0]:  # whoever has been given a schema may not create one
-            line.execute(f"CREATE SCHEMA {address.schema}")
+            line.execute(f'CREATE SCHEMA "{address.schema}"')
         line.execute(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
         line.fetch("INSERT INTO alembic_version (version_num) VALUES ($1)", [VERSION])
         version = VERSION
