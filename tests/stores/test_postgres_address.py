@@ -10,23 +10,27 @@ from noonmark.stores.postgres.address import Address, parse_address
 SECRET = "s3cret"  # noqa: S105 - that is what it is
 
 
+def at(place, *options, **ours):
+    return Address(dsn="&".join([f"postgresql://{place}?application_name=noonmark", *options]), **ours)
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("postgresql://host/db", Address(dsn="postgresql://host/db")),
-        ("postgres://host/db", Address(dsn="postgresql://host/db")),
-        ("postgresql+asyncpg://host/db", Address(dsn="postgresql://host/db")),
-        ("postgresql:///db?host=/run/postgresql", Address(dsn="postgresql:///db?host=%2Frun%2Fpostgresql")),
-        ("postgresql://host/db?schema=jobs", Address(dsn="postgresql://host/db", schema="jobs")),
-        ("postgresql://host/db?schema=_9", Address(dsn="postgresql://host/db", schema="_9")),
-        ("postgresql://host/db?pool=2", Address(dsn="postgresql://host/db", pool=2)),
-        ("postgresql://host/db?pool=100&timeout=0.5", Address(dsn="postgresql://host/db", pool=100, timeout=0.5)),
-        ("postgresql://host/db?timeout=600", Address(dsn="postgresql://host/db", timeout=600.0)),
+        ("postgresql://host/db", at("host/db")),
+        ("postgres://host/db", at("host/db")),
+        ("postgresql+asyncpg://host/db", at("host/db")),
+        ("postgresql:///db?host=/run/postgresql", at("/db", "host=%2Frun%2Fpostgresql")),
+        ("postgresql://host/db?schema=jobs", at("host/db", schema="jobs")),
+        ("postgresql://host/db?schema=_9", at("host/db", schema="_9")),
+        ("postgresql://host/db?pool=2", at("host/db", pool=2)),
+        ("postgresql://host/db?pool=100&timeout=0.5", at("host/db", pool=100, timeout=0.5)),
+        ("postgresql://host/db?timeout=600", at("host/db", timeout=600.0)),
         (
             "postgresql://u:p%40ss@[::1]:5433/db?sslmode=require&pool=3",
-            Address(dsn="postgresql://u:p%40ss@[::1]:5433/db?sslmode=require", pool=3),
+            at("u:p%40ss@[::1]:5433/db", "sslmode=require", pool=3),
         ),
-        ("postgresql://one:1,two:2/db", Address(dsn="postgresql://one:1,two:2/db")),
+        ("postgresql://one:1,two:2/db", at("one:1,two:2/db")),
     ],
 )
 def test_our_options_are_taken_and_the_others_passed_on(url, expected):

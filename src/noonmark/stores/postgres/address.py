@@ -66,8 +66,8 @@ def parse_address(url: str) -> Address:
         )
     pool = _number(options.pop("pool", "5"), "pool", low=2, high=_MOST_LINES)
     timeout = _number(options.pop("timeout", "10"), "timeout", low=0.5, high=_LONGEST)
-    query = f"?{urlencode(options)}" if options else ""
-    dsn = f"postgresql://{parts.netloc}{parts.path}{query}"
+    query = urlencode({"application_name": "noonmark"} | options)
+    dsn = f"postgresql://{parts.netloc}{parts.path}?{query}"
     return Address(dsn=dsn, schema=schema, pool=int(pool), timeout=timeout)
 
 

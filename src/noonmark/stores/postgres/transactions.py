@@ -53,7 +53,7 @@ class Transactions:
             opening.make_ready(line, self._address)
         except BaseException as error:
             self._lines.discard(line)
-            raise _unavailable(explained(self._address, error)) from error
+            raise self._unavailable(explained(self._address, error)) from error
         self._lines.give_back(line)
 
     def _read(self, work: Callable[[Ledger], T]) -> T:
@@ -93,7 +93,7 @@ class Transactions:
                 return self._try(line, begin, work, is_careful=is_careful)
             except Lost as error:
                 if attempt == _TRIES - 1:
-                    raise _unavailable(error) from error
+                    raise self._unavailable(error) from error
             pause_before_retry(attempt)
         raise AssertionError("unreachable")
 
@@ -107,12 +107,12 @@ class Transactions:
             if begin:
                 if begin == _WRITING:
                     ledger.write()
-                is_committing = True
+                    is_committing = True
                 line.execute("COMMIT")
         except BaseException as error:
             self._library.forget()
             self._let_go(line, error)
-            raise explained(self._address, error, is_committing=is_committing) from error
+            raise explained(self._address, error, is_writing=is_committing) from error
         self._lines.give_back(line)
         return answer
 
@@ -128,6 +128,12 @@ class Transactions:
             return
         self._lines.discard(line)
 
+    def _unavailable(self, error: BaseException) -> BaseException:
+        """What it means when it is not tried any more."""
+        if isinstance(error, Lost):
+            return StoreUnavailable(f"the database {self._address.shown} did not answer: {error}")
+        return error
+
     def _off_loop(self, call: Callable[[], T]) -> T:
         """Make a call here; where an event loop is running, in another thread, since no two loops run in one."""
         if asyncio._get_running_loop() is None:  # noqa: SLF001 - get_running_loop raises where there is none
@@ -138,10 +144,6 @@ class Transactions:
 def _lock_of(schema: str, tenant: str) -> int:
     digest = blake2b(f"{schema}/{tenant}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
-
-
-def _unavailable(error: BaseException) -> BaseException:
-    return StoreUnavailable(f"the database did not answer: {error}") if isinstance(error, Lost) else error
 
 
 def _in_thread(call: Callable[[], T]) -> T:
