@@ -11,8 +11,7 @@ import pytest
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
 from tests.conformance.test_memory_model import done
-from tests.embedded.waiting import together
-from tests.stores.test_postgres_lines import NAP, ask
+from tests.stores.connected import occupy
 from tests.stores.test_sqlite_file import plans
 from tests.stores.test_sqlite_fork import SECONDS, Child
 
@@ -65,7 +64,7 @@ def store(postgres):
 
 
 def test_both_go_on_with_connections_of_their_own(store):
-    together(5, lambda _: ask(store, NAP))
+    occupy(store, 5)
     mine = set(store._lines.server_processes)
     child = Child(
         lambda: done(store.create(plans(1, "child"))),
@@ -77,7 +76,7 @@ def test_both_go_on_with_connections_of_their_own(store):
         assert not mine & set(child.next())
         assert done(store.create(plans(1, "parent"))) == [True]
         child.next()
-        together(5, lambda _: ask(store, NAP))
+        occupy(store, 5)
     assert store._lines.server_processes == mine
     assert all(done(store.find("acme", f"schedule-of-{who}-0")) for who in ("child", "parent"))
 

@@ -9,9 +9,8 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
 from tests.conformance.test_memory_model import done
-from tests.embedded.waiting import together
 from tests.servers.postgres import QUICK, running
-from tests.stores.test_postgres_lines import NAP, ask
+from tests.stores.connected import occupy
 from tests.stores.test_sqlite_file import plans
 
 SECRET = "s3cret"  # noqa: S105 - that is what it is
@@ -89,7 +88,7 @@ def test_a_server_that_comes_back_is_used_again(server, mode):
     """With more connections that broke than a verb is tried again."""
     store = PostgresStore(f"{server.url()}?pool=6&schema=away_{mode}", HandClock())
     done(store.open())
-    together(6, lambda _: ask(store, NAP))
+    occupy(store, 6)
     server.stop(mode)
     for uid in ("first", "second"):
         with pytest.raises(StoreUnavailable, match=r"postgresql://127.0.0.1:\d+/postgres"):
