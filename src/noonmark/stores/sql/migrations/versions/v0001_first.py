@@ -223,7 +223,7 @@ def _index_occurrences() -> None:
     )
     _index("occurrences_ended", "occurrences", ["ended"], "ended IS NOT NULL")
     _index("occurrences_in_slot", "occurrences", ["schedule"], "holds_slot = 1", unique=True)
-    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal"], "lease_end IS NOT NULL")
+    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal", *_key()], "lease_end IS NOT NULL")
     _index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
     _index("occurrences_of_gaps", "occurrences", ["schedule", "missed_last"], "missed_last IS NOT NULL")
     _index("occurrences_of_schedule", "occurrences", ["schedule", "nominal"])
@@ -236,7 +236,7 @@ def _index_occurrences() -> None:
     _index(
         "occurrences_ready",
         "occurrences",
-        ["route", "ready", "nominal"],
+        ["route", "ready", "nominal", *_key()],
         "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
     )
     _index("occurrences_wanting", "occurrences", ["wanted", "held", "due", "nominal", "id"], "wanted IS NOT NULL")
@@ -319,11 +319,18 @@ def _create_runs() -> None:
     )
 
 
+def _key() -> list[str]:
+    """The row's number at the end of an index, which SQLite adds by itself."""
+    return ["key"] if _is_postgres() else []
+
+
 def _references(column: str, referred: str) -> list[sa.ForeignKeyConstraint]:
     """A foreign key where there are any: PostgreSQL would look each of them up, and lock what it refers to."""
-    if op.get_bind().dialect.name == "postgresql":
-        return []
-    return [sa.ForeignKeyConstraint([column], [referred])]
+    return [] if _is_postgres() else [sa.ForeignKeyConstraint([column], [referred])]
+
+
+def _is_postgres() -> bool:
+    return op.get_bind().dialect.name == "postgresql"
 
 
 def _index(name: str, table: str, columns: list[str], where: str | None = None, *, unique: bool = False) -> None:
