@@ -5,16 +5,18 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import edits
-from noonmark.core.admission import after_upstreams
+from noonmark.core.admission import Busy, Place, Wait, after_upstreams
 from noonmark.core.events import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan, plan
-from noonmark.core.policies.limits import Dependency
+from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.reactions import Reaction, match
+from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.records import Beat, Shares
+from noonmark.ports.records import Admitted, Beat, Shares
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing import factories
@@ -71,7 +73,7 @@ def a_day_of_work(bench):
     assert len(done(store.schedules("acme", after=page[-1].schedule.uid, limit=3))) == 3
     done(store.commit_plans([edits.delete(done(store.snapshot("uid-7")), now=bench.now)]))
     assert done(store.find("acme", "schedule-of-uid-7", deleted=True)) is not None
-    [gone] = done(store.schedules("acme", limit=3, deleted=True))
+    gone, *_ = done(store.schedules("acme", limit=3, deleted=True))
     done(store.schedules("acme", after=gone.schedule.uid, limit=3, deleted=True))
     done(store.activities(["uid-1", "uid-2"]))
     done(store.occurrences("uid-1", 5))
@@ -100,6 +102,38 @@ def a_day_of_waiting(bench):
     done(store.commit_plans([edits.pause(done(store.snapshot("up-0")), now=bench.now)]))
 
 
+def a_day_of_limits(bench):
+    """Two of each three wait for a place under a key, or for the slot of their schedule."""
+    store, one_at_a_time = bench.store, {"concurrency": Concurrency(key="db", limit=1)}
+    made = [done(bench.create_quiet(f"uid-{n}", **(one_at_a_time if n % 2 else {}))) for n in range(6)]
+    for one in made:
+        assert all(done(store.add([factories.occurrence(one, manual(key), nominal=bench.now) for key in "abc"])))
+    claims = done(bench.claim())
+    answers = done(store.admit([start(claim) for claim in claims], now=bench.now, lease=LEASE))
+    pairs = list(zip(claims, answers, strict=True))
+    running = [answer.occurrence for _, answer in pairs if isinstance(answer, Admitted)]
+    waits = [
+        Wait(claim=claim, waiting_for=Reason.QUEUED if answer.place is Place.SLOT else Reason.CONCURRENCY_LIMIT)
+        for claim, answer in pairs
+        if isinstance(answer, Busy)
+    ]
+    assert (len(running), len(waits)) == (4, 14)
+    done(store.admit(waits, now=bench.now, lease=LEASE))
+    done(store.cancel(waits[-1].claim.occurrence.id))
+    assert done(bench.retry(running[0], bench.now + SECOND))
+    for number, one in enumerate(running[1:]):
+        deadline = {"phase": Phase.AWAITING_COMPLETION, "deadline": bench.now + SECOND} if number == 0 else {}
+        assert done(bench.settle(one, **deadline))
+    bench.advance(2 * LEASE)
+    assert len(done(store.overdue(now=bench.now, limit=9))) == 1
+    done(bench.start(done(bench.claim())[0]))
+    bench.advance(2 * LEASE)
+    assert done(bench.claim("node-b", limit=2))
+    done(store.commit_plans([edits.pause(done(bench.snapshot(made[1])), now=bench.now)]))
+    done(store.commit_plans([edits.resume(done(bench.snapshot(made[1])), now=bench.now, lookahead=LOOKAHEAD)]))
+    done(store.commit_plans([edits.delete(done(bench.snapshot(made[2])), now=bench.now)]))
+
+
 def a_day_of_events(bench):
     """Fifty listen for one type, and fifty for another."""
     store = bench.store
@@ -121,7 +155,10 @@ def a_day_of_events(bench):
     assert done(bench.commit(edits.edit(snapshot, other, now=bench.now, lookahead=LOOKAHEAD)))
 
 
-@pytest.mark.parametrize("work", [a_day_of_work, a_day_of_waiting, a_day_of_events])
+DAYS = (a_day_of_work, a_day_of_waiting, a_day_of_limits, a_day_of_events)
+
+
+@pytest.mark.parametrize("work", DAYS)
 def test_no_statement_walks_a_table(traced, work):
     bench, statements = traced
     work(bench)

@@ -6,12 +6,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from noonmark.core.errors import InvalidSchedule
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_PLACES = re.compile(r"(([\w.%-]*|\[[0-9A-Fa-f:.%]+\])(:\d{1,5})?(,(?!$)|$))*")
+"""Hosts, each perhaps with a port."""
+_UNREADABLE = (
+    "this PostgreSQL URL cannot be read; it must be postgresql://user:password@host:port/database?option=value, in"
+    " which each of / ? # @ : % in a name or a password is written as % and its two hexadecimal digits"
+)
 _MOST_LINES = 100
 _LONGEST = 600.0
 
@@ -20,7 +26,7 @@ _LONGEST = 600.0
 class Address:
     """Where the database is, and how it is used."""
 
-    dsn: str
+    dsn: str = field(repr=False)
     """What PostgreSQL itself understands; it may hold a password, and is never shown."""
     schema: str = "noonmark"
     """The schema that everything is in."""
@@ -46,10 +52,11 @@ def parse_address(url: str) -> Address:
     """Read a URL; an error says which option is wrong, and what it may be."""
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - it is read to see whether it is one
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError as error:
-        raise InvalidSchedule(f"this PostgreSQL URL cannot be read: {error}", field="store") from None
+    except ValueError:  # which may hold what is secret
+        raise InvalidSchedule(_UNREADABLE, field="store") from None
+    if not _PLACES.fullmatch(parts.netloc.rpartition("@")[2]) or parts.fragment or "@" in parts.path:
+        raise InvalidSchedule(_UNREADABLE, field="store")
     schema = options.pop("schema", "noonmark")
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidSchedule(
@@ -59,7 +66,8 @@ def parse_address(url: str) -> Address:
         )
     pool = _number(options.pop("pool", "5"), "pool", low=2, high=_MOST_LINES)
     timeout = _number(options.pop("timeout", "10"), "timeout", low=0.5, high=_LONGEST)
-    dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+    query = urlencode({"application_name": "noonmark"} | options)
+    dsn = f"postgresql://{parts.netloc}{parts.path}?{query}"
     return Address(dsn=dsn, schema=schema, pool=int(pool), timeout=timeout)
 
 

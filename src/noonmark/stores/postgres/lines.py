@@ -26,24 +26,30 @@ T = TypeVar("T")
 _LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.OperatorInterventionError,  # the server is going down, or somebody has ended this connection
+    asyncpg.AdminShutdownError,  # the server is going down, or somebody has ended this connection
+    asyncpg.CrashShutdownError,
+    asyncpg.DatabaseDroppedError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InternalClientError,
     OSError,
     asyncio.TimeoutError,
     EOFError,
 )
+_AGAIN = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.InvalidCachedStatementError,  # a newer node has changed a table; statements are prepared anew
+)
 _UNAVAILABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.PostgresSystemError,
-    asyncpg.QueryCanceledError,
+    asyncpg.OperatorInterventionError,
     asyncpg.LockNotAvailableError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
 )
-_AGAIN = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+_PATIENCE = 1.5
+"""So many times as long as the server takes for a statement at most, before the server itself is taken for dead."""
 
 
 class Lost(Exception):
@@ -55,33 +61,30 @@ class Line:
 
     def __init__(self, address: Address) -> None:
         """Connected when this returns."""
-        self._address = address
+        self._patience = address.timeout * _PATIENCE
         self._loop = asyncio.new_event_loop()
         try:
             self._connection: Any = self._run(connect(address))
         except BaseException:
             self._loop.close()
             raise
+        self.server_process: int = self._connection.get_server_pid()
+        """The number of the server's process for this line."""
 
     def fetch(self, text: str, parameters: Sequence[object] = ()) -> list[Any]:
         """The rows of a statement."""
-        found: list[Any] = self._run(self._connection.fetch(text, *parameters, timeout=self._address.timeout))
+        found: list[Any] = self._run(self._connection.fetch(text, *parameters, timeout=self._patience))
         return found
 
     def execute(self, text: str) -> None:
         """Carry out statements that have no parameters."""
-        self._run(self._connection.execute(text, timeout=self._address.timeout))
+        self._run(self._connection.execute(text, timeout=self._patience))
 
     @property
     def is_closed(self) -> bool:
         """Whether the server has hung up meanwhile."""
         self._take_turn()
         return bool(self._connection.is_closed())
-
-    @property
-    def server_process(self) -> int:
-        """The number of the server's process for this line."""
-        return int(self._connection.get_server_pid())
 
     def close(self) -> None:
         """Hang up, without waiting for anybody."""
@@ -114,7 +117,6 @@ async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typ
         timeout=address.timeout,
         statement_cache_size=500,
         server_settings={
-            "application_name": "noonmark",
             "search_path": address.schema,
             "timezone": "UTC",
             "jit": "off",
@@ -156,7 +158,7 @@ class Lines:
             line = Line(self._address)
         except BaseException as error:
             self._gone()
-            raise _explained(self._address, error) from error
+            raise _refused(self._address, error) from error
         self.server_processes.add(line.server_process)
         return line
 
@@ -167,10 +169,12 @@ class Lines:
             self._free.notify()
 
     def discard(self, line: Line) -> None:
-        """It is of no use any more."""
+        """It is of no use any more, and most likely neither are the others, which nobody has tried yet."""
         with self._free:
-            self._hang_up(line)
-            self._free.notify()
+            for one in (line, *self._idle):
+                self._hang_up(one)
+            self._idle.clear()
+            self._free.notify_all()
 
     def close(self) -> None:
         """Hang up those that nobody uses."""
@@ -189,21 +193,26 @@ class Lines:
             self._free.notify()
 
 
-def explained(address: Address, error: BaseException, *, is_committing: bool = False) -> BaseException:
-    """What a failed statement means: to try again, that the store is away, or a mistake of ours."""
-    if is_committing and isinstance(error, _LOST):
+def explained(address: Address, error: BaseException, *, is_writing: bool = False) -> BaseException:
+    """What a failed statement means: to try again, that the store is away, or a mistake of ours.
+
+    `is_writing` when it was the one that commits, and there was something to commit.
+    """
+    if is_writing and isinstance(error, _LOST):
         return StoreUnavailable(
             f"the connection to {address.shown} broke while a transaction was being committed: whether it was written"
             " is not known"
         )
     if isinstance(error, _LOST + _AGAIN):
-        return Lost(str(error) or type(error).__name__)
-    return _explained(address, error)
+        return Lost(_said(error))
+    if isinstance(error, _UNAVAILABLE):
+        return StoreUnavailable(f"the database {address.shown} could not do what was asked: {_said(error)}")
+    return error
 
 
 def breaks(error: BaseException) -> bool:
     """Whether a connection is of no use after this."""
-    return not isinstance(error, asyncpg.PostgresError) or isinstance(error, _LOST)
+    return isinstance(error, _LOST) or not isinstance(error, Exception)
 
 
 def pause_before_retry(attempt: int) -> None:
@@ -211,8 +220,13 @@ def pause_before_retry(attempt: int) -> None:
     threading.Event().wait(0.01 * 4**attempt)
 
 
-def _explained(address: Address, error: BaseException) -> BaseException:
-    if isinstance(error, _LOST + _UNAVAILABLE):
-        said = str(error) or type(error).__name__
-        return StoreUnavailable(f"the database {address.shown} did not answer: {said}")
+def _refused(address: Address, error: BaseException) -> BaseException:
+    """What it means that there is no connection."""
+    if isinstance(error, (asyncpg.PostgresError, *_LOST)):
+        return StoreUnavailable(f"there is no connection to the database {address.shown}: {_said(error)}")
     return error
+
+
+def _said(error: BaseException) -> str:
+    """In one line, without what is for programmers."""
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -33,7 +33,7 @@ class News:
         self._rings: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
 
     def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
@@ -49,53 +49,58 @@ class News:
         """Listen no more."""
         with self._lock:
             self._rings = []
-            thread, self._thread = self._thread, None
-            if self._loop is not None and self._stop is not None:
-                with suppress(RuntimeError):  # it has ended by itself
-                    self._loop.call_soon_threadsafe(self._stop.set)
+            thread = self._end()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def _forget(self, ring: Callable[[], None]) -> None:
         with self._lock:
             self._rings = [one for one in self._rings if one is not ring]
-            is_last = not self._rings
-        if is_last:
-            self.close()
+            thread = None if self._rings else self._end()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _end(self) -> threading.Thread | None:
+        """Tell the thread to end, whatever it waits for."""
+        thread, self._thread = self._thread, None
+        if self._loop is not None and self._task is not None:
+            with suppress(RuntimeError):  # that was an earlier one, and it has ended
+                self._loop.call_soon_threadsafe(self._task.cancel)
+        return thread
 
     def _run(self) -> None:
-        asyncio.run(self._listen_on())
+        with suppress(asyncio.CancelledError):
+            asyncio.run(self._listen_on())
 
     async def _listen_on(self) -> None:
-        """Stay connected, whatever happens; after each connection anything may have been missed."""
+        """Stay connected, whatever happens."""
         with self._lock:
-            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
             is_wanted = self._thread is threading.current_thread()
         pause = FIRST_PAUSE
-        while is_wanted and not self._stop.is_set():
+        while is_wanted:
             try:
-                await self._stay(self._stop)
+                connection = await connect(self._address)
                 pause = FIRST_PAUSE
+                await self._stay(connection)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                logger.warning(
-                    "nobody tells this node of news, again in %s s: %s", pause, str(error) or type(error).__name__
-                )
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), pause)
+                said = str(error) or type(error).__name__
+                logger.warning("nobody tells this node of news, again in %s s: %s", pause, said)
+            await _wait(asyncio.Event(), pause)
             pause = min(2 * pause, LAST_PAUSE)
 
-    async def _stay(self, stop: asyncio.Event) -> None:
-        connection = await connect(self._address)
+    async def _stay(self, connection: Any) -> None:  # noqa: ANN401 - asyncpg is not typed
+        """Listen until the connection breaks; before it was made, anything may have been missed."""
+        broken = asyncio.Event()
+        connection.add_termination_listener(lambda _: broken.set())
         try:
             await connection.add_listener(self._address.channel, self._hear)
             self._tell()
-            while not stop.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), ALIVE_EVERY)
-                if not stop.is_set():
-                    await connection.execute("SELECT 1", timeout=self._address.timeout)
+            while not await _wait(broken, ALIVE_EVERY):
+                await connection.execute("SELECT 1", timeout=self._address.timeout)
         finally:
             connection.terminate()
+        raise ConnectionResetError("the connection has been closed")
 
     def _hear(self, _connection: Any, teller: int, _channel: str, _payload: str) -> None:  # noqa: ANN401 - asyncpg is not typed
         if teller not in self._own:
@@ -104,3 +109,10 @@ class News:
     def _tell(self) -> None:
         for ring in self._rings:
             ring()
+
+
+async def _wait(for_event: asyncio.Event, seconds: float) -> bool:
+    """Whether something happened within so many seconds."""
+    with suppress(TimeoutError):
+        return await asyncio.wait_for(for_event.wait(), seconds)
+    return False

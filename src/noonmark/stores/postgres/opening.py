@@ -1,10 +1,12 @@
 """Making a database ready: a new one gets the schema, an older one is brought up to date, a newer one is refused.
 
-Nodes that start together do this one after another, under a lock of the database.
+Nodes that start together do this one after another, under a lock of the database. A schema that somebody made for us
+and left empty is used; one that has tables of another program is refused.
 """
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -15,45 +17,58 @@ if TYPE_CHECKING:
     from noonmark.stores.postgres.address import Address
     from noonmark.stores.postgres.lines import Line
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
-_TABLES = "SELECT to_regclass($1 || '.alembic_version') IS NOT NULL"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('noonmark schema {}', 0))"
+_SCHEMA = "SELECT to_regnamespace($1) IS NOT NULL"
+_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p')"
+_NOTHING = ""
+"""The version of a schema that has been made for us, and has no tables yet."""
+_OURS = re.compile(r"\d{4}|")
+"""How our versions are written."""
 
 
 def make_ready(line: Line, address: Address) -> None:
     """Create the schema, or check it."""
     version = _version(line, address)
-    if version == VERSION:
-        return
-    line.execute("BEGIN")
-    line.fetch(_LOCK, [f"noonmark schema {address.schema}"])
-    version = _version(line, address)  # another node may have been faster
     if version is None:
-        _create(line, address)
-    elif version > VERSION:
-        line.execute("ROLLBACK")
+        version = _create_once(line, address)
+    if version < VERSION:
+        from noonmark.stores.postgres.upgrading import upgrade  # noqa: PLC0415 - it takes a second to import
+
+        upgrade(address, VERSION, lock=_LOCK.format(address.schema))
+        version = _version(line, address) or VERSION
+    if version > VERSION:
         raise StoreUnavailable(
             f"the schema {address.schema} of {address.shown} has version {version}, and this Noonmark knows versions up"
             f" to {VERSION}; upgrade Noonmark, or use another schema"
         )
-    elif version < VERSION:
-        _upgrade(line, address)
-    line.execute("COMMIT")
 
 
 def _version(line: Line, address: Address) -> str | None:
     """The version of the schema; None when there is none yet."""
-    [(exists,)] = line.fetch(_TABLES, [address.schema])
-    if not exists:
+    tables = {name for (name,) in line.fetch(_TABLES, [address.schema])}
+    if not tables:
         return None
-    [(version,)] = line.fetch(f"SELECT version_num FROM {address.schema}.alembic_version")  # noqa: S608 - checked when it was read
-    return str(version)
+    if "alembic_version" in tables:
+        found = line.fetch(f'SELECT version_num FROM "{address.schema}".alembic_version')  # noqa: S608 - checked when it was read
+        version = str(found[0][0]) if found else _NOTHING
+        if _OURS.fullmatch(version):
+            return version
+    raise StoreUnavailable(
+        f"the schema {address.schema} of {address.shown} belongs to another program; use another one, by ?schema= in"
+        " the URL"
+    )
 
 
-def _create(line: Line, address: Address) -> None:
-    line.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}")
-    line.execute(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
-    line.fetch("INSERT INTO alembic_version (version_num) VALUES ($1)", [VERSION])
-
-
-def _upgrade(line: Line, address: Address) -> None:
-    raise NotImplementedError
+def _create_once(line: Line, address: Address) -> str:
+    """Create everything, if no other node was faster; the version that there is then."""
+    line.execute("BEGIN")
+    line.fetch(_LOCK.format(address.schema))
+    version = _version(line, address)
+    if version is None:
+        if not line.fetch(_SCHEMA, [address.schema])[0][0]:  # whoever has been given a schema may not create one
+            line.execute(f'CREATE SCHEMA "{address.schema}"')
+        line.execute(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
+        line.fetch("INSERT INTO alembic_version (version_num) VALUES ($1)", [VERSION])
+        version = VERSION
+    line.execute("COMMIT")
+    return version

@@ -155,13 +155,13 @@ CREATE TABLE occurrences (
 CREATE INDEX occurrences_awaiting ON occurrences (schedule, nominal) WHERE phase = 'pending' AND waiting_for = 'dependency_pending';
 CREATE INDEX occurrences_ended ON occurrences (ended) WHERE ended IS NOT NULL;
 CREATE UNIQUE INDEX occurrences_in_slot ON occurrences (schedule) WHERE holds_slot = 1;
-CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal) WHERE lease_end IS NOT NULL;
+CREATE INDEX occurrences_leased ON occurrences (route, lease_end, nominal, key) WHERE lease_end IS NOT NULL;
 CREATE INDEX occurrences_live ON occurrences (schedule) WHERE ended IS NULL;
 CREATE INDEX occurrences_of_gaps ON occurrences (schedule, missed_last) WHERE missed_last IS NOT NULL;
 CREATE INDEX occurrences_of_owners ON occurrences (route, (ready >> 25), owner, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
 CREATE INDEX occurrences_of_schedule ON occurrences (schedule, nominal);
 CREATE INDEX occurrences_queued ON occurrences (schedule, held, due, nominal, id) WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL;
-CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
+CREATE INDEX occurrences_ready ON occurrences (route, ready, nominal, key) WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL;
 CREATE INDEX occurrences_wanting ON occurrences (wanted, held, due, nominal, id) WHERE wanted IS NOT NULL;
 CREATE INDEX occurrences_with_deadline ON occurrences (deadline, id) WHERE deadline IS NOT NULL AND phase IN ('dispatching', 'awaiting_completion');
 CREATE TABLE schedule_states (

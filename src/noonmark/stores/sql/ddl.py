@@ -25,7 +25,8 @@ def ddl(name: str) -> str:
         # PostgreSQL would look every reference up, and lock what it refers to; the ledger writes both ends together.
         keys: list[ForeignKeyConstraint] | None = [] if name == "postgres" else None
         statements.append(str(CreateTable(table, include_foreign_key_constraints=keys).compile(dialect=dialect)))
-        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        own = [index for index in table.indexes if index.info.get("dialect", dialect.name) == dialect.name]
+        indexes = sorted(own, key=lambda index: str(index.name))
         statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
     statements.append(execution_history(dialect.name))
     lines = [line.rstrip().replace("\t", "    ") for one in statements for line in f"{one.strip()};".splitlines()]

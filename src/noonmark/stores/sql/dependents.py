@@ -37,16 +37,16 @@ _RISE = """
 """
 _VERSION = "SELECT version FROM dependency_graphs WHERE tenant = ?"
 GRAPH = """
-    WITH RECURSIVE reached(id) AS (
-        SELECT value FROM EACH(text) AS j
+    WITH RECURSIVE reached(own, position, id, upstream_id) AS (
+        SELECT own.key, position, own.schedule_id, upstream_id FROM EACH(text) AS j
+        CROSS JOIN schedules AS own ON own.tenant = ? AND own.schedule_id = j.value AND own.is_listed = 1
+        LEFT JOIN dependencies ON dependencies.schedule = own.key
         UNION
-        SELECT upstream_id FROM reached
-        CROSS JOIN schedules AS own ON own.tenant = ? AND own.schedule_id = reached.id AND own.is_listed = 1
-        CROSS JOIN dependencies ON dependencies.schedule = own.key
+        SELECT own.key, dependencies.position, own.schedule_id, dependencies.upstream_id FROM reached
+        CROSS JOIN schedules AS own ON own.tenant = ? AND own.schedule_id = reached.upstream_id AND own.is_listed = 1
+        LEFT JOIN dependencies ON dependencies.schedule = own.key
     )
-    SELECT own.schedule_id, upstream_id FROM reached
-    CROSS JOIN schedules AS own ON own.tenant = ? AND own.schedule_id = reached.id AND own.is_listed = 1
-    LEFT JOIN dependencies ON dependencies.schedule = own.key ORDER BY own.key, position
+    SELECT id, upstream_id FROM reached ORDER BY own, position
 """
 _WAITING = """
     phase = 'pending' AND waiting_for = 'dependency_pending' AND schedule = ? AND (ready IS NULL OR ready > ?)

@@ -31,7 +31,9 @@ NEXT_TIME = f"""
         WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL
         UNION ALL
         SELECT min(deadline) FROM occurrences WHERE deadline IS NOT NULL AND {_DELIVERING}
-        UNION ALL SELECT CAST(? AS bigint) WHERE EXISTS (SELECT 1 FROM event_streams WHERE newest > matched_until)
+        UNION ALL SELECT CAST(? AS bigint) WHERE (
+            SELECT tenant FROM event_streams WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT 1
+        ) IS NOT NULL
         UNION ALL SELECT {FIRST_READY} FROM EACH(text) AS j
         UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
     ) AS times

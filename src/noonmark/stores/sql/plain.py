@@ -55,8 +55,9 @@ ENDABLE = """
     SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
-        AND holds_slot = ? AND s.queued = 0 AND s.followed = 0 /* quick: one, s */
+        AND holds_slot + 0 = ? AND s.queued = 0 AND s.followed = 0 /* quick: one, s */
 """
+"""By id, and never by way of all that hold a slot: hence the sum."""
 END = """
     UPDATE occurrences SET phase = ?, reason = ?, detail = ?, attempt = ?, ended = ?,
         ready = NULL, lease_end = NULL, node = NULL, started = NULL, stop = NULL, deadline = NULL, waiting_for = NULL,

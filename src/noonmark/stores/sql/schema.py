@@ -56,6 +56,13 @@ def _index(name: str, table: Table, columns: str, where: str | None = None, *, u
     Index(name, *picked, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
+def _index_by_key(name: str, table: Table, columns: str, where: str) -> None:
+    """An index with the row's number at the end. SQLite ends every index so; PostgreSQL has to be told."""
+    picked = [table.c[column] for column in columns.split(", ")]
+    Index(name, *picked, sqlite_where=text(where), info={"dialect": "sqlite"})
+    Index(name, *picked, table.c.key, postgresql_where=text(where), info={"dialect": "postgresql"})
+
+
 def _instant(name: str, *, required: bool = False) -> Column[int]:
     return Column(name, BigInteger, nullable=not required)
 
@@ -185,7 +192,7 @@ occurrences = Table(
     CheckConstraint(f"(lease_end IS NOT NULL) = (phase IN ({_listed(LEASED)}))", name="leased_by_a_node"),
     CheckConstraint("attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0", name="counts_are_counts"),
 )
-_index(
+_index_by_key(
     "occurrences_ready",
     occurrences,
     "route, ready, nominal",
@@ -199,7 +206,7 @@ _index(
     f"route, (ready >> {STRETCH}), owner, ready, nominal",
     "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
 )
-_index("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
+_index_by_key("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
 _index("occurrences_live", occurrences, "schedule", "ended IS NULL")
 _index("occurrences_of_schedule", occurrences, "schedule, nominal")
 _index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")

@@ -24,15 +24,11 @@ if TYPE_CHECKING:
 
 IDENTITIES = """
     SELECT j.c0 AS tenant, j.c1 AS schedule_id,
-        EXISTS (
-            SELECT 1 FROM schedules
-            WHERE tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1
-        ) AS is_taken,
-        EXISTS (
-            SELECT 1 FROM dependencies WHERE tenant = j.c0 AND upstream_id = j.c1
-        ) AS is_followed
+        (SELECT 1 FROM schedules WHERE tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1) AS is_taken,
+        (SELECT 1 FROM dependencies WHERE tenant = j.c0 AND upstream_id = j.c1 LIMIT 1) AS is_followed
     FROM ROWS(text, text) AS j
 """
+"""With EXISTS, PostgreSQL may read every dependency to look a few of them up."""
 BY_ID = "SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 1"
 DELETED_BY_ID = """
     SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 0

@@ -10,6 +10,8 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
 
 def upgrade() -> None:
     """Create every table."""
@@ -31,8 +33,8 @@ def _create_concurrency_keys() -> None:
     op.create_table(
         "concurrency_keys",
         sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("name", TEXT, nullable=False),
         sa.Column("taken", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("waiting", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.CheckConstraint("taken >= 0 AND waiting >= 0", name="places_are_counts"),
@@ -44,7 +46,7 @@ def _create_concurrency_keys() -> None:
 def _create_dependency_graphs() -> None:
     op.create_table(
         "dependency_graphs",
-        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("tenant"),
     )
@@ -53,11 +55,11 @@ def _create_dependency_graphs() -> None:
 def _create_nodes() -> None:
     op.create_table(
         "nodes",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("routes", sa.Text(), nullable=False),
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("routes", TEXT, nullable=False),
         sa.Column("capacity", sa.Integer(), nullable=False),
         sa.Column("load", sa.Integer(), nullable=False),
-        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("version", TEXT, nullable=False),
         sa.Column("started", sa.BigInteger(), nullable=False),
         sa.Column("lease", sa.BigInteger(), nullable=False),
         sa.Column("seen", sa.BigInteger(), nullable=False),
@@ -69,7 +71,7 @@ def _create_nodes() -> None:
         "leadership",
         sa.Column("key", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("term", sa.BigInteger(), nullable=False),
-        sa.Column("node", sa.Text(), nullable=True),
+        sa.Column("node", TEXT, nullable=True),
         sa.Column("until", sa.BigInteger(), nullable=False),
         sa.CheckConstraint("key = 1", name="one_leader"),
         sa.CheckConstraint("term >= 1", name="terms_are_counted"),
@@ -81,17 +83,17 @@ def _create_schedules() -> None:
     op.create_table(
         "schedules",
         sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("username", sa.Text(), nullable=False),
-        sa.Column("schedule_id", sa.Text(), nullable=False),
-        sa.Column("declared_id", sa.Text(), nullable=True),
-        sa.Column("name", sa.Text(), nullable=True),
-        sa.Column("description", sa.Text(), nullable=False),
-        sa.Column("labels", sa.Text(), nullable=True),
-        sa.Column("trigger_document", sa.Text(), nullable=True),
-        sa.Column("terms_document", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("username", TEXT, nullable=False),
+        sa.Column("schedule_id", TEXT, nullable=False),
+        sa.Column("declared_id", TEXT, nullable=True),
+        sa.Column("name", TEXT, nullable=True),
+        sa.Column("description", TEXT, nullable=False),
+        sa.Column("labels", TEXT, nullable=True),
+        sa.Column("trigger_document", TEXT, nullable=True),
+        sa.Column("terms_document", TEXT, nullable=False),
+        sa.Column("source", TEXT, nullable=False),
+        sa.Column("route", TEXT, nullable=False),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("anchored", sa.BigInteger(), nullable=True),
         sa.Column("deleted", sa.BigInteger(), nullable=True),
@@ -114,7 +116,7 @@ def _create_schedules() -> None:
 def _create_served_routes() -> None:
     op.create_table(
         "served_routes",
-        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("route", TEXT, nullable=False),
         sa.Column("seen", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("route"),
     )
@@ -125,9 +127,9 @@ def _create_dependencies() -> None:
         "dependencies",
         sa.Column("schedule", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("upstream_id", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("upstream_id", TEXT, nullable=False),
+        *_references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("schedule", "position"),
         sqlite_with_rowid=False,
     )
@@ -137,17 +139,17 @@ def _create_dependencies() -> None:
 def _create_events() -> None:
     op.create_table(
         "event_listeners",
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("event_type", sa.Text(), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("event_type", TEXT, nullable=False),
         sa.Column("schedule", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
+        *_references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("tenant", "event_type", "schedule"),
         sqlite_with_rowid=False,
     )
     _index("event_listeners_by_schedule", "event_listeners", ["schedule"])
     op.create_table(
         "event_streams",
-        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
         sa.Column("newest", sa.BigInteger(), nullable=False),
         sa.Column("matched_until", sa.BigInteger(), nullable=False),
         sa.Column("cursor", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -160,11 +162,11 @@ def _create_events() -> None:
     op.create_table(
         "events",
         sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("event_type", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("payload", sa.Text(), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("event_id", TEXT, nullable=False),
+        sa.Column("event_type", TEXT, nullable=False),
+        sa.Column("source", TEXT, nullable=False),
+        sa.Column("payload", TEXT, nullable=False),
         sa.Column("emitted", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key"),
     )
@@ -177,33 +179,33 @@ def _create_occurrences() -> None:
     op.create_table(
         "occurrences",
         sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("id", TEXT, nullable=False),
         sa.Column("schedule", sa.BigInteger(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
-        sa.Column("origin", sa.Text(), nullable=False),
-        sa.Column("phase", sa.Text(), nullable=False),
-        sa.Column("route", sa.Text(), nullable=False),
+        sa.Column("origin", TEXT, nullable=False),
+        sa.Column("phase", TEXT, nullable=False),
+        sa.Column("route", TEXT, nullable=False),
         sa.Column("nominal", sa.BigInteger(), nullable=False),
         sa.Column("due", sa.BigInteger(), nullable=False),
         sa.Column("first_due", sa.BigInteger(), nullable=False),
         sa.Column("attempt", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("fence", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=True),
-        sa.Column("detail", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("reason", TEXT, nullable=True),
+        sa.Column("detail", TEXT, server_default=sa.text("''"), nullable=False),
         sa.Column("missed_count", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("missed_first", sa.BigInteger(), nullable=True),
         sa.Column("missed_last", sa.BigInteger(), nullable=True),
         sa.Column("caught_up", sa.BigInteger(), nullable=True),
         sa.Column("losses", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("waiting_for", sa.Text(), nullable=True),
+        sa.Column("waiting_for", TEXT, nullable=True),
         sa.Column("holds_slot", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("payload", sa.Text(), nullable=True),
+        sa.Column("payload", TEXT, nullable=True),
         sa.Column("ready", sa.BigInteger(), nullable=True),
         sa.Column("held", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("node", sa.Text(), nullable=True),
+        sa.Column("node", TEXT, nullable=True),
         sa.Column("lease_end", sa.BigInteger(), nullable=True),
         sa.Column("started", sa.BigInteger(), nullable=True),
-        sa.Column("stop", sa.Text(), nullable=True),
+        sa.Column("stop", TEXT, nullable=True),
         sa.Column("deadline", sa.BigInteger(), nullable=True),
         sa.Column("place", sa.BigInteger(), nullable=True),
         sa.Column("wanted", sa.BigInteger(), nullable=True),
@@ -225,9 +227,9 @@ def _create_occurrences() -> None:
             "attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0", name="counts_are_counts"
         ),
         sa.CheckConstraint("ended IS NULL OR reason IS NOT NULL", name="final_has_a_reason"),
-        sa.ForeignKeyConstraint(["place"], ["concurrency_keys.key"]),
-        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
-        sa.ForeignKeyConstraint(["wanted"], ["concurrency_keys.key"]),
+        *_references("place", "concurrency_keys.key"),
+        *_references("schedule", "schedules.key"),
+        *_references("wanted", "concurrency_keys.key"),
         sa.PrimaryKeyConstraint("key"),
         sa.UniqueConstraint("id"),
     )
@@ -242,7 +244,7 @@ def _index_occurrences() -> None:
     )
     _index("occurrences_ended", "occurrences", ["ended"], "ended IS NOT NULL")
     _index("occurrences_in_slot", "occurrences", ["schedule"], "holds_slot = 1", unique=True)
-    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal"], "lease_end IS NOT NULL")
+    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal", *_key()], "lease_end IS NOT NULL")
     _index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
     _index("occurrences_of_gaps", "occurrences", ["schedule", "missed_last"], "missed_last IS NOT NULL")
     _index(
@@ -261,7 +263,7 @@ def _index_occurrences() -> None:
     _index(
         "occurrences_ready",
         "occurrences",
-        ["route", "ready", "nominal"],
+        ["route", "ready", "nominal", *_key()],
         "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
     )
     _index("occurrences_wanting", "occurrences", ["wanted", "held", "due", "nominal", "id"], "wanted IS NOT NULL")
@@ -279,8 +281,8 @@ def _create_schedule_states() -> None:
         sa.Column(
             "schedule", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False
         ),
-        sa.Column("uid", sa.Text(), nullable=False),
-        sa.Column("phase", sa.Text(), nullable=False),
+        sa.Column("uid", TEXT, nullable=False),
+        sa.Column("phase", TEXT, nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("updated", sa.BigInteger(), nullable=False),
@@ -288,7 +290,7 @@ def _create_schedule_states() -> None:
         sa.Column("plan_at", sa.BigInteger(), nullable=True),
         sa.Column("exhausted", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("sent_back", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("fault", sa.Text(), nullable=True),
+        sa.Column("fault", TEXT, nullable=True),
         sa.Column("patience", sa.BigInteger(), nullable=False),
         sa.Column("newest", sa.BigInteger(), nullable=True),
         sa.Column("fences", sa.Integer(), server_default=sa.text("0"), nullable=False),
@@ -304,7 +306,7 @@ def _create_schedule_states() -> None:
         sa.Column("admitted", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("failures_in_row", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("last_started", sa.BigInteger(), nullable=True),
-        sa.Column("last_phase", sa.Text(), nullable=True),
+        sa.Column("last_phase", TEXT, nullable=True),
         sa.Column("news", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("followed", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
@@ -312,7 +314,7 @@ def _create_schedule_states() -> None:
         sa.Column("owner", sa.BigInteger(), nullable=False),
         sa.CheckConstraint("phase IN ('active', 'paused', 'completed', 'deleted')", name="schedule_phase_is_known"),
         sa.CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
-        sa.ForeignKeyConstraint(["schedule"], ["schedules.key"]),
+        *_references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("schedule"),
         sa.UniqueConstraint("uid"),
     )
@@ -331,15 +333,15 @@ def _create_runs() -> None:
         sa.Column("occurrence", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("fence", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("node", sa.Text(), nullable=False),
+        sa.Column("node", TEXT, nullable=False),
         sa.Column("started", sa.BigInteger(), nullable=False),
         sa.Column("ended", sa.BigInteger(), nullable=True),
-        sa.Column("outcome", sa.Text(), nullable=True),
-        sa.Column("result", sa.Text(), nullable=True),
-        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("outcome", TEXT, nullable=True),
+        sa.Column("result", TEXT, nullable=True),
+        sa.Column("error", TEXT, nullable=True),
         sa.Column("tokens", sa.BigInteger(), nullable=True),
         sa.Column("cost_usd", sa.Double(), nullable=True),
-        sa.ForeignKeyConstraint(["occurrence"], ["occurrences.key"]),
+        *_references("occurrence", "occurrences.key"),
         sa.PrimaryKeyConstraint("occurrence", "fence"),
         sqlite_with_rowid=False,
     )
@@ -349,6 +351,20 @@ def _create_execution_history() -> None:
     bind = op.get_bind()
     text = files("noonmark.stores.sql.migrations").joinpath("views", f"0001_{bind.dialect.name}.sql")
     bind.exec_driver_sql(text.read_text(encoding="utf-8"))
+
+
+def _key() -> list[str]:
+    """The row's number at the end of an index, which SQLite adds by itself."""
+    return ["key"] if _is_postgres() else []
+
+
+def _references(column: str, referred: str) -> list[sa.ForeignKeyConstraint]:
+    """A foreign key where there are any: PostgreSQL would look each of them up, and lock what it refers to."""
+    return [] if _is_postgres() else [sa.ForeignKeyConstraint([column], [referred])]
+
+
+def _is_postgres() -> bool:
+    return op.get_bind().dialect.name == "postgresql"
 
 
 def _index(

@@ -1,0 +1,50 @@
+"""Bringing an older schema up to date with Alembic. Importing this takes long: do so only when there is need."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sqlalchemy import NullPool
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.stores.postgres.lines import connect
+from noonmark.stores.sql.upgrade import run
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from noonmark.stores.postgres.address import Address
+
+_VERSION = "SELECT coalesce(max(version_num), '') FROM alembic_version"
+_PATIENT = ("SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = '60s'")
+"""A large table takes longer to change than any statement of a node may."""
+
+
+def upgrade(address: Address, version: str, *, lock: str) -> None:
+    """Bring a schema to a version, in one transaction; of several nodes, the others find it done."""
+    try:
+        asyncio.run(_upgrade(address, version, lock))
+    except DBAPIError as error:
+        said = str(error.orig).partition("\n")[0].rpartition(">: ")[2]  # what follows is for programmers
+        raise StoreUnavailable(
+            f"the schema {address.schema} of {address.shown} could not be brought up to date: {said}"
+        ) from error
+
+
+async def _upgrade(address: Address, version: str, lock: str) -> None:
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: connect(address), poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(_run, version, lock)
+    finally:
+        await engine.dispose()
+
+
+def _run(connection: Connection, version: str, lock: str) -> None:
+    for statement in (*_PATIENT, lock):
+        connection.exec_driver_sql(statement)
+    if str(connection.exec_driver_sql(_VERSION).scalar_one()) < version:
+        run(connection, version)

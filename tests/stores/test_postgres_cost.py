@@ -1,0 +1,165 @@
+"""What a PostgreSQL store does costs as much as what is due, whatever is stored: no statement walks a table."""
+
+# ruff: noqa: S608 - the statements are the test's own
+
+import json
+import re
+
+import pytest
+
+from noonmark.stores.postgres.lines import Line
+from noonmark.stores.sql.schema import metadata
+from noonmark.testing.conformance.bench import Bench
+from tests.stores.test_sqlite_cost import DAYS, TABLES, a_day_of_work
+
+STORED = 10_000
+"""So many rows each table has, if it has any: those of a day, again and again."""
+APART = 10_000
+"""So far from each other are the numbers of what is stored twice."""
+AS_IF_LARGE = "SET enable_seqscan = off; SET random_page_cost = 1"
+"""A small table is walked where a large one would not be."""
+LATER = 10**15
+"""Microseconds: what is stored has its time, and had its end, long after the test."""
+READ = {*TABLES, *(index.name for name in TABLES for index in metadata.tables[name].indexes)}
+ALL_WORK = "event_streams_behind"
+"""The one index that may be walked: it holds tenants with events to match, and nothing else."""
+SCANS = {"Seq Scan", "Index Scan", "Index Only Scan", "Bitmap Index Scan", "Tid Scan", "Sample Scan"}
+KEYS = ("key", "schedule", "occurrence", "holder")
+NAMES = ("uid", "id", "schedule_id", "upstream_id", "event_id", "event_type")
+TIMES = (
+    "deadline",
+    "lease_end",
+    "nominal",
+    "due",
+    "first_due",
+    "ready",
+    "plan_at",
+    "watermark",
+    "ended",
+    "emitted",
+    "matched_until",
+    "newest",
+)
+
+
+class Traced:
+    """A store on which every statement is explained before it is carried out."""
+
+    def __init__(self, store, monkeypatch):
+        self.bench = Bench(store, store._clock)
+        self.plans = {}
+        """How each statement is carried out with the values that it first had."""
+        self._counts = {}
+        self._monkeypatch = monkeypatch
+
+    def explain(self):
+        """From now on."""
+        fetch = Line.fetch
+        for line in self.bench.store._lines._idle:
+            line.execute(AS_IF_LARGE)
+
+        def explained(line, text, parameters=()):
+            if re.match(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)", text) and text not in self.plans:
+                self.plans[text] = plan_of(fetch(line, f"EXPLAIN (FORMAT JSON) {text}", parameters))
+                self._counts[text] = len(parameters)
+            return fetch(line, text, parameters)
+
+        self._monkeypatch.setattr(Line, "fetch", explained)
+
+    def plans_for_any_values(self):
+        """How the server carries them out once it has seen them often, without looking at the values."""
+        line = self.bench.store._lines.take()
+        line.execute(f"SET plan_cache_mode = force_generic_plan; {AS_IF_LARGE}")
+        for number, (text, count) in enumerate(self._counts.items()):
+            line.execute(f"PREPARE one_{number} AS {text}")
+            values = f"({', '.join(['NULL'] * count)})" if count else ""
+            yield text, plan_of(line.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE one_{number}{values}"))
+        self.bench.store._lines.discard(line)
+
+
+def plan_of(found):
+    return json.loads(found[0][0])[0]["Plan"]
+
+
+def multiply(watcher, schema):
+    """Store everything again and again, under other keys and names, with times that have not come."""
+    for table in metadata.sorted_tables:
+        if table.name in TABLES:
+            [(rows,)] = watcher.fetch(f"SELECT count(*) FROM {schema}.{table.name}")
+            columns = [column.name for column in table.columns]
+            values = [stored_again(column) for column in table.columns]
+            watcher.execute(
+                f"INSERT INTO {schema}.{table.name} ({', '.join(columns)}) SELECT {', '.join(values)}"
+                f" FROM {schema}.{table.name} AS one, generate_series(1, {STORED // max(1, rows)}) AS number"
+            )
+
+            watcher.execute(f"DELETE FROM {schema}.{table.name} WHERE {first(table)}")
+    watcher.execute("ANALYZE")
+
+
+def first(table):
+    """What was there in the first place."""
+    number = next((column.name for column in table.columns if column.name in KEYS), None)
+    return "tenant = 'acme'" if number is None else f"{number} < {APART}"
+
+
+def stored_again(column):
+    name = column.name
+    if name in ("name", "tenant") and column.table.name in ("concurrency_keys", "event_streams", "events"):
+        return f"one.{name} || number"
+    if name in KEYS:
+        return f"one.{name} + {APART} * number"
+    if name in NAMES or (name == "name" and column.table.name == "schedules"):
+        return f"one.{name} || '-' || number"
+    if name in TIMES:
+        return f"one.{name} + {LATER} + number"
+    return f"one.{name}"
+
+
+def walks(plan, *, is_first_enough=False):
+    """The steps that read a table, or an index, from one end to the other."""
+    if plan["Node Type"] in SCANS:
+        name = plan.get("Relation Name", plan.get("Index Name"))
+        is_found = "Index Cond" in plan or (is_first_enough and "Filter" not in plan)
+        if is_found or name not in READ or plan.get("Index Name") == ALL_WORK:
+            return []
+        return [f"{plan['Node Type']} {name} {plan.get('Index Name', '')} {plan.get('Filter', '')}"]
+    # What is below a limit of one reads one row, if it has nothing to sort or to leave out.
+    is_first = plan["Node Type"] == "Limit" and plan["Plan Rows"] == 1
+    return [walk for inner in plan.get("Plans", ()) for walk in walks(inner, is_first_enough=is_first)]
+
+
+@pytest.mark.parametrize("work", DAYS)
+def test_no_statement_walks_a_table(stores, watcher, monkeypatch, work):
+    store = stores.open()
+    work(Bench(store, store._clock))
+    multiply(watcher, stores.name)
+    store._library.forget()
+    traced = Traced(store, monkeypatch)
+    traced.explain()
+    work(traced.bench)
+    assert len(traced.plans) > 20
+    for plans in (traced.plans.items(), traced.plans_for_any_values()):
+        walked = [(found, " ".join(text.split())) for text, plan in plans if (found := walks(plan))]
+        assert not walked, walked
+
+
+def test_a_claim_reads_what_is_due_in_the_order_in_which_it_takes_it(stores, watcher, monkeypatch):
+    """If it had to sort, each claim of a burst would read all that is due at that instant."""
+    store = stores.open()
+    a_day_of_work(Bench(store, store._clock))
+    multiply(watcher, stores.name)
+    traced = Traced(store, monkeypatch)
+    traced.explain()
+    a_day_of_work(traced.bench)
+    [(_, plan)] = [(text, plan) for text, plan in traced.plans_for_any_values() if "ready_ones" in text]
+    kinds = [step["Node Type"] for step in steps(plan)]
+    assert "LockRows" in kinds
+    assert not [kind for kind in kinds if "Sort" in kind]
+
+
+def steps(plan):
+    """Every step of a plan, outermost first."""
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from steps(inner)

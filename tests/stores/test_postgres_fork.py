@@ -1,0 +1,103 @@
+"""A fork and PostgreSQL: parent and child each have connections of their own, and neither touches the other's."""
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from itertools import count
+
+import pytest
+
+from noonmark.stores.postgres import PostgresStore
+from noonmark.testing.conformance import HandClock
+from tests.conformance.test_memory_model import done
+from tests.stores.connected import occupy
+from tests.stores.test_sqlite_file import plans
+from tests.stores.test_sqlite_fork import SECONDS, Child
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+NAMES = count(1)
+# As a server does that prepares everything, forks its workers and goes on itself; the child ends as programs do.
+PROGRAM = """
+import os, sys, threading
+from noonmark.stores.postgres import PostgresStore
+
+def done(verb):
+    try: verb.send(None)
+    except StopIteration as answer: return answer.value
+
+def told():
+    rung.set()
+
+rung = threading.Event()
+store, other = (PostgresStore(sys.argv[1]) for _ in range(2))
+done(store.open())
+store.listen(told)
+assert rung.wait(60)
+rung.clear()
+mine = set(store._lines.server_processes)
+child = os.fork()
+if child == 0:
+    done(store.clock())
+    assert not mine & store._lines.server_processes
+    sys.exit()
+_, status = os.waitpid(child, 0)
+assert status == 0
+done(store.clock())
+assert mine == store._lines.server_processes, "it had to connect again"
+done(other.emit("acme", []))
+assert rung.wait(60), "it does not listen any more"
+done(store.close())
+done(other.close())
+"""
+
+
+@pytest.fixture
+def store(postgres):
+    store = PostgresStore(f"{postgres.url()}?schema=forked_{next(NAMES)}", HandClock())
+    done(store.open())
+    yield store
+    done(store.close())
+
+
+def test_both_go_on_with_connections_of_their_own(store):
+    occupy(store, 5)
+    mine = set(store._lines.server_processes)
+    child = Child(
+        lambda: done(store.create(plans(1, "child"))),
+        lambda: sorted(store._lines.server_processes),
+        lambda: done(store.close()),
+    )
+    with closing(child):
+        assert child.next() == [True]
+        assert not mine & set(child.next())
+        assert done(store.create(plans(1, "parent"))) == [True]
+        child.next()
+        occupy(store, 5)
+    assert store._lines.server_processes == mine
+    assert all(done(store.find("acme", f"schedule-of-{who}-0")) for who in ("child", "parent"))
+
+
+def served_by(name):
+    return lambda ledger: ledger.session.put("served_routes", ("route", "seen"), [(name, 0)])
+
+
+def test_a_child_is_forked_while_the_parent_is_in_the_middle_of_a_transaction(store):
+    def work(ledger):
+        served_by("parent")(ledger)
+        child = Child(lambda: store._quick(served_by("child")))
+        with closing(child):
+            child.next()
+        return ledger.session.query("SELECT route FROM served_routes ORDER BY route")
+
+    assert store._quick(work) == [("child",), ("parent",)]
+
+
+def test_a_child_that_ends_takes_nothing_from_its_parent(postgres):
+    url = f"{postgres.url()}?schema=forked_{next(NAMES)}&timeout=5"
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, url]
+    ended = subprocess.run(command, capture_output=True, check=False, text=True, timeout=3 * SECONDS)
+    assert (ended.returncode, ended.stderr) == (0, "")

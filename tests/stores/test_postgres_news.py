@@ -1,0 +1,140 @@
+"""News on PostgreSQL: whoever listens is told what others have written, on whichever connection it comes to them."""
+
+import threading
+
+import pytest
+
+from noonmark.stores.postgres import news
+from tests.conformance.test_memory_model import done
+from tests.embedded.waiting import SOON, eventually
+from tests.stores.connected import Stores
+from tests.stores.test_sqlite_file import plans
+
+
+class Bell:
+    """Counts how often it was rung, and waits for it."""
+
+    def __init__(self):
+        self.count, self._rung = 0, threading.Condition()
+
+    def ring(self):
+        with self._rung:
+            self.count += 1
+            self._rung.notify_all()
+
+    def wait(self, count):
+        with self._rung:
+            assert self._rung.wait_for(lambda: self.count >= count, SOON), f"it was rung {self.count} times"
+
+
+def listeners():
+    return [thread for thread in threading.enumerate() if thread.name == "noonmark-news"]
+
+
+def listening(store):
+    """A bell that has been rung for the first time, since anything may have happened before."""
+    bell = Bell()
+    store.listen(bell.ring)
+    bell.wait(1)
+    return bell
+
+
+def test_what_others_write_rings_and_what_one_writes_oneself_does_not(stores):
+    store, other = stores.open(), stores.open()
+    bell = listening(store)
+    for number in range(3):
+        done(store.create(plans(1, f"own-{number}")))
+    done(other.create(plans(1, "other")))
+    bell.wait(2)
+    # They come in the order in which they were committed: our own have been heard before.
+    assert bell.count == 2
+
+
+def test_an_event_a_run_by_hand_and_a_request_to_stop_are_news(stores):
+    store, other = stores.open(), stores.open()
+    bell = listening(store)
+    for number, verb in enumerate(
+        (lambda: other.emit("acme", []), lambda: other.add([]), lambda: other.release([])), start=2
+    ):
+        done(verb())
+        bell.wait(number)
+
+
+def test_stores_in_other_schemas_are_not_heard(stores, postgres, watcher):
+    elsewhere = Stores(postgres, watcher)
+    store, other = stores.open(), stores.open()
+    bell = listening(store)
+    done(elsewhere.open().create(plans(1)))
+    done(other.create(plans(1)))
+    bell.wait(2)
+    assert bell.count == 2
+    elsewhere.close()
+
+
+def test_a_connection_that_was_ended_is_replaced_and_what_was_missed_made_up_for(stores, monkeypatch):
+    monkeypatch.setattr(news, "ALIVE_EVERY", 3_600)  # it is told that the connection has ended, and need not ask
+    store, other = stores.open(), stores.open()
+    bell = listening(store)
+    stores.terminate()
+    bell.wait(2)
+    done(other.create(plans(1)))
+    bell.wait(3)
+    assert bell.count == 3
+
+
+def test_a_connection_on_which_nothing_arrives_is_noticed_and_replaced(stores, proxy, monkeypatch):
+    monkeypatch.setattr(news, "ALIVE_EVERY", 0.05)
+    store, other = stores.open("timeout=0.5", port=proxy.port), stores.open()
+    bell = listening(store)
+    before = proxy.seen["connections"]
+    proxy.black_hole()
+    eventually(lambda: proxy.seen["connections"] > before)
+    proxy.cut()
+    proxy.heal()
+    bell.wait(2)
+    rings = bell.count
+    done(other.create(plans(1)))
+    bell.wait(rings + 1)
+
+
+def test_a_server_that_is_away_is_asked_again_until_it_is_there(stores, proxy):
+    store = stores.open(port=proxy.port)
+    bell = listening(store)
+    proxy.refuse()
+    proxy.cut()
+    done(stores.open().create(plans(1)))
+    proxy.heal()
+    bell.wait(2)
+
+
+@pytest.mark.parametrize("trouble", ["none", "refuse", "black_hole"])
+def test_closing_ends_the_thread_whatever_it_waits_for(stores, proxy, trouble):
+    store = stores.open("timeout=600", port=proxy.port)
+    listening(store)
+    before = proxy.seen["connections"]
+    if trouble != "none":
+        getattr(proxy, trouble)()
+        proxy.cut()
+    if trouble == "black_hole":  # it is let in, and then nobody answers
+        eventually(lambda: proxy.seen["connections"] > before)
+    done(store.close())
+    assert not listeners()
+
+
+def test_the_thread_ends_with_the_last_who_listens_and_begins_again_with_the_next(stores):
+    store, other = stores.open(), stores.open()
+    bells = [Bell(), Bell()]
+    endings = [store.listen(bell.ring) for bell in bells]
+    assert len(listeners()) == 1
+    bells[0].wait(1)
+    endings[0]()
+    assert len(listeners()) == 1
+    done(other.create(plans(1)))
+    bells[1].wait(2)
+    assert bells[0].count == 1
+    endings[1]()
+    assert not listeners()
+    endings[1]()
+    bell = listening(store)
+    done(other.create(plans(1, "later")))
+    bell.wait(2)

@@ -1,0 +1,249 @@
+"""One schema on PostgreSQL, told in three ways; an older one is brought up to date, a newer or foreign one refused."""
+
+# ruff: noqa: S608 - the statements are the test's own
+
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.stores.postgres import PostgresStore, opening
+from noonmark.stores.sql import migrations, upgrade
+from noonmark.stores.sql.ddl import ddl
+from noonmark.stores.sql.version import VERSION
+from noonmark.testing.conformance import CASES, HandClock, try_case
+from noonmark.testing.conformance.bench import Bench
+from tests.conformance.test_memory_model import done
+from tests.stores.test_sqlite_cost import a_day_of_events, a_day_of_waiting, a_day_of_work
+
+SCHEMA = files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
+NAMES = count(1)
+NODES = 6
+SECOND_MIGRATION = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade():
+    with op.batch_alter_table("schedules") as table:
+        table.add_column(sa.Column("colour", sa.Text(), nullable=False, server_default="red"))
+    op.execute("INSERT INTO served_routes (route, seen) VALUES ('migrated', 0)")
+"""
+# What PostgreSQL itself knows of a schema; names of sequences and constraints are as it made them.
+CATALOGUES = {
+    "columns": """
+        SELECT table_name, column_name, ordinal_position, data_type, character_maximum_length, is_nullable,
+            replace(column_default, %(schema)s || '.', ''), collation_name
+        FROM information_schema.columns WHERE table_schema = %(schema)s
+    """,
+    "indexes": """
+        SELECT tablename, indexname, replace(indexdef, %(schema)s || '.', '') FROM pg_indexes
+        WHERE schemaname = %(schema)s
+    """,
+    "constraints": """
+        SELECT conrelid::regclass::text, conname, contype, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = %(schema)s::regnamespace AND contype <> 'n'
+    """,
+    "tables": """
+        SELECT relname, relkind, relpersistence, reloptions FROM pg_class
+        WHERE relnamespace = %(schema)s::regnamespace
+    """,
+}
+
+
+@pytest.fixture
+def schema():
+    return f"schema_{next(NAMES)}"
+
+
+def opened(postgres, schema, clock=None):
+    store = PostgresStore(f"{postgres.url()}?schema={schema}", clock or HandClock())
+    done(store.open())
+    return store
+
+
+def made(postgres, schema):
+    done(opened(postgres, schema).close())
+
+
+def catalogue(postgres, schema):
+    """What there is in a schema, without the name of the schema."""
+    return {
+        name: sorted(
+            line.replace(f"{schema}.", "") for line in postgres.sql(text % {"schema": f"'{schema}'"}).splitlines()
+        )
+        for name, text in CATALOGUES.items()
+    }
+
+
+@pytest.fixture
+def _two_versions(tmp_path, monkeypatch):
+    """A Noonmark that is one migration newer than the real one."""
+    scripts = tmp_path / "migrations"
+    shutil.copytree(Path(migrations.__file__).parent, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    (scripts / "versions" / "v0002_second.py").write_text(SECOND_MIGRATION)
+    monkeypatch.setattr(upgrade, "SCRIPTS", str(scripts))
+    monkeypatch.setattr(opening, "VERSION", "0002")
+
+
+def test_the_text_is_that_of_the_tables():
+    assert ddl("postgres") == SCHEMA
+
+
+def test_text_and_migrations_are_one_schema(postgres, schema):
+    postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
+    made(postgres, schema)
+    made(postgres, f"{schema}_from_text")
+    found, expected = catalogue(postgres, schema), catalogue(postgres, f"{schema}_from_text")
+    for name in CATALOGUES:
+        assert found[name] == expected[name]
+        assert len(found[name]) > 10, f"there are no {name} to compare"
+    assert not any("FOREIGN KEY" in one for one in found["constraints"])
+    texts = [one for one in found["columns"] if "|text|" in one and not one.startswith("schedule_execution_history")]
+    assert all(one.endswith("|C") for one in texts)
+
+
+@pytest.mark.usefixtures("_two_versions")
+def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(opening, "VERSION", VERSION)
+        bench = Bench(opened(postgres, schema), HandClock())
+        kept = done(bench.create())
+        done(bench.store.close())
+    bench = Bench(opened(postgres, schema), bench.clock)
+    assert done(bench.kept(kept)).schedule == kept
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == "0002"
+    assert postgres.sql(f"SELECT colour FROM {schema}.schedules") == "red"
+    done(bench.store.close())
+
+
+@pytest.mark.usefixtures("_two_versions")
+def test_of_nodes_that_start_together_one_brings_the_schema_up_to_date(postgres, schema, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(opening, "VERSION", VERSION)
+        made(postgres, schema)
+    with ThreadPoolExecutor(NODES) as pool:
+        list(pool.map(lambda _: made(postgres, schema), range(NODES)))
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == "0002"
+    assert postgres.sql(f"SELECT count(*) FROM {schema}.served_routes") == "1"
+
+
+@pytest.mark.usefixtures("_two_versions")
+def test_an_upgrade_that_fails_leaves_everything_as_it_was(postgres, schema, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(opening, "VERSION", VERSION)
+        made(postgres, schema)
+    postgres.sql(f"INSERT INTO {schema}.served_routes (route, seen) VALUES ('migrated', 0)")
+    unchanged = catalogue(postgres, schema)
+    with pytest.raises(StoreUnavailable) as caught:
+        made(postgres, schema)
+    message = str(caught.value)
+    assert message.startswith(
+        f"the schema {schema} of {postgres.url().replace('noonmark@', '')} could not be brought up"
+    )
+    assert "served_routes_pkey" in message
+    assert "INSERT" not in message
+    assert catalogue(postgres, schema) == unchanged
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == VERSION
+
+
+def test_of_nodes_that_start_together_one_makes_the_schema(postgres, schema):
+    with ThreadPoolExecutor(NODES) as pool:
+        list(pool.map(lambda _: made(postgres, schema), range(NODES)))
+    assert postgres.sql(f"SELECT count(*) FROM {schema}.alembic_version") == "1"
+
+
+def test_a_newer_schema_is_refused(postgres, schema):
+    made(postgres, schema)
+    postgres.sql(f"UPDATE {schema}.alembic_version SET version_num = '9999'")
+    with pytest.raises(
+        StoreUnavailable, match=rf"the schema {schema} of .* has version 9999.*up to {VERSION}; upgrade Noonmark"
+    ):
+        made(postgres, schema)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        "CREATE TABLE {}.notes (text text)",
+        "CREATE TABLE {}.alembic_version (version_num text); INSERT INTO {}.alembic_version VALUES ('3f1c0ffee123')",
+    ],
+)
+def test_a_schema_of_another_program_is_refused(postgres, schema, tables):
+    postgres.sql(f"CREATE SCHEMA {schema}; {tables.format(schema, schema)}")
+    with pytest.raises(StoreUnavailable, match=rf"the schema {schema} of .* belongs to another program"):
+        made(postgres, schema)
+
+
+def test_schemas_of_one_database_know_nothing_of_each_other(postgres, schema):
+    first, second = (Bench(opened(postgres, f"{schema}_{n}"), HandClock()) for n in range(2))
+    kept = done(first.create())
+    assert done(second.store.find(kept.owner.tenant, kept.schedule_id)) is None
+    assert done(second.create()) == kept
+    for bench in (first, second):
+        done(bench.store.close())
+
+
+def test_a_schema_may_have_a_name_that_is_a_word_of_sql(postgres):
+    for _ in range(2):
+        made(postgres, "table")
+
+
+def test_a_schema_that_somebody_made_for_us_is_used(postgres, schema):
+    postgres.sql(f"CREATE ROLE {schema} LOGIN; CREATE SCHEMA {schema} AUTHORIZATION {schema}")
+    url = postgres.url().replace("//noonmark@", f"//{schema}@")
+    store = PostgresStore(f"{url}?schema={schema}")
+    done(store.open())
+    done(store.close())
+    with pytest.raises(StoreUnavailable, match="permission denied for database"):
+        done(PostgresStore(f"{url}?schema={schema}_other").open())
+
+
+@pytest.mark.parametrize("work", [a_day_of_work, a_day_of_waiting, a_day_of_events])
+def test_a_running_node_goes_on_after_a_newer_one_added_columns(postgres, schema, work):
+    """It has prepared its statements by then, and those of whole rows get a column that it does not know."""
+    clock = HandClock()
+    store = opened(postgres, schema, clock)
+    work(Bench(store, clock))
+    for table in ("schedules", "schedule_states", "occurrences", "runs", "events", "concurrency_keys"):
+        postgres.sql(f"ALTER TABLE {schema}.{table} ADD COLUMN colour text NOT NULL DEFAULT 'red'")
+    postgres.sql(f"TRUNCATE {', '.join(f'{schema}.{name}' for name in tables_of(postgres, schema))}")
+    store._library.forget()
+    work(Bench(store, clock))
+    done(store.close())
+
+
+def tables_of(postgres, schema):
+    found = postgres.sql(
+        f"SELECT relname FROM pg_class WHERE relnamespace = '{schema}'::regnamespace AND relkind = 'r'"
+    )
+    return [name for name in found.splitlines() if name != "alembic_version"]
+
+
+@pytest.mark.parametrize("case", CASES[:: len(CASES) // 12], ids=lambda case: case.__name__)
+def test_a_schema_with_columns_of_a_newer_version_is_used(postgres, schema, case):
+    made(postgres, schema)
+    for table in ("schedules", "schedule_states", "occurrences", "runs"):
+        postgres.sql(f"ALTER TABLE {schema}.{table} ADD COLUMN colour text NOT NULL DEFAULT 'red'")
+    try_case(case, lambda clock: PostgresStore(f"{postgres.url()}?schema={schema}", clock))
+
+
+def test_opening_a_current_schema_imports_no_alembic(postgres, schema):
+    script = (
+        "import sys; from noonmark.stores.postgres import PostgresStore; store = PostgresStore(sys.argv[1])\n"
+        "try: store.open().send(None)\n"
+        "except StopIteration: pass\n"
+        "print('alembic' in sys.modules)"
+    )
+    for _ in range(2):
+        command = [sys.executable, "-W", "ignore", "-c", script, f"{postgres.url()}?schema={schema}"]
+        assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "False\n"

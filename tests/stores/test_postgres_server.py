@@ -1,0 +1,101 @@
+"""A PostgreSQL server that is away, comes back, or lets nobody in: what callers are told, and what they are not."""
+
+import socket
+from contextlib import closing
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.stores.postgres import PostgresStore
+from noonmark.testing.conformance import HandClock
+from tests.conformance.test_memory_model import done
+from tests.servers.postgres import QUICK, running
+from tests.stores.connected import occupy
+from tests.stores.test_sqlite_file import plans
+
+SECRET = "s3cret"  # noqa: S105 - that is what it is
+
+
+@pytest.fixture(scope="module")
+def server():
+    """One that asks `ada` for her password, and may be stopped."""
+    with running(**QUICK) as server:
+        rules = server._data / "pg_hba.conf"
+        rules.write_text(f"host all ada 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        server.sql(f"CREATE ROLE ada LOGIN PASSWORD '{SECRET}'; GRANT CREATE ON DATABASE postgres TO ada")
+        server.sql("SELECT pg_reload_conf()")
+        yield server
+
+
+def url(server, user="ada", password=SECRET, *, place=None, database="postgres", options="timeout=1"):
+    return f"postgresql://{user}:{password}@{place or f'127.0.0.1:{server.port}'}/{database}?{options}"
+
+
+def refusal(address):
+    """What a caller is told who cannot open a store."""
+    with pytest.raises(StoreUnavailable) as refused:
+        done(PostgresStore(address, HandClock()).open())
+    told = str(refused.value)
+    assert told.startswith("there is no connection to the database postgresql://")
+    assert "\n" not in told
+    assert SECRET not in told
+    return told
+
+
+def test_whoever_has_the_password_is_let_in(server):
+    store = PostgresStore(url(server), HandClock())
+    done(store.open())
+    assert done(store.create(plans(1))) == [True]
+    done(store.close())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"password": f"not-{SECRET}"}, 'password authentication failed for user "ada"'),
+        ({"database": "nowhere"}, 'database "nowhere" does not exist'),
+        ({"options": "timeout=1&no_such_setting=1"}, 'unrecognized configuration parameter "no_such_setting"'),
+        ({"options": "timeout=1&sslmode=sometimes"}, "sslmode"),
+        ({"options": "timeout=1&sslmode=require"}, "SSL"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_whoever_is_refused_is_told_why(server, wrong, told):
+    assert told in refusal(url(server, **wrong))
+
+
+def test_a_machine_that_nobody_knows_is_named(server):
+    assert "postgresql://nowhere.invalid:5432/postgres" in refusal(url(server, place="nowhere.invalid:5432"))
+
+
+def test_a_port_on_which_nobody_listens_is_named(server):
+    with closing(socket.socket()) as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        assert f"postgresql://127.0.0.1:{port}/postgres" in refusal(url(server, place=f"127.0.0.1:{port}"))
+
+
+def test_a_machine_that_never_answers_is_given_up(server):
+    with closing(socket.socket()) as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()  # and takes none
+        port = deaf.getsockname()[1]
+        assert refusal(url(server, place=f"127.0.0.1:{port}", options="timeout=0.5")).endswith(": TimeoutError")
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_server_that_comes_back_is_used_again(server, mode):
+    """With more connections that broke than a verb is tried again."""
+    store = PostgresStore(f"{server.url()}?pool=6&schema=away_{mode}", HandClock())
+    done(store.open())
+    occupy(store, 6)
+    server.stop(mode)
+    for uid in ("first", "second"):
+        with pytest.raises(StoreUnavailable, match=r"postgresql://127.0.0.1:\d+/postgres"):
+            done(store.create(plans(1, uid)))
+        with pytest.raises(StoreUnavailable):
+            done(store.find("acme", "schedule-of-first-0"))
+    server.start()
+    assert done(store.create(plans(1, "first"))) == [True]
+    assert done(store.find("acme", "schedule-of-first-0")) is not None
+    done(store.close())
