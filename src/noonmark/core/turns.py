@@ -45,16 +45,18 @@ class Turns(Generic[T]):
         self._later: list[tuple[Micros, int, _Line[T]]] = []
         """A heap of the lines outside the ring, by their first entries; those that were the first once are passed over
         when their time comes."""
+        self._last: _Line[T] | None = None
+        """The line into which something was put last: mostly it is the next one's too."""
         self._numbers = count()
 
     def put(self, owner: Hashable, time: Micros, thing: T) -> None:
         """Add a thing; of one owner, the earlier is taken first, and of equal times what was put first."""
-        line = self._lines.get(owner)
-        if line is None:
-            line = self._lines[owner] = _Line(owner)
+        line = self._last
+        if line is None or line.owner is not owner:
+            line = self._last = self._lines.get(owner) or self._new_line(owner)
         number = next(self._numbers)
         heappush(line.entries, (time, number, thing))
-        if line.entries[0][1] == number and not line.is_in_ring:
+        if not line.is_in_ring and line.entries[0][1] == number:
             heappush(self._later, (time, number, line))
 
     @property
@@ -97,6 +99,7 @@ class Turns(Generic[T]):
         self._lines.clear()
         self._ring.clear()
         self._later.clear()
+        self._last = None
 
     def __len__(self) -> int:
         """How many things there are."""
@@ -114,14 +117,23 @@ class Turns(Generic[T]):
                 continue
             heappop(line.entries)
             if not line.entries:
-                ring.popleft()
-                del self._lines[line.owner]
+                self._end(line)
             elif line.entries[0][0] > now:
                 self._leave_ring(line)
             elif len(ring) > 1:
                 ring.rotate(-1)
             return entry
         return None
+
+    def _new_line(self, owner: Hashable) -> _Line[T]:
+        line = self._lines[owner] = _Line[T](owner)
+        return line
+
+    def _end(self, line: _Line[T]) -> None:
+        """Nothing is left of the first line in the ring."""
+        self._ring.popleft()
+        del self._lines[line.owner]
+        self._last = None
 
     def _call_up(self) -> None:
         """Let the line with the earliest entry into the ring."""
