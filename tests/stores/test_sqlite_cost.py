@@ -7,10 +7,13 @@ import pytest
 from noonmark.core import edits
 from noonmark.core.admission import after_upstreams
 from noonmark.core.events import Event
+from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan, plan
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reactions import Reaction, match
+from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
@@ -72,6 +75,12 @@ def a_day_of_work(bench):
     done(store.routes("test"))
     done(store.next_time([ROUTE, "http"]))
     done(store.prune(before=bench.now - SECOND, keep=100, limit=10))
+    skipped = [
+        factories.occurrence(made[0], manual(f"{n}"), nominal=n, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        for n in range(40)
+    ]
+    assert all(done(store.add(skipped)))
+    assert done(store.prune(before=0, keep=35, limit=10)) > 0
 
 
 def a_day_of_waiting(bench):
