@@ -20,6 +20,7 @@ class Settings:
     steady: int
     steady_seconds: int
     stored: tuple[int, ...]
+    history: tuple[int, ...]
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -41,6 +42,7 @@ FULL = Settings(
     steady=1_000,
     steady_seconds=10,
     stored=(1_000, 100_000, 1_000_000),
+    history=(10_000, 1_000_000),
 )
 QUICK = Settings(
     fires=12,
@@ -54,4 +56,5 @@ QUICK = Settings(
     steady=20,
     steady_seconds=1,
     stored=(10, 100),
+    history=(4_000,),
 )

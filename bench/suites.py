@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench import counting, cron, first_fire, hostile
+from bench.history import tables as history
 from bench.ledger import tables as ledger
 
 if TYPE_CHECKING:
@@ -22,4 +23,5 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "embedded": ledger.embedded,
     "steady": ledger.steady,
     "stored": ledger.stored,
+    "history": history.tables,
 }
