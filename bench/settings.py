@@ -23,6 +23,7 @@ class Settings:
     peer_burst: int
     server_rounds: int
     wakes: int
+    history: tuple[int, ...]
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -47,6 +48,7 @@ FULL = Settings(
     peer_burst=5_000,
     server_rounds=3,
     wakes=1_000,
+    history=(10_000, 1_000_000),
 )
 QUICK = Settings(
     fires=12,
@@ -63,4 +65,5 @@ QUICK = Settings(
     peer_burst=20,
     server_rounds=1,
     wakes=20,
+    history=(4_000,),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench import counting, cron, first_fire, hostile
+from bench.history import tables as history
 from bench.ledger import tables as ledger
 from bench.postgres import tables as postgres
 
@@ -24,4 +25,5 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "steady": ledger.steady,
     "stored": ledger.stored,
     "postgres": postgres.tables,
+    "history": history.tables,
 }

@@ -9,6 +9,7 @@ import pytest
 from bench import cron, first_fire
 from bench.contestants import CONTESTANTS, CRONSIM, NEW_YORK, NOONMARK, Contestant
 from bench.counting import COUNTS, POLICIES
+from bench.history import tables as history
 from bench.hostile import FOREIGN, PARSERS
 from bench.postgres.contestants import CONTESTANTS as CONTESTANTS_ON_SERVERS
 from bench.postgres.tables import CLAIMS, RAW
@@ -32,7 +33,10 @@ ROWS = {
     "Burst on servers": len(RAW) + len(CONTESTANTS_ON_SERVERS),
     "Steady on servers": len(CONTESTANTS_ON_SERVERS),
     "Claim on PostgreSQL": 2 * len(CLAIMS),
-    "Wake-up on PostgreSQL": 2,
+    "Wake-up on PostgreSQL": 3,
+    "Several nodes": 3,
+    "History": len(QUICK.history),
+    "Kept history": len(QUICK.history),
 }
 
 
@@ -91,6 +95,13 @@ def test_an_unknown_suite_is_refused_with_the_known_ones():
     refused = run("--quick", "lunch")
     assert refused.returncode == 2
     assert f"there is no suite 'lunch'; choose from {', '.join(SUITES)}" in refused.stderr
+
+
+def test_the_length_of_a_history_can_be_told(monkeypatch):
+    monkeypatch.delenv("BENCH_HISTORY", raising=False)
+    assert history.lengths(QUICK) == QUICK.history
+    monkeypatch.setenv("BENCH_HISTORY", "10000,5000000")
+    assert history.lengths(QUICK) == (10_000, 5_000_000)
 
 
 @pytest.mark.parametrize("zone", ["UTC", NEW_YORK])

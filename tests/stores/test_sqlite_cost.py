@@ -81,6 +81,12 @@ def a_day_of_work(bench):
     done(store.routes("test"))
     done(store.next_time([ROUTE, "http"]))
     done(store.prune(before=bench.now - SECOND, keep=100, limit=10))
+    skipped = [
+        factories.occurrence(made[0], manual(f"{n}"), nominal=n, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        for n in range(40)
+    ]
+    assert all(done(store.add(skipped)))
+    assert done(store.prune(before=0, keep=35, limit=10)) > 0
 
 
 def a_day_of_waiting(bench):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import StoreUnavailable
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row
-    from noonmark.stores.sql.session import Session
+    from noonmark.stores.sql.session import Session, Values
 
 ALL = 2**62
 """The limit that is none."""
@@ -74,11 +76,16 @@ _OLD = """
 """
 _FULLEST = """
     SELECT schedule, history FROM schedule_states AS s WHERE history > ? {more}
-    ORDER BY history DESC, uid LIMIT 1 /* quick: s */
+    ORDER BY history DESC, uid LIMIT ? /* quick: s */
 """
 _NAMES = "schedules WHERE schedules.key IN EACH(bigint)"
-_OLDEST = """
-    SELECT key, schedule FROM occurrences WHERE schedule = ? AND ended IS NOT NULL ORDER BY nominal, id LIMIT ?
+# Up to the time of the one after which none is to be forgotten; others may be of the same time.
+OLDEST = """
+    SELECT old.key, schedule FROM EACH(bigint) AS j
+    CROSS JOIN occurrences AS old ON schedule = j.value AND ended IS NOT NULL AND nominal <= (
+        SELECT last.nominal FROM occurrences AS last WHERE last.schedule = j.value AND last.ended IS NOT NULL
+        ORDER BY last.nominal LIMIT 1 OFFSET ?
+    ) ORDER BY schedule, nominal, old.id
 """
 
 
@@ -146,17 +153,29 @@ def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micr
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
     """Forget what is old, and what is too much."""
     count = _forget(session, session.query(_OLD, before, limit))
+    return count + _forget(session, _too_many(session, keep, limit - count))
+
+
+def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
+    """The oldest of the schedules that have more than they may keep, of the fullest first."""
     more = f"AND history >= {CROWDED}" if keep >= CROWDED - 1 else ""
-    while count < limit:
-        fullest = session.query(_FULLEST.format(more=more), keep)
-        if not fullest:
+    by_excess: dict[int, list[int]] = {}
+    for schedule, history in session.query(_FULLEST.format(more=more), keep, limit):
+        excess = min(history - keep, limit)
+        if not excess:
             break
-        [(schedule, history)] = fullest
-        count += _forget(session, session.query(_OLDEST, schedule, min(history - keep, limit - count)))
-    return count
+        limit -= excess
+        by_excess.setdefault(excess, []).append(schedule)
+    # Few statements, however many schedules there are: a thousand is the sum of no more than 44 different numbers.
+    found: list[Values] = []
+    for excess, schedules in by_excess.items():
+        rows = session.query(OLDEST, schedules, excess - 1)
+        for _, of_one in groupby(rows, itemgetter(1)):
+            found += islice(of_one, excess)
+    return found
 
 
-def _forget(session: Session, found: Sequence[tuple[int, ...]]) -> int:
+def _forget(session: Session, found: Sequence[Values]) -> int:
     if found:
         keys = [key for key, _ in found]
         session.delete("runs", "occurrence", keys)

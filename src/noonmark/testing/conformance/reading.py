@@ -117,6 +117,37 @@ async def no_more_is_forgotten_at_a_time_than_asked_for(bench: Bench) -> None:
 
 
 @case
+async def of_many_schedules_the_fullest_are_cut_first(bench: Bench) -> None:
+    histories = {f"uid-{count}": await _history(bench, f"uid-{count}", count) for count in (3, 6, 5, 4)}
+
+    async def left() -> dict[str, list[str]]:
+        return {uid: [one.id for one in (await bench.store.occurrences(uid))[::-1]] for uid in histories}
+
+    def newest(**counts: int) -> dict[str, list[str]]:
+        return {uid: [one.id for one in histories[uid][-counts[f"of_{uid[-1]}"] :]] for uid in histories}
+
+    assert await bench.store.prune(before=0, keep=2, limit=5) == 5
+    assert await left() == newest(of_3=3, of_4=4, of_5=4, of_6=2)
+    assert await bench.store.prune(before=0, keep=2, limit=100) == 5
+    assert await left() == newest(of_3=2, of_4=2, of_5=2, of_6=2)
+    assert await bench.store.prune(before=0, keep=2, limit=100) == 0
+
+
+@case
+async def of_those_of_one_time_no_more_are_forgotten_than_are_too_many(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    twins = [
+        factories.occurrence(made, manual(f"{number}"), nominal=NOW, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        for number in range(5)
+    ]
+    assert all(await bench.store.add(twins))
+    await bench.add(made, "live", -1)
+    assert await bench.store.prune(before=0, keep=3, limit=100) == 2
+    left = sorted(one.id for one in twins)[2:]
+    assert [one.id for one in await bench.store.occurrences(made.uid) if one.phase in FINAL] == left[::-1]
+
+
+@case
 async def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
     made = await bench.create_quiet()
     one = await bench.run(made, "a")
