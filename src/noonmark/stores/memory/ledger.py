@@ -11,13 +11,14 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE, patience
 from noonmark.core.values import altered
 from noonmark.stores.memory.agenda import Agenda
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Snapshot
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Listed = tuple[int, str, str]
 """Where a schedule stands in the list of its tenant: creation, id, uid."""
 DELIVERING = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
+DAY: Micros = DAY_SECONDS * SECOND
 
 
 class Ledger:
@@ -53,7 +55,8 @@ class Ledger:
         self.deadlines = Agenda()
         self.beats: dict[str, Micros] = {}
         """When each route was last served."""
-        self.last_beat: Micros | None = None
+        self.nodes: dict[str, Micros] = {}
+        """When each node was last heard of."""
         self.by_age = Agenda()
         self.by_count = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
@@ -103,8 +106,13 @@ class Ledger:
     def snapshot(self, sheet: Sheet, upstreams: Standings | None) -> Snapshot:
         """The schedule as planning reads it."""
         route, since = sheet.schedule.declaration.target.route, self.now() - _patience(sheet.schedule)
-        nodes_live = self.last_beat is not None and self.last_beat > since
+        nodes_live = any(beat > since for beat in self.nodes.values())
         return sheet.snapshot(unserved=nodes_live and not self.is_served(route, since), upstreams=upstreams)
+
+    def beat(self, node: str, routes: Iterable[str], now: Micros) -> None:
+        """A node is alive, and serves some routes; one that was not heard of for a day is forgotten."""
+        self.beats.update(dict.fromkeys(routes, now))
+        self.nodes = {name: beat for name, beat in self.nodes.items() if beat >= now - DAY} | {node: now}
 
     def is_served(self, route: str, since: Micros) -> bool:
         """Whether a node has said after an instant that it serves a route."""

@@ -298,10 +298,9 @@ class MemoryStore:
         return sorted({one.declaration.target.route for one in here})
 
     @_atomic
-    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:  # noqa: ARG002 - nobody asks who
+    async def beat(self, node: str, routes: Collection[str], *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
-        self._ledger.beats.update(dict.fromkeys(routes, now))
-        self._ledger.last_beat = now
+        self._ledger.beat(node, routes, now)
 
     @_atomic
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
