@@ -440,6 +440,26 @@ def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
     asyncio.run(story())
 
 
+def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkeypatch):
+    monkeypatch.setattr(loop_module, "FIRST_RETRY", HOUR)
+    monkeypatch.setattr(loop_module, "LONGEST_RETRY", HOUR)
+
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        place.store.is_down = True
+        async with place.running() as loop:
+            await place.sink.until(lambda told: {"_look_once", "_renew_leases"} <= {x.duty for x in failures(told)})
+            place.store.is_down = False
+            loop.attend()  # only the leases are renewed
+            await place.started(one)
+
+    def failures(told):
+        return [x for x in told if isinstance(x, sink.StoreFailed)]
+
+    asyncio.run(story())
+
+
 def test_an_end_that_could_not_be_written_is_written_by_itself_later():
     async def story():
         place = Place()

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.driver")
 
 FIRST_RETRY: Micros = SECOND // 10
+LONGEST_RETRY: Micros = 2 * SECOND
+"""A call to the store that failed is made again after a while, twice as long each time, up to this."""
 LAST_RETRY: Micros = 5 * SECOND
-"""A call to the store that failed is made again after a while, twice as long each time."""
+"""When the pause would be so long, whoever stops gives up."""
 LAST_CHANCES = 10
 """So often, in the end, it waits for the report of a run that has ended."""
 REAP_EVERY: Micros = 10 * SECOND
@@ -52,6 +54,8 @@ class Loop:
         self.driver = Driver(runtime, self._access.ask)
         self._runtime, self._node = runtime, self.driver.node
         self._alarms: list[Alarm] = []
+        self._retrying: set[Alarm] = set()
+        """Of the duties that failed, and wait to be tried again."""
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
         self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
         self._is_stopping = self._is_drained = False
@@ -281,27 +285,36 @@ class Loop:
 
     async def _try(self, duty: Callable[[], Awaitable[T]], alarm: Alarm) -> T | None:
         """Do a duty, again and again until it succeeds; None when the time to try is over."""
-        pause = FIRST_RETRY
+        backoff, has_failed = FIRST_RETRY, False
         while True:
+            pause = min(backoff, LONGEST_RETRY)
             try:
-                return await duty()
+                answer = await duty()
             except NoonmarkError as error:
                 logger.warning("%s failed, again in %s s: %s", duty.__name__, micros_to_seconds(pause), error)
                 self._node.tell([StoreFailed(duty.__name__, str(error), pause)])
             except Exception as error:
                 logger.exception("%s failed, again in %s s", duty.__name__, micros_to_seconds(pause))
                 self._node.tell([StoreFailed(duty.__name__, repr(error), pause)])
-            if self._is_over(duty, pause):
+            else:
+                if has_failed:  # the store is back, and the others need not wait to find that out
+                    for other in self._retrying:
+                        other.ring()
+                return answer
+            if self._is_over(duty, backoff):
                 return None
+            has_failed = True
+            self._retrying.add(alarm)
             await alarm.wait(pause)
-            pause = min(2 * pause, LAST_RETRY)
+            self._retrying.discard(alarm)
+            backoff = min(2 * backoff, LAST_RETRY)
 
-    def _is_over(self, duty: Callable[[], Awaitable[object]], pause: Micros) -> bool:
+    def _is_over(self, duty: Callable[[], Awaitable[object]], backoff: Micros) -> bool:
         """Whether a duty that failed is given up; what is held or has ended is told to the store if at all possible."""
         if duty == self.driver.release:
-            return pause >= LAST_RETRY
+            return backoff >= LAST_RETRY
         if duty == self.driver.settle_once:
-            return self._is_drained and pause >= LAST_RETRY
+            return self._is_drained and backoff >= LAST_RETRY
         return self._is_drained or (self._is_stopping and duty in (self._look_once, self.driver.admit_once))
 
     def _report(self, assignment: Assignment, delivered: Delivered) -> None:
