@@ -56,6 +56,32 @@ def test_a_start_that_was_not_written_is_decided_again(rig):
     assert rig.row(one).phase is Phase.DISPATCHING
 
 
+def test_a_start_whose_answer_comes_after_its_lease_does_not_begin(rig):
+    one = claimed(rig)
+
+    async def wait():
+        rig.advance(rig.timing.lease)
+
+    rig.store.afterwards("admit", wait)
+    rig.admit_once()
+    assert rig.target.given == []
+    assert rig.settle_once().settled == 1
+    assert (rig.row(one).phase, rig.row(one).attempt) == (Phase.PENDING, 0)
+    rig.claim_once()
+    assert rig.admit_once() == AdmitReport(started=1)
+    assert len(rig.target.given) == 1
+
+
+def test_a_start_that_is_told_again_after_its_lease_does_not_begin(rig):
+    claimed(rig)
+    rig.store.fail("admit", after=True)
+    with pytest.raises(StoreUnavailable):
+        rig.admit_once()
+    rig.advance(rig.timing.lease)
+    rig.admit_once()
+    assert rig.target.given == []
+
+
 def test_a_start_whose_answer_is_lost_is_asked_about_again(rig):
     one = claimed(rig)
     rig.store.fail("admit", after=True)

@@ -13,6 +13,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import overlap
+from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
@@ -436,6 +437,33 @@ def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
             place.store.is_down = False
             await place.started(one)
         assert pauses == [SECOND // 10, SECOND // 5, SECOND * 2 // 5, SECOND * 4 // 5]
+
+    asyncio.run(story())
+
+
+class Queue(HandTarget):
+    """Begins nothing, and gives it all back when it is asked to."""
+
+    def withdraw(self):
+        given, self.given = self.given, []
+        return given
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_has_not_begun_is_given_up_when_its_lease_cannot_be_renewed():
+    async def story():
+        place = Place(lease=SECOND)
+        place.target = Queue()
+        place.runtime = replace(place.runtime, target=place.target)
+        one = place.add(place.create(), "one")
+        async with place.running():
+            first = await place.started(one)
+            place.store.is_down = True
+            await turns(lambda: not place.target.given)
+            assert first.stop_reason is Reason.LEASE_LOST
+            place.store.is_down = False
+            await turns(lambda: place.target.given)
+            assert place.target.given[0].occurrence.fence > first.occurrence.fence
 
     asyncio.run(story())
 

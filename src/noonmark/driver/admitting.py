@@ -28,6 +28,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.driver import logs
 from noonmark.driver.reports import AdmitReport
+from noonmark.driver.settling import hand_back
 from noonmark.ports import sink
 from noonmark.ports.records import Admitted, Hold, LeaseLost
 from noonmark.ports.target import Assignment
@@ -139,6 +140,7 @@ async def _carry_out(
 ) -> list[Admission]:
     """Act on the answers of the store; what it refused for want of a place is decided again."""
     assignments: list[Assignment] = []
+    late: list[Assignment] = []
     happenings: list[sink.Happening] = []
     lost: list[Hold] = []
     again: list[Admission] = []
@@ -150,7 +152,7 @@ async def _carry_out(
                 node.drop(claim)
                 if isinstance(decision, Start):
                     assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
-                    assignments.append(assignment)
+                    (late if _has_lapsed(node, occurrence, now) else assignments).append(assignment)
                     if tells:
                         happenings.append(sink.Started(occurrence))
                 else:
@@ -171,6 +173,7 @@ async def _carry_out(
         if node.overrides:
             _forget_overrides(node, assignments)
         node.runtime.target.deliver(assignments)
+    hand_back(node, late)
     node.tell(happenings)
     if lost:
         # If only the revision has moved, the row is still this node's, and would wait for the end of its lease. That
@@ -178,6 +181,11 @@ async def _carry_out(
         with suppress(Exception):
             await node.ask(node.store.release(lost))
     return again
+
+
+def _has_lapsed(node: Node, started: Occurrence, now: Micros) -> bool:
+    """Whether the answer was under way for so long that another node may have taken it over by now."""
+    return started.started is not None and started.started + node.timing.lease <= now
 
 
 def _forget_overrides(node: Node, assignments: list[Assignment]) -> None:

@@ -47,10 +47,12 @@ async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
 async def renew_once(node: Node) -> RenewReport:
     """Extend every lease, and learn which were lost and which runs should stop."""
     await node.read_clock()
-    holds = node.holds()
+    holds, asked = node.holds(), node.now
     if not holds:
+        node.holds_until = asked + node.timing.lease
         return RenewReport()
     renewal = await _renew(node, holds)
+    node.holds_until = asked + node.timing.lease
     # Only what is still held as it was when the question was asked: it may have ended since, or be held anew.
     fences = {hold.occurrence_id: hold.fence for hold in holds}
     gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]

@@ -116,6 +116,7 @@ class Loop:
                 self._settling(),
                 self._every(timing.lease // 3, self._renew_leases, self._renew),
                 self._compare_clocks(self._alarm()),
+                self._letting_go(self._alarm()),
                 self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
                 self._every(timing.prune_every, self._prune, self._alarm()),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
@@ -221,6 +222,8 @@ class Loop:
                 await self._start.wait(pause)
                 continue
             report = await self._try(self.driver.admit_once, self._start)
+            if self._node.finished:  # the answer came too late, and what was started is handed back
+                self._settle.ring()
             if report is not None and (report.replanned or report.waiting or report.ended):
                 self._look.ring()
             # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
@@ -259,6 +262,18 @@ class Loop:
                 return
             await self._try(self._node.read_clock, alarm)
             pause *= 2
+
+    async def _letting_go(self, alarm: Alarm) -> None:
+        """When leases have run out because nobody could renew them, begin nothing more of what they were for."""
+        node = self._node
+        while not self._is_drained:
+            left = node.timing.lease if node.holds_until is None else node.holds_until - node.now
+            if left > 0:
+                await alarm.wait(left)
+                continue
+            if self.driver.withdraw():
+                self._settle.ring()
+            await alarm.wait(node.timing.lease // 3)
 
     async def _renew_leases(self) -> None:
         await self.driver.renew_once()

@@ -57,6 +57,8 @@ class Node:
         self.ask: Ask = ask or _await
         self.held: dict[str, Claim] = {}
         self.deliveries: dict[str, Assignment] = {}
+        self.holds_until: Micros | None = None
+        """When what it held at the last renewal is anybody's, unless it is renewed again."""
         self.finished: deque[tuple[Assignment, Delivered]] = deque()
         self.overrides: dict[str, OverlapPolicy] = {}
         """Overlap policies that a caller set for one occurrence only."""
