@@ -1,6 +1,7 @@
 """The loop on a real clock: it wakes, waits, recovers and stops. Tests wait for what happens, never for a while."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -464,6 +465,37 @@ def test_what_has_not_begun_is_given_up_when_its_lease_cannot_be_renewed():
             place.store.is_down = False
             await turns(lambda: place.target.given)
             assert place.target.given[0].occurrence.fence > first.occurrence.fence
+
+    asyncio.run(story())
+
+
+class TwoLines(Wrapped):
+    """A store that keeps whoever asks waiting, and can be asked twice at once."""
+
+    @property
+    def traits(self):
+        return replace(self.store.traits, blocks=True, lines=2)
+
+
+def test_leases_are_renewed_while_everybody_else_waits_for_the_store():
+    async def story():
+        may_go_on = threading.Event()
+        store = TwoLines(MemoryStore(SystemClock().micros))
+        place = Place(store=store, lease=SECOND // 10)
+
+        async def hold():
+            may_go_on.wait(SOON)
+
+        for verb in ("next_time", "routes"):
+            store.meanwhile(verb, hold)
+        try:
+            async with place.running():
+                await turns(lambda: store.calls["next_time"] and store.calls["routes"])
+                asked = store.calls["clock"]
+                await turns(lambda: store.calls["clock"] > asked + 3)
+                may_go_on.set()
+        finally:
+            may_go_on.set()
 
     asyncio.run(story())
 

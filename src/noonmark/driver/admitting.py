@@ -140,7 +140,6 @@ async def _carry_out(
 ) -> list[Admission]:
     """Act on the answers of the store; what it refused for want of a place is decided again."""
     assignments: list[Assignment] = []
-    late: list[Assignment] = []
     happenings: list[sink.Happening] = []
     lost: list[Hold] = []
     again: list[Admission] = []
@@ -152,7 +151,7 @@ async def _carry_out(
                 node.drop(claim)
                 if isinstance(decision, Start):
                     assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
-                    (late if _has_lapsed(node, occurrence, now) else assignments).append(assignment)
+                    assignments.append(assignment)
                     if tells:
                         happenings.append(sink.Started(occurrence))
                 else:
@@ -169,11 +168,7 @@ async def _carry_out(
                 happenings.append(sink.LeaseLost(claim.occurrence.id))
                 counts.lost += 1
     if assignments:
-        counts.started += len(assignments)
-        if node.overrides:
-            _forget_overrides(node, assignments)
-        node.runtime.target.deliver(assignments)
-    hand_back(node, late)
+        counts.started += await _hand_over(node, assignments)
     node.tell(happenings)
     if lost:
         # If only the revision has moved, the row is still this node's, and would wait for the end of its lease. That
@@ -183,9 +178,32 @@ async def _carry_out(
     return again
 
 
-def _has_lapsed(node: Node, started: Occurrence, now: Micros) -> bool:
-    """Whether the answer was under way for so long that another node may have taken it over by now."""
-    return started.started is not None and started.started + node.timing.lease <= now
+async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
+    """Let what has started begin at its time; how many do.
+
+    Where the answer was under way for longer than a lease, another node may have taken it over by now.
+    """
+    if node.overrides:
+        _forget_overrides(node, assignments)
+    since = node.now - node.timing.lease
+    late = [one for one in assignments if one.occurrence.started is not None and one.occurrence.started <= since]
+    if late:
+        lost = set(late).difference(await _still_held(node, late))
+        assignments = [one for one in assignments if one not in lost]
+    if assignments:
+        node.runtime.target.deliver(assignments)
+    return len(assignments)
+
+
+async def _still_held(node: Node, late: list[Assignment]) -> list[Assignment]:
+    """What is this node's yet, by an answer that is not late, too; the rest is handed back."""
+    holds = [Hold(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in late]
+    asked, lost = node.now, frozenset(hold.occurrence_id for hold in holds)
+    with suppress(Exception):  # nobody knows then
+        renewal = await node.ask_apart(node.store.renew(holds, now=asked, lease=node.timing.lease))
+        lost = renewal.lost if node.now < asked + node.timing.lease else lost
+    hand_back(node, [one for one in late if one.occurrence.id in lost])
+    return [one for one in late if one.occurrence.id not in lost]
 
 
 def _forget_overrides(node: Node, assignments: list[Assignment]) -> None:

@@ -46,7 +46,7 @@ async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
 
 async def renew_once(node: Node) -> RenewReport:
     """Extend every lease, and learn which were lost and which runs should stop."""
-    await node.read_clock()
+    await node.read_clock(node.ask_apart)
     holds, asked = node.holds(), node.now
     if not holds:
         node.holds_until = asked + node.timing.lease
@@ -68,7 +68,7 @@ async def renew_once(node: Node) -> RenewReport:
 async def _renew(node: Node, holds: Sequence[Hold]) -> Renewal:
     """Extend leases together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        renewal: Renewal = await node.ask(node.store.renew(holds, now=node.now, lease=node.timing.lease))
+        renewal: Renewal = await node.ask_apart(node.store.renew(holds, now=node.now, lease=node.timing.lease))
     except NoonmarkError:
         raise
     except Exception:

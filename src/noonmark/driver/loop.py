@@ -51,7 +51,8 @@ class Loop:
         """Made on the event loop that is to run it. With `looks=False` it begins only what it is asked to fetch."""
         self._looks = looks
         self._access = Access(runtime.store)
-        self.driver = Driver(runtime, self._access.ask)
+        self._renewals = Access(runtime.store, threads=1) if runtime.store.traits.lines > 1 else self._access
+        self.driver = Driver(runtime, self._access.ask, self._renewals.ask)
         self._runtime, self._node = runtime, self.driver.node
         self._alarms: list[Alarm] = []
         self._retrying: set[Alarm] = set()
@@ -140,6 +141,7 @@ class Loop:
             stop_listening()
             self._runtime.target.close()
             self._access.close()
+            self._renewals.close()
         node.tell([NodeStopped(node.id, handed_back)])
         return handed_back
 
