@@ -40,9 +40,9 @@ soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 t
 	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long"
 	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP tests/processes $(PYTEST_ARGS)
 
-simulate: setup ## Play random histories against the driver: SEEDS=1..500, or SECONDS=600 of new ones
+simulate: setup ## Play random histories against the driver: SEEDS=1..500, or SECONDS=600 of new ones; STORE=postgres beside it
 	@echo "==> simulate: one thread, virtual time, faults of every kind"
-	@$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60))
+	@$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) --store $(or $(STORE),memory)
 
 lint: setup ## Check rules, format, types and the import contract
 	@echo "==> lint: ruff check"

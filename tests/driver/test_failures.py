@@ -56,6 +56,49 @@ def test_a_start_that_was_not_written_is_decided_again(rig):
     assert rig.row(one).phase is Phase.DISPATCHING
 
 
+def test_a_start_whose_answer_comes_after_its_lease_begins_if_nobody_has_taken_it_over(rig):
+    claimed(rig)
+    rig.store.afterwards("admit", lambda: wait(rig))
+    rig.admit_once()
+    assert len(rig.target.given) == 1
+    assert rig.store.calls["renew"] == 1
+
+
+def test_a_start_whose_answer_comes_when_another_node_has_it_does_not_begin(rig):
+    one = claimed(rig)
+    other = Rig(rig, node="node-b")
+
+    async def take_over():
+        await wait(rig)
+        await other.driver.claim_once()
+
+    rig.store.afterwards("admit", take_over)
+    rig.admit_once()
+    assert rig.target.given == []
+    assert rig.settle_once() == SettleReport(lost=1)
+    assert rig.row(one).node == other.node.id
+
+
+@pytest.mark.parametrize("problem", ["late", "gone"])
+def test_a_start_of_which_nobody_knows_whether_it_is_held_is_handed_back(rig, problem):
+    one = claimed(rig)
+    rig.store.afterwards("admit", lambda: wait(rig))
+    if problem == "late":
+        rig.store.afterwards("renew", lambda: wait(rig))
+    else:
+        rig.store.fail("renew")
+    rig.admit_once()
+    assert rig.target.given == []
+    assert rig.settle_once().settled == 1
+    assert (rig.row(one).phase, rig.row(one).attempt) == (Phase.PENDING, 0)
+    rig.claim_once()
+    assert rig.admit_once() == AdmitReport(started=1)
+
+
+async def wait(rig):
+    rig.advance(rig.timing.lease)
+
+
 def test_a_start_whose_answer_is_lost_is_asked_about_again(rig):
     one = claimed(rig)
     rig.store.fail("admit", after=True)

@@ -1,6 +1,7 @@
 """The loop on a real clock: it wakes, waits, recovers and stops. Tests wait for what happens, never for a while."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import overlap
+from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
@@ -437,6 +439,84 @@ def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
             place.store.is_down = False
             await place.started(one)
         assert pauses == [SECOND // 10, SECOND // 5, SECOND * 2 // 5, SECOND * 4 // 5]
+
+    asyncio.run(story())
+
+
+class Queue(HandTarget):
+    """Begins nothing, and gives it all back when it is asked to."""
+
+    def withdraw(self):
+        given, self.given = self.given, []
+        return given
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_has_not_begun_is_given_up_when_its_lease_cannot_be_renewed():
+    async def story():
+        place = Place(lease=SECOND)
+        place.target = Queue()
+        place.runtime = replace(place.runtime, target=place.target)
+        one = place.add(place.create(), "one")
+        async with place.running():
+            first = await place.started(one)
+            place.store.is_down = True
+            await turns(lambda: not place.target.given)
+            assert first.stop_reason is Reason.LEASE_LOST
+            place.store.is_down = False
+            await turns(lambda: place.target.given)
+            assert place.target.given[0].occurrence.fence > first.occurrence.fence
+
+    asyncio.run(story())
+
+
+class TwoLines(Wrapped):
+    """A store that keeps whoever asks waiting, and can be asked twice at once."""
+
+    @property
+    def traits(self):
+        return replace(self.store.traits, blocks=True, lines=2)
+
+
+def test_leases_are_renewed_while_everybody_else_waits_for_the_store():
+    async def story():
+        may_go_on = threading.Event()
+        store = TwoLines(MemoryStore(SystemClock().micros))
+        place = Place(store=store, lease=SECOND // 10)
+
+        async def hold():
+            may_go_on.wait(SOON)
+
+        for verb in ("next_time", "routes"):
+            store.meanwhile(verb, hold)
+        try:
+            async with place.running():
+                await turns(lambda: store.calls["next_time"] and store.calls["routes"])
+                asked = store.calls["clock"]
+                await turns(lambda: store.calls["clock"] > asked + 3)
+                may_go_on.set()
+        finally:
+            may_go_on.set()
+
+    asyncio.run(story())
+
+
+def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkeypatch):
+    monkeypatch.setattr(loop_module, "FIRST_RETRY", HOUR)
+    monkeypatch.setattr(loop_module, "LONGEST_RETRY", HOUR)
+
+    async def story():
+        place = Place()
+        one = place.add(place.create(), "one")
+        place.store.is_down = True
+        async with place.running() as loop:
+            await place.sink.until(lambda told: {"_look_once", "_renew_leases"} <= {x.duty for x in failures(told)})
+            place.store.is_down = False
+            loop.attend()  # only the leases are renewed
+            await place.started(one)
+
+    def failures(told):
+        return [x for x in told if isinstance(x, sink.StoreFailed)]
 
     asyncio.run(story())
 

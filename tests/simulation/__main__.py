@@ -1,17 +1,34 @@
-"""Play seeds from the command line: `python -m tests.simulation --seed 7`, or `--seeds 1..500`, or `--seconds 600`."""
+"""Play seeds from the command line: `python -m tests.simulation --seed 7`, or `--seeds 1..500`, or `--seconds 600`.
+
+With `--store postgres`, a PostgreSQL server is started, and asked all that the memory store is asked.
+"""
 
 import argparse
 import itertools
 import logging
 import sys
 import time
+from contextlib import contextmanager
 
+from noonmark.stores.postgres import PostgresStore
+from tests.servers.postgres import QUICK, running
 from tests.simulation.running import STEPS, SimulationFailed, simulate
 
 
 def seeds_of(text):
     first, _, last = text.partition("..")
     return range(int(first), int(last or first) + 1)
+
+
+@contextmanager
+def twins(store):
+    """A way to make another store, as long as the block; None for none."""
+    if store == "memory":
+        yield None
+        return
+    with running(**QUICK) as server:
+        numbers = itertools.count(1)
+        yield lambda clock: PostgresStore(f"{server.url()}?schema=seed_{next(numbers)}", clock)
 
 
 def main():
@@ -22,14 +39,20 @@ def main():
     parser.add_argument("--seconds", type=float, help="new seeds for so long")
     parser.add_argument("--first", type=int, default=1, help="where --seconds begins")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--store", choices=["memory", "postgres"], default="memory")
     given = parser.parse_args()
+    with twins(given.store) as make_twin:
+        return play(given, make_twin)
+
+
+def play(given, make_twin):
     seeds = given.seed or given.seeds or itertools.count(given.first)
     began, count, days, failed = time.monotonic(), 0, 0.0, 0
     for seed in seeds:
         if given.seconds is not None and time.monotonic() - began > given.seconds:
             break
         try:
-            result = simulate(seed, given.steps)
+            result = simulate(seed, given.steps, make_twin)
         except SimulationFailed as error:
             failed += 1
             print(error, file=sys.stderr)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.driver.drive import drive
 from tests.simulation.trace import Violation
 from tests.simulation.world import World
 
@@ -28,9 +29,9 @@ class SimulationFailed(AssertionError):
         self.invariant = invariant
 
 
-def simulate(seed, steps=STEPS):
-    """Play one seed to its end."""
-    world = World(seed)
+def simulate(seed, steps=STEPS, make_twin=None):
+    """Play one seed to its end; with a way to make another store, that must give the same answers all the while."""
+    world = World(seed, make_twin)
     try:
         for _ in range(steps):
             world.step()
@@ -50,6 +51,8 @@ def abandon(world):
         machine.lose()
     for task in world.others:
         task.drop()
+    if world.twin is not None:
+        drive(world.twin.close())
 
 
 def _message(world, seed, steps, error):

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from noonmark.stores.postgres import PostgresStore
 from tests.simulation import mutants
 from tests.simulation.running import SimulationFailed, simulate
 
@@ -14,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 CHUNK = 10
 CHUNKS = 16
 """Fixed seeds, so that a change is judged by what it changes; `make simulate` plays as many others as you like."""
+SHORT = 1_000
+"""Steps where each call goes to a server and back."""
+SCHEMAS = count(1)
 
 
 def play(seeds):
@@ -24,6 +29,11 @@ def play(seeds):
 @pytest.mark.parametrize("first", range(1, 1 + CHUNK * CHUNKS, CHUNK))
 def test_whatever_happens_the_ledger_holds(first):
     play(range(first, first + CHUNK))
+
+
+@pytest.mark.parametrize("seed", [9, 10, 16])
+def test_whatever_happens_postgresql_answers_as_the_memory_store_does(seed, postgres):
+    simulate(seed, SHORT, lambda clock: PostgresStore(f"{postgres.url()}?schema=seed_{next(SCHEMAS)}", clock))
 
 
 def test_one_seed_gives_one_trace():

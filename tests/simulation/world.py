@@ -3,8 +3,10 @@
 import random
 
 from noonmark.core.instants import SECOND
+from noonmark.driver.drive import drive
 from noonmark.ports.runtime import Timing
 from noonmark.stores.memory import MemoryStore
+from tests.conformance.twins import Both
 from tests.simulation.calls import Stage, WatchedStore
 from tests.simulation.checker import Checker
 from tests.simulation.machines import Machine
@@ -23,7 +25,8 @@ BACKLOG = 60
 class World:
     """Everything in one place. Actions are drawn one at a time; each seed has weights of its own."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, make_twin=None):
+        """With a way to make another store of a clock, that is asked all that the memory store is asked."""
         self.rng = rng = random.Random(seed)
         self.trace = Trace()
         self.workload = Workload(rng)
@@ -45,7 +48,8 @@ class World:
         self.memory = MemoryStore(lambda: self.store_time)
         self.ledger = self.memory._ledger
         self.checker = Checker(self)
-        self.store = WatchedStore(self.memory, self)
+        self.twin = None if make_twin is None else make_twin(lambda: self.store_time)
+        self.store = WatchedStore(self._both(), self)
         self.machines, self.others, self._booted = [], [], 0
         self.users = Users(self)
         self._errors = rng.choice([0, 0, 0.01, 0.1])
@@ -64,6 +68,12 @@ class World:
         for _ in range(rng.choice([1, 2, 3])):
             self.boot()
         self.others += [self.users.create() for _ in range(rng.choice([1, 3, 5]))]
+
+    def _both(self):
+        if self.twin is None:
+            return self.memory
+        drive(self.twin.open())
+        return Both(self.memory, self.twin, lambda work: self.twin._quick(lambda ledger: work(ledger.session)))
 
     @property
     def store_time(self):

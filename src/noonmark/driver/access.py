@@ -30,10 +30,10 @@ class Access:
     A thread is not one of an executor: those end before a program that is about to exit can hand back what it holds.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, threads: int = THREADS) -> None:
         """Threads are made when they are first needed."""
         self._blocks = store.traits.blocks
-        self._most = min(store.traits.lines, THREADS)
+        self._most = min(store.traits.lines, threads)
         self._urgent: deque[Question] = deque()
         self._others: deque[Question] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()

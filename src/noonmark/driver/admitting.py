@@ -28,6 +28,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.driver import logs
 from noonmark.driver.reports import AdmitReport
+from noonmark.driver.settling import hand_back
 from noonmark.ports import sink
 from noonmark.ports.records import Admitted, Hold, LeaseLost
 from noonmark.ports.target import Assignment
@@ -167,10 +168,7 @@ async def _carry_out(
                 happenings.append(sink.LeaseLost(claim.occurrence.id))
                 counts.lost += 1
     if assignments:
-        counts.started += len(assignments)
-        if node.overrides:
-            _forget_overrides(node, assignments)
-        node.runtime.target.deliver(assignments)
+        counts.started += await _hand_over(node, assignments)
     node.tell(happenings)
     if lost:
         # If only the revision has moved, the row is still this node's, and would wait for the end of its lease. That
@@ -178,6 +176,34 @@ async def _carry_out(
         with suppress(Exception):
             await node.ask(node.store.release(lost))
     return again
+
+
+async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
+    """Let what has started begin at its time; how many do.
+
+    Where the answer was under way for longer than a lease, another node may have taken it over by now.
+    """
+    if node.overrides:
+        _forget_overrides(node, assignments)
+    since = node.now - node.timing.lease
+    late = [one for one in assignments if one.occurrence.started is not None and one.occurrence.started <= since]
+    if late:
+        lost = set(late).difference(await _still_held(node, late))
+        assignments = [one for one in assignments if one not in lost]
+    if assignments:
+        node.runtime.target.deliver(assignments)
+    return len(assignments)
+
+
+async def _still_held(node: Node, late: list[Assignment]) -> list[Assignment]:
+    """What is this node's yet, by an answer that is not late, too; the rest is handed back."""
+    holds = [Hold(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in late]
+    asked, lost = node.now, frozenset(hold.occurrence_id for hold in holds)
+    with suppress(Exception):  # nobody knows then
+        renewal = await node.ask_apart(node.store.renew(holds, now=asked, lease=node.timing.lease))
+        lost = renewal.lost if node.now < asked + node.timing.lease else lost
+    hand_back(node, [one for one in late if one.occurrence.id in lost])
+    return [one for one in late if one.occurrence.id not in lost]
 
 
 def _forget_overrides(node: Node, assignments: list[Assignment]) -> None:

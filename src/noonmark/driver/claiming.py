@@ -81,11 +81,13 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
 
 async def renew_once(node: Node) -> RenewReport:
     """Extend every lease, and learn which were lost and which runs should stop."""
-    await node.read_clock()
-    holds = node.holds()
+    await node.read_clock(node.ask_apart)
+    holds, asked = node.holds(), node.now
     if not holds:
+        node.holds_until = asked + node.timing.lease
         return RenewReport()
     renewal = await _renew(node, holds)
+    node.holds_until = asked + node.timing.lease
     # Only what is still held as it was when the question was asked: it may have ended since, or be held anew.
     fences = {hold.occurrence_id: hold.fence for hold in holds}
     gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]
@@ -101,7 +103,7 @@ async def renew_once(node: Node) -> RenewReport:
 async def _renew(node: Node, holds: Sequence[Hold]) -> Renewal:
     """Extend leases together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        renewal: Renewal = await node.ask(node.store.renew(holds, now=node.now, lease=node.timing.lease))
+        renewal: Renewal = await node.ask_apart(node.store.renew(holds, now=node.now, lease=node.timing.lease))
     except NoonmarkError:
         raise
     except Exception:

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 class Driver:
     """What happens by itself, in the node of a runtime. Every duty reads, decides and commits, and says what it did."""
 
-    def __init__(self, runtime: Runtime, ask: Ask | None = None) -> None:
-        """It does nothing until a duty is called. `ask` is the way to the store; without one, the store is awaited."""
-        self.node = Node(runtime, ask)
+    def __init__(self, runtime: Runtime, ask: Ask | None = None, ask_apart: Ask | None = None) -> None:
+        """It does nothing until a duty is called. `ask` is the way to the store; without one, the store is awaited.
+
+        With `ask_apart`, leases have a way of their own.
+        """
+        self.node = Node(runtime, ask, ask_apart)
 
     def report(self, assignment: Assignment, delivered: Delivered) -> None:
         """Take note of how a delivery ended, from any thread; `settle_once` writes it."""

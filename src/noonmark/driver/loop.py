@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.driver")
 
 FIRST_RETRY: Micros = SECOND // 10
+LONGEST_RETRY: Micros = 2 * SECOND
+"""A call to the store that failed is made again after a while, twice as long each time, up to this."""
 LAST_RETRY: Micros = 5 * SECOND
-"""A call to the store that failed is made again after a while, twice as long each time."""
+"""When the pause would be so long, whoever stops gives up."""
 LAST_CHANCES = 10
 """So often, in the end, it waits for the report of a run that has ended."""
 REAP_EVERY: Micros = 10 * SECOND
@@ -49,9 +51,12 @@ class Loop:
         """Made on the event loop that is to run it. With `looks=False` it begins only what it is asked to fetch."""
         self._looks = looks
         self._access = Access(runtime.store)
-        self.driver = Driver(runtime, self._access.ask)
+        self._renewals = Access(runtime.store, threads=1) if runtime.store.traits.lines > 1 else self._access
+        self.driver = Driver(runtime, self._access.ask, self._renewals.ask)
         self._runtime, self._node = runtime, self.driver.node
         self._alarms: list[Alarm] = []
+        self._retrying: set[Alarm] = set()
+        """Of the duties that failed, and wait to be tried again."""
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
         self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
         self._prune = self._alarm()
@@ -115,6 +120,7 @@ class Loop:
                 self._settling(),
                 self._every(timing.lease // 3, self._renew_leases, self._renew),
                 self._compare_clocks(self._alarm()),
+                self._letting_go(self._alarm()),
                 self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
                 *leading,
                 self._every(timing.prune_every, self._prune_all, self._prune),
@@ -140,6 +146,7 @@ class Loop:
             stop_listening()
             self._runtime.target.close()
             self._access.close()
+            self._renewals.close()
         node.tell([NodeStopped(node.id, handed_back)])
         return handed_back
 
@@ -223,6 +230,8 @@ class Loop:
                 await self._start.wait(pause)
                 continue
             report = await self._try(self.driver.admit_once, self._start)
+            if self._node.finished:  # the answer came too late, and what was started is handed back
+                self._settle.ring()
             if report is not None and (report.replanned or report.waiting or report.ended):
                 self._look.ring()
             # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
@@ -262,6 +271,18 @@ class Loop:
             await self._try(self._node.read_clock, alarm)
             pause *= 2
 
+    async def _letting_go(self, alarm: Alarm) -> None:
+        """When leases have run out because nobody could renew them, begin nothing more of what they were for."""
+        node = self._node
+        while not self._is_drained:
+            left = node.timing.lease if node.holds_until is None else node.holds_until - node.now
+            if left > 0:
+                await alarm.wait(left)
+                continue
+            if self.driver.withdraw():
+                self._settle.ring()
+            await alarm.wait(node.timing.lease // 3)
+
     async def _renew_leases(self) -> None:
         await self.driver.renew_once()
         # The store's time may have come further than any timer here: it was set, or this machine was asleep.
@@ -291,27 +312,36 @@ class Loop:
 
     async def _try(self, duty: Callable[[], Awaitable[T]], alarm: Alarm) -> T | None:
         """Do a duty, again and again until it succeeds; None when the time to try is over."""
-        pause = FIRST_RETRY
+        backoff, has_failed = FIRST_RETRY, False
         while True:
+            pause = min(backoff, LONGEST_RETRY)
             try:
-                return await duty()
+                answer = await duty()
             except NoonmarkError as error:
                 logger.warning("%s failed, again in %s s: %s", duty.__name__, micros_to_seconds(pause), error)
                 self._node.tell([StoreFailed(duty.__name__, str(error), pause)])
             except Exception as error:
                 logger.exception("%s failed, again in %s s", duty.__name__, micros_to_seconds(pause))
                 self._node.tell([StoreFailed(duty.__name__, repr(error), pause)])
-            if self._is_over(duty, pause):
+            else:
+                if has_failed:  # the store is back, and the others need not wait to find that out
+                    for other in self._retrying:
+                        other.ring()
+                return answer
+            if self._is_over(duty, backoff):
                 return None
+            has_failed = True
+            self._retrying.add(alarm)
             await alarm.wait(pause)
-            pause = min(2 * pause, LAST_RETRY)
+            self._retrying.discard(alarm)
+            backoff = min(2 * backoff, LAST_RETRY)
 
-    def _is_over(self, duty: Callable[[], Awaitable[object]], pause: Micros) -> bool:
+    def _is_over(self, duty: Callable[[], Awaitable[object]], backoff: Micros) -> bool:
         """Whether a duty that failed is given up; what is held or has ended is told to the store if at all possible."""
         if duty == self.driver.release:
-            return pause >= LAST_RETRY
+            return backoff >= LAST_RETRY
         if duty == self.driver.settle_once:
-            return self._is_drained and pause >= LAST_RETRY
+            return self._is_drained and backoff >= LAST_RETRY
         return self._is_drained or (self._is_stopping and duty in (self._look_once, self.driver.admit_once))
 
     def _report(self, assignment: Assignment, delivered: Delivered) -> None:

@@ -48,8 +48,11 @@ class Ask(Protocol):
 class Node:
     """Claims wait here for their due time, and deliveries for their end. Other threads touch `finished` only."""
 
-    def __init__(self, runtime: Runtime, ask: Ask | None = None) -> None:
-        """It holds nothing yet. `ask` is the way to the store; without one, the store is awaited."""
+    def __init__(self, runtime: Runtime, ask: Ask | None = None, ask_apart: Ask | None = None) -> None:
+        """It holds nothing yet. `ask` is the way to the store; without one, the store is awaited.
+
+        With `ask_apart`, leases have a way of their own: they must not run out while others wait for their turn.
+        """
         self.runtime = runtime
         self.id = runtime.node
         self.store = runtime.store
@@ -58,8 +61,11 @@ class Node:
         """So many are started, or settled, at once."""
         self.reckoning = Reckoning(runtime.clock)
         self.ask: Ask = ask or _await
+        self.ask_apart = ask_apart or self.ask
         self.held: dict[str, Claim] = {}
         self.deliveries: dict[str, Assignment] = {}
+        self.holds_until: Micros | None = None
+        """When what it held at the last renewal is anybody's, unless it is renewed again."""
         self.finished: deque[tuple[Assignment, Delivered]] = deque()
         self.overrides: dict[str, OverlapPolicy] = {}
         """Overlap policies that a caller set for one occurrence only."""
@@ -86,10 +92,10 @@ class Node:
             await self.read_clock()
         return self.now
 
-    async def read_clock(self) -> None:
+    async def read_clock(self, ask: Ask | None = None) -> None:
         """Learn the store's time."""
         asked = self.reckoning.monotonic()
-        self.reckoning.note(await self.ask(self.store.clock()), asked)
+        self.reckoning.note(await (ask or self.ask)(self.store.clock()), asked)
 
     @property
     def load(self) -> int:

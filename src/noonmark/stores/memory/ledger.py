@@ -104,7 +104,7 @@ class Ledger:
     def snapshot(self, sheet: Sheet, upstreams: Standings | None) -> Snapshot:
         """The schedule as planning reads it."""
         route, since = sheet.schedule.declaration.target.route, self.now() - _patience(sheet.schedule)
-        nodes_live = self.nodes.last_beat is not None and self.nodes.last_beat > since
+        nodes_live = self.nodes.is_any_alive(since)
         return sheet.snapshot(unserved=nodes_live and not self.is_served(route, since), upstreams=upstreams)
 
     def is_served(self, route: str, since: Micros) -> bool:

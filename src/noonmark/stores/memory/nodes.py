@@ -32,7 +32,6 @@ class Register:
     heard: dict[str, Heard] = field(default_factory=dict)
     served: dict[str, Micros] = field(default_factory=dict)
     """When each route was last served."""
-    last_beat: Micros | None = None
     term: int = 0
     leadership: Leadership | None = None
 
@@ -40,9 +39,12 @@ class Register:
         """A node is alive."""
         self.heard[beat.node] = Heard(beat, now)
         self.served.update(dict.fromkeys(beat.routes, now))
-        self.last_beat = now
         for name in [name for name, one in self.heard.items() if one.seen < now - DAY]:
             del self.heard[name]
+
+    def is_any_alive(self, since: Micros) -> bool:
+        """Whether anybody was heard of after an instant."""
+        return any(one.seen > since for one in self.heard.values())
 
     def leave(self, node: str, *, now: Micros) -> None:
         """A node has stopped."""

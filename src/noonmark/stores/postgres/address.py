@@ -33,7 +33,7 @@ class Address:
     pool: int = 5
     """So many connections are open at once, at most, and one more that listens."""
     timeout: float = 10.0
-    """Seconds until a statement, or an attempt to connect, is given up."""
+    """Seconds until a statement is given up; an attempt to connect, or a line on which nothing arrives, after half."""
 
     @property
     def shown(self) -> str:

@@ -8,6 +8,7 @@ no loop at all.
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,9 +113,10 @@ async def _end_all(tasks: set[asyncio.Task[Any]]) -> None:
 async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typed
     """A new connection, with limits that keep one that hangs from holding up others."""
     milliseconds = int(address.timeout * 1_000)
-    return await asyncpg.connect(
+    connection = await asyncpg.connect(
         address.dsn,
-        timeout=address.timeout,
+        # Another attempt gets through sooner than one that waits: between its tries, TCP waits longer and longer.
+        timeout=address.timeout / 2,
         statement_cache_size=500,
         server_settings={
             "search_path": address.schema,
@@ -126,6 +128,15 @@ async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typ
             "tcp_user_timeout": str(milliseconds),
         },
     )
+    _give_up_after(connection, milliseconds // 2)
+    return connection
+
+
+def _give_up_after(connection: Any, milliseconds: int) -> None:  # noqa: ANN401 - asyncpg is not typed
+    """Let a line break on which nothing that is sent arrives: a new one is there before TCP tries the old one again."""
+    line = connection._transport.get_extra_info("socket")  # noqa: SLF001 - there is no other way to it
+    if hasattr(socket, "TCP_USER_TIMEOUT") and line.family != socket.AF_UNIX:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 class Lines:

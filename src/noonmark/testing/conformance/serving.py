@@ -79,6 +79,15 @@ async def a_node_that_serves_less_from_now_on_served_it_until_then(bench: Bench)
 
 
 @case
+async def a_node_that_is_behind_the_times_takes_back_nothing_that_another_has_said(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    bench.advance(2 * GRACE)
+    await _beat(bench, "node-a", "http")
+    await bench.store.beat(Beat(node="node-b", routes=("http",)), now=bench.now - GRACE)
+    assert (await bench.snapshot(made)).unserved
+
+
+@case
 async def patience_is_the_grace_of_the_schedule_but_not_less_than_a_few_beats(bench: Bench) -> None:
     for uid, grace in (("uid-1", SECOND), ("uid-2", 2 * GRACE)):
         await bench.add(await bench.create_quiet(uid, misfire_policy=misfire.Skip(grace=grace)), uid)

@@ -1,0 +1,196 @@
+"""Two stores that are asked the same: whatever two nodes do with them, they must give the same answers."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from noonmark.core import edits
+from noonmark.core.admission import Busy, refused
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import Delivered, settle
+from noonmark.ports.records import Admitted
+from noonmark.stores.memory import MemoryStore
+from noonmark.stores.sql.sharing import due_in_turn
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
+from tests.conformance.test_memory_model import LIMIT, UIDS, TwoNodes, done, nodes, overlaps, uids
+
+EVERYTHING = 1_000
+COUNTED = """
+    SELECT live, history, queued, holder,
+        (SELECT count(*) FROM occurrences AS o WHERE ended IS NULL AND o.schedule = s.schedule),
+        (SELECT count(*) FROM occurrences AS o WHERE ended IS NOT NULL AND o.schedule = s.schedule),
+        (SELECT count(*) FROM occurrences AS o WHERE phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL
+            AND o.schedule = s.schedule),
+        (SELECT key FROM occurrences AS o WHERE holds_slot = 1 AND o.schedule = s.schedule)
+    FROM schedule_states AS s
+"""
+PLACES = """
+    SELECT taken, waiting, (SELECT count(*) FROM occurrences WHERE place = k.key),
+        (SELECT count(*) FROM occurrences WHERE wanted = k.key)
+    FROM concurrency_keys AS k
+"""
+
+
+class Both:
+    """The first is the memory store, and what it answers is passed on."""
+
+    def __init__(self, one, other, on_twin):
+        self._one, self._other, self._on_twin = one, other, on_twin
+
+    @property
+    def traits(self):
+        return self._one.traits
+
+    def __getattr__(self, verb):
+        async def asked(*args, **kwargs):
+            if verb == "claim" and kwargs.get("shares") is not None:
+                return await self._share(*args, **kwargs)
+            if verb in ("claim", "orphans"):
+                return await self._lease(verb, *args, **kwargs | {"limit": EVERYTHING})
+            expected = await getattr(self._one, verb)(*args, **kwargs)
+            assert await getattr(self._other, verb)(*args, **kwargs) == expected, verb
+            return expected
+
+        return asked
+
+    async def prune(self, **limits):
+        """All that there is: either store may begin with any."""
+        return await self.__getattr__("prune")(**limits | {"limit": EVERYTHING})
+
+    async def unmatched(self, limit):
+        """All that there is: each store has an order and a cursor of its own."""
+        expected, found = await self._one.unmatched(EVERYTHING), await self._other.unmatched(EVERYTHING)
+        assert [unpaged(one) for one in found] == [unpaged(one) for one in expected]
+        return expected
+
+    async def commit_reactions(self, reactions):
+        expected = await self._one.commit_reactions(reactions)
+        same = [replace(one, audience=replace(one.audience, cursor="0")) for one in reactions]
+        assert await self._other.commit_reactions(same) == expected
+        return expected
+
+    async def _lease(self, verb, *args, **kwargs):
+        """All that there is: of rows with the same times, either store may take any first.
+
+        By the store's own clock: whoever is ahead of it is told apart only where that is another machine's.
+        """
+        kwargs["now"] = min(kwargs["now"], await self._one.clock())
+        expected, found = [await getattr(store, verb)(*args, **kwargs) for store in (self._one, self._other)]
+        assert sorted(found, key=identity) == sorted(expected, key=identity), verb
+        return expected
+
+    async def _share(self, node, routes, *, now, until, limit, lease, shares, only=None):
+        """The same owners, in the same order; then the same rows, one by one."""
+        assert only is None
+        now = min(now, await self._one.clock())
+        found = self._on_twin(lambda session: due_in_turn(session, routes, shares, now=now, until=until, limit=limit))
+        rows = [self._one._ledger.rows[columns[2]] for columns in found]
+        expected = await self._one.claim(node, routes, now=now, until=until, limit=limit, lease=lease, shares=shares)
+        owners = [claim.schedule.owner for claim in expected]
+        assert list(dict.fromkeys(row.sheet.schedule.owner for row in rows)) == list(dict.fromkeys(owners))
+        for claim in expected:
+            only = claim.occurrence.id
+            [same] = await self._other.claim(node, routes, now=now, until=until, limit=1, lease=lease, only=only)
+            assert same == claim
+        return expected
+
+
+def identity(claim):
+    return claim.occurrence.id
+
+
+def unpaged(audience):
+    assert audience.next_cursor is None
+    return replace(audience, cursor="", listeners=tuple(sorted(audience.listeners, key=lambda one: one.uid)))
+
+
+class TwoNodesAndATwin(TwoNodes):
+    """The memory store, and another beside it."""
+
+    def __init__(self):
+        super().__init__()
+        memory = MemoryStore(self.clock)
+        self.ledger = memory._ledger
+        self.twin = self.make_twin()
+        done(self.twin.open())
+        self.store = Both(memory, self.twin, self.on_twin)
+
+    def make_twin(self):
+        raise NotImplementedError
+
+    def on_twin(self, work):
+        """What some work with a session of its finds."""
+        raise NotImplementedError
+
+    def ask_twin(self, query):
+        """The rows of a query of its tables."""
+        return self.on_twin(lambda session: session.query(query))
+
+    def teardown(self):
+        done(self.twin.close())
+
+    @rule(uid=uids, way=st.sampled_from(["edit", "pause", "resume", "delete"]), data=st.data())
+    def change(self, uid, way, data):
+        """As its base does, but an edit must be one that a document can say: a database keeps documents."""
+        snapshot = self.snapshot(uid)
+        if way != "edit":
+            super().change(uid, way, data)
+        elif snapshot.schedule.phase is not SchedulePhase.DELETED:
+            changed = replace(
+                snapshot.schedule.declaration,
+                overlap_policy=data.draw(overlaps),
+                concurrency=data.draw(st.sampled_from([None, LIMIT])),
+                max_runs=data.draw(st.sampled_from([None, 3, 5])),
+                timeout=data.draw(st.integers(1, 3)) * SECOND,
+            )
+            self.relimited.add(uid)
+            self.plans.append(edits.edit(snapshot, changed, now=self.now(), lookahead=LOOKAHEAD))
+
+    @precondition(lambda self: any(self.decisions.values()))
+    @rule(node=nodes)
+    def carry_out_together(self, node):
+        """All that was decided, in one call."""
+        decisions, self.decisions[node] = self.decisions[node], []
+        answers = done(self.store.admit(decisions, now=self.now(), lease=LEASE))
+        for decision, answer in zip(decisions, answers, strict=True):
+            if isinstance(answer, Busy):
+                self.decisions[node].append(refused(decision.claim, answer))
+            elif isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
+                self.started[node].append((answer.occurrence, decision.claim.schedule.declaration))
+
+    @precondition(lambda self: any(self.started.values()))
+    @rule(node=nodes, outcomes=st.lists(st.sampled_from(Outcome), min_size=6, max_size=6))
+    def settle_together(self, node, outcomes):
+        runs, self.started[node] = self.started[node][:6], self.started[node][6:]
+        settlements = [
+            settle(one, declared, Delivered(outcome=outcome, started=self.now(), ended=self.now()), node=node)
+            for (one, declared), outcome in zip(runs, outcomes, strict=False)
+        ]
+        for one, accepted in zip(settlements, done(self.store.settle(settlements)), strict=True):
+            if accepted and one.retry_at is None:
+                self.finals[one.occurrence.id] = self.finals.get(one.occurrence.id, 0) + 1
+
+    @rule(keep=st.integers(0, 3), limit=st.integers(1, 3), age=st.sampled_from([0, LEASE]))
+    def look_up(self, keep, limit, age):
+        for uid in UIDS:
+            done(self.store.find("acme", f"schedule-of-{uid}"))
+            done(self.store.occurrences(uid, limit))
+            done(self.store.runs(uid))
+        done(self.store.overdue(now=self.now() + age, limit=limit))
+
+    @invariant()
+    def both_know_the_same(self):
+        done(self.store.next_time([ROUTE]))
+        done(self.store.plannable(self.now(), 10))
+        for uid in UIDS:
+            if done(self.store.snapshot(uid)) is not None:
+                done(self.store.occurrences(uid))
+
+    @invariant()
+    def counters_count(self):
+        counted, places = self.ask_twin(COUNTED), self.ask_twin(PLACES)
+        assert all(row[:4] == row[4:] for row in counted), counted
+        assert all(row[:2] == row[2:] for row in places), places

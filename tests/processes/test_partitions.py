@@ -1,0 +1,88 @@
+"""A node that is parted from PostgreSQL, or hears or is heard no more: others take over, and it comes back."""
+
+import pytest
+
+from noonmark.core.instants import SECOND
+from noonmark.core.triggers import IntervalTrigger
+from tests.processes import work
+from tests.processes.checker import check
+from tests.processes.fleet import CLOCK, SCALE, PostgresFleet, every
+from tests.servers.postgres import Database
+from tests.servers.proxy import TO_CLIENT, TO_SERVER
+from tests.servers.wires import wired
+
+LEASE = 1.0
+PARTED = 4 * SCALE
+"""Seconds."""
+BACK_WITHIN = 5.0
+"""Seconds after the end of it, in which a node on a machine of its own begins something again."""
+SLACK = 10.0
+"""Seconds more, on a machine that is busy with other tests."""
+
+
+@pytest.mark.parametrize("way", ["both", TO_SERVER, TO_CLIENT])
+def test_a_node_that_is_parted_from_the_store_is_replaced_and_comes_back(tmp_path, figure, way):
+    with wired() as wire:
+        wire.server.create("parted")
+        fleet = PostgresFleet(tmp_path, Database(wire.server, "parted"))
+        try:
+            parted = fleet.node(LEASE, store=wire.url("parted"), command=wire.command)
+            other = fleet.node(LEASE)
+            ids = [
+                fleet.scheduler.schedule(
+                    work.record,
+                    trigger=every(0.5, count=2 * PARTED + 4, offset=n * 53_003),
+                    overlap="allow",
+                    misfire={"type": "catch_up_all", "limit": 1_000},
+                )
+                for n in range(8)
+            ]
+            steady = fleet.scheduler.schedule(work.record, trigger=IntervalTrigger(0.1), overlap="allow")
+            fleet.until(lambda: fleet.journal.of("begin", pid=parted.pid))
+            began = CLOCK.micros()
+            wire.pull() if way == "both" else wire.lose(way)
+            fleet.until(lambda: CLOCK.micros() > began + PARTED * SECOND)
+            healed = CLOCK.micros()
+            wire.plug()
+            fleet.until(lambda: fleet.journal.of("begin", pid=parted.pid)[-1]["at"] > healed)
+            fleet.scheduler.delete(steady)
+            fleet.completed(ids)
+            assert other.poll() is None
+            judge(fleet, ids, parted, way=f"{wire.kind}, {way}", began=began, healed=healed, tell=figure)
+        finally:
+            fleet.close()
+
+
+def judge(fleet, ids, parted, *, way, began, healed, tell):
+    verdict = check(fleet, ids)
+    begins = [line["at"] for line in fleet.journal.of("begin", pid=parted.pid)]
+    # What it was told before may begin until its lease has run out.
+    alone = [at for at in begins if began + LEASE * SECOND < at < healed]
+    elsewhere = [line for line in fleet.journal.of("begin") if line["pid"] != parted.pid]
+    taken_over = [line for line in elsewhere if began + LEASE * SECOND < line["at"] < healed]
+    back = (min(at for at in begins if at > healed) - healed) / SECOND
+    stale = stale_effects(fleet.journal)
+    tell(
+        f"parted by {way}, {PARTED} s: {verdict}, begun there meanwhile {len(alone)}, elsewhere {len(taken_over)}, "
+        f"begun with a fence that was no longer valid {len(stale)}, back after {back:.1f} s"
+    )
+    assert verdict.is_sound
+    assert verdict.outcomes == {"completed": verdict.fires}
+    assert verdict.accepted == 1
+    assert not alone
+    assert taken_over
+    assert not stale
+    assert back < BACK_WITHIN + SLACK
+
+
+def stale_effects(journal):
+    """Runs that began in one process after another one had been told that it holds their occurrence."""
+    claims = {}
+    for line in journal.of("claimed"):
+        claims.setdefault(line["occurrence"], []).append(line)
+    found = []
+    for begun in journal.of("begin"):
+        held = [one for one in claims.get(begun["occurrence"], ()) if one["at"] < begun["at"]]
+        if held and max(held, key=lambda one: one["fence"])["pid"] != begun["pid"]:
+            found.append(begun)
+    return found
