@@ -5,7 +5,6 @@ import pytest
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.lines import Line
 from tests.servers.proxy import Proxy
-from tests.stores.connected import Stores
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +17,8 @@ def watcher(postgres):
 
 @pytest.fixture
 def stores(postgres, watcher):
+    from tests.stores.connected import Stores  # noqa: PLC0415 - it asks for the suite, which others rewrite first
+
     made = Stores(postgres, watcher)
     yield made
     made.close()

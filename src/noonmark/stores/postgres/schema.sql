@@ -201,7 +201,8 @@ CREATE TABLE schedule_states (
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),
     UNIQUE (uid)
-);
+)
+ WITH (fillfactor = 70);
 CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL;
 CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
 CREATE TABLE runs (

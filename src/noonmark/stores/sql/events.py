@@ -41,9 +41,12 @@ _LISTENERS = """
 """
 _OLD = """
     SELECT key, events.tenant FROM events CROSS JOIN event_streams ON event_streams.tenant = events.tenant
-    WHERE emitted < ? AND emitted <= matched_until ORDER BY emitted, key LIMIT ?
+    WHERE emitted < ? AND emitted <= matched_until ORDER BY emitted, key LIMIT ? /* quick: event_streams, events */
 """
-_FULLEST = "SELECT tenant, matched FROM event_streams WHERE matched > ? ORDER BY matched DESC, tenant LIMIT 1"
+_FULLEST = """
+    SELECT tenant, matched FROM event_streams WHERE matched > ? ORDER BY matched DESC, tenant LIMIT 1
+    /* quick: event_streams */
+"""
 _OLDEST = """
     SELECT key, tenant FROM events
     WHERE tenant = ? AND emitted <= (SELECT matched_until FROM event_streams WHERE tenant = ?)

@@ -72,7 +72,7 @@ BEING_DELIVERED = f"""
 """  # noqa: S608 - likewise
 _OLD = """
     SELECT key, schedule FROM occurrences CROSS JOIN schedule_states AS s USING (schedule)
-    WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ? /* quick: s */
+    WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ? /* quick: s, occurrences */
 """
 _FULLEST = """
     SELECT schedule, history FROM schedule_states AS s WHERE history > ? {more}
@@ -85,7 +85,7 @@ OLDEST = """
     CROSS JOIN occurrences AS old ON schedule = j.value AND ended IS NOT NULL AND nominal <= (
         SELECT last.nominal FROM occurrences AS last WHERE last.schedule = j.value AND last.ended IS NOT NULL
         ORDER BY last.nominal LIMIT 1 OFFSET ?
-    ) ORDER BY schedule, nominal, old.id
+    ) ORDER BY schedule, nominal, old.id /* quick: old */
 """
 
 

@@ -139,6 +139,8 @@ schedule_states = Table(
     Column("owner", BigInteger, nullable=False),
     CheckConstraint(f"phase IN ({_listed(SchedulePhase)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
+    # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.
+    postgresql_with={"fillfactor": 70},
 )
 _index(
     "schedules_to_plan", schedule_states, "plan_at, uid", "phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL"

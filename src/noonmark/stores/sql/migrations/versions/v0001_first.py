@@ -317,6 +317,7 @@ def _create_schedule_states() -> None:
         *_references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("schedule"),
         sa.UniqueConstraint("uid"),
+        postgresql_with={"fillfactor": 70},
     )
     _index(
         "schedules_to_plan",
