@@ -4,16 +4,30 @@ import sys
 
 import pytest
 
-from tests.processes.fleet import SqliteFleet
+from tests.processes.fleet import PostgresFleet, SqliteFleet
 
 
 @pytest.fixture
-def fleet(tmp_path):
+def fleet(request):
+    """On a file, unless a test asks for another store."""
+    return request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_fleet")
+
+
+@pytest.fixture
+def sqlite_fleet(tmp_path):
     """Whatever was done to its processes, none of the others may have had an accident."""
     fleet = SqliteFleet(tmp_path)
     yield fleet
     fleet.close()
     assert fleet.may_complain or not fleet.complaints()
+
+
+@pytest.fixture
+def postgres_fleet(tmp_path, database):
+    """Whatever was done to its processes, or to the server, the nodes may tell that they had to try again."""
+    fleet = PostgresFleet(tmp_path, database)
+    yield fleet
+    fleet.close()
 
 
 @pytest.fixture

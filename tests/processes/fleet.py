@@ -186,6 +186,10 @@ class PostgresFleet(Fleet):
     def __init__(self, folder, database):
         super().__init__(folder, database.url)
 
+    def freeze_between_transactions(self, process):
+        """SIGSTOP at any time: what a transaction keeps from the others, the server takes back from it."""
+        self.freeze(process)
+
     def sql(self, statement, *values):
         """Read or damage the database beside Noonmark."""
 

@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
@@ -10,8 +12,12 @@ from tests.processes.checker import check, percentile
 from tests.processes.fleet import SCALE, Chance, every
 
 ALL = {"type": "catch_up_all", "limit": 1_000}
+RECOVERY = 20
+"""Seconds: it should take a lease, one look for news and a moment, and takes longer on a busy machine."""
+on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
 
 
+@on_each_store
 def test_killing_a_random_node_every_second_loses_nothing(fleet, figure):
     kills = 7 * SCALE
     nodes = [fleet.node() for _ in range(3)]
@@ -40,6 +46,7 @@ def test_killing_a_random_node_every_second_loses_nothing(fleet, figure):
     assert verdict.outcomes == {"completed": verdict.fires}
     assert verdict.accepted == 1
     assert recovery, "no kill hit a run"
+    assert percentile(recovery, 99) < RECOVERY
 
 
 def recoveries(journal, killed):
@@ -58,6 +65,7 @@ def recoveries(journal, killed):
     return [wait / SECOND for wait in again if wait > 0]
 
 
+@on_each_store
 def test_what_may_run_once_at_most_is_not_begun_again_when_its_node_is_killed(fleet, figure):
     node = fleet.node()
     ids = [fleet.scheduler.schedule(work.record, args=[30], delivery="at_most_once") for _ in range(5)]
@@ -72,6 +80,7 @@ def test_what_may_run_once_at_most_is_not_begun_again_when_its_node_is_killed(fl
     assert begins == len(ids)
 
 
+@on_each_store
 def test_what_a_frozen_holder_writes_when_it_wakes_does_not_count(fleet, figure, tmp_path):
     zombie = fleet.node()
     folders = [tmp_path / "obeys", tmp_path / "defies"]
@@ -107,6 +116,7 @@ def test_what_a_frozen_holder_writes_when_it_wakes_does_not_count(fleet, figure,
     assert {line["pid"] for line in fleet.journal.of("settled")} == {other.pid}
 
 
+@on_each_store
 def test_a_node_that_stood_still_between_claim_and_start_starts_nothing(fleet, figure):
     ids = [fleet.scheduler.schedule(work.record) for _ in range(5)]
     frozen = fleet.start("node", ready="freezing", lease=1.0, freezes=True)

@@ -8,7 +8,7 @@ from tests.processes import work
 from tests.processes.checker import check
 from tests.processes.fleet import CLOCK, SCALE, PostgresFleet, every
 from tests.servers.postgres import Database
-from tests.servers.proxy import TO_CLIENT, TO_SERVER, proxied
+from tests.servers.proxy import TO_CLIENT, TO_SERVER
 from tests.servers.wires import wired
 
 ALL = {"type": "catch_up_all", "limit": 1_000}
@@ -33,22 +33,6 @@ def declare(fleet, *, count=10, schedules=20, seconds=0.5):
         )
         for n in range(schedules)
     ]
-
-
-def test_commits_whose_outcome_is_unknown_lose_and_double_nothing(fleet, figure, database):
-    with proxied(database.server) as proxy:
-        for _ in range(2):
-            fleet.node(LEASE, store=database.through(proxy))
-        proxy.drop_replies(0.05, statements=True)
-        ids = declare(fleet)
-        fleet.completed(ids)
-        proxy.heal()
-        verdict = check(fleet, ids)
-        figure(f"outcome unknown: {proxy.seen['dropped']} of {proxy.seen['commits']} replies dropped, {verdict}")
-        assert proxy.seen["dropped"]
-    assert verdict.is_sound
-    assert verdict.outcomes == {"completed": verdict.fires}
-    assert verdict.accepted == 1
 
 
 @pytest.mark.parametrize("way", ["both", TO_SERVER, TO_CLIENT])

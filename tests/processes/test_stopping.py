@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from tests.processes import work
@@ -11,8 +13,10 @@ from tests.processes.fleet import CLOCK, SCALE, Chance, every
 GRACE = 2
 MARGIN = 20
 """Seconds beyond the grace until a process must be gone, on a busy machine."""
+on_each_store = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
 
 
+@on_each_store
 def test_sigterm_under_load_cuts_no_run_and_loses_none(fleet, figure):
     stops = 4 * SCALE
     nodes = [fleet.node(15.0, grace=GRACE) for _ in range(2)]
