@@ -187,9 +187,10 @@ class Store(Protocol):
         With `only`, no other row than the one of that id.
 
         Earliest time first, then by nominal time. Phase becomes claimed, the fence rises by one, the lease ends
-        at now + lease, the node is its node. A row found in dispatching has lost one more lease, and its attempt is
-        taken back; it keeps the places it holds, its stop and its deadline, and the delivery that was lost is kept as
-        the run `core.settlement.lost_run` makes of the row as it was.
+        at now + lease, or at the store's own time + lease if that is later, since the call may have waited for its
+        turn; the node is its node. A row found in dispatching has lost one more lease, and its attempt is taken back;
+        it keeps the places it holds, its stop and its deadline, and the delivery that was lost is kept as the run
+        `core.settlement.lost_run` makes of the row as it was.
         """
 
     async def admit(
@@ -230,7 +231,10 @@ class Store(Protocol):
         """
 
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
-        """Extend the leases that are still held with this fence, even when they have run out unnoticed."""
+        """Extend the leases that are still held with this fence, even when they have run out unnoticed.
+
+        They end as after a claim.
+        """
 
     async def release(self, holds: Sequence[Hold]) -> None:
         """Give claimed rows back as they were before the claim, but for the fence and the losses.

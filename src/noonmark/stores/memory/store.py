@@ -217,7 +217,7 @@ class MemoryStore:
         held = {hold.occurrence_id: self._held(hold) for hold in holds}
         for row in held.values():
             if row is not None:
-                row.lease_end = now + lease
+                row.lease_end = max(now, self._ledger.now()) + lease
                 self._ledger.file(row)
         return Renewal(
             lost=frozenset(one for one, row in held.items() if row is None),
@@ -395,7 +395,7 @@ class MemoryStore:
             node=node,
             started=None,
         )
-        row.lease_end = now + lease
+        row.lease_end = max(now, self._ledger.now()) + lease
         self._ledger.file(row)
         schedule = self._ledger.sheet_of(row).schedule
         return Claim(occurrence=row.occurrence, schedule=schedule, claimed=now, found_in=one.phase)
