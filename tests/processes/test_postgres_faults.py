@@ -105,6 +105,7 @@ def test_a_server_that_was_down_finds_its_nodes_alive_and_at_rest(tmp_path, figu
             assert verdict.is_sound
             assert verdict.outcomes == {"completed": verdict.fires}
             assert verdict.accepted == 1
+            assert not fleet.complaints("Traceback")
         finally:
             fleet.close()
 
