@@ -24,10 +24,11 @@ def sqlite_fleet(tmp_path):
 
 @pytest.fixture
 def postgres_fleet(tmp_path, database):
-    """Whatever was done to its processes, or to the server, the nodes may tell that they had to try again."""
+    """Whatever was done to its processes, or to the server, nodes only tell that they had to try again."""
     fleet = PostgresFleet(tmp_path, database)
     yield fleet
     fleet.close()
+    assert not fleet.complaints("Traceback")
 
 
 @pytest.fixture

@@ -130,9 +130,9 @@ class Fleet:
             found |= {kept.schedule.schedule_id: kept.schedule for kept in page}
         return found
 
-    def complaints(self):
+    def complaints(self, *marks):
         """What the processes wrote about themselves that looks like an accident; the first of each."""
-        marks = ("Traceback", "Error", "ERROR", "failed, again", "database is locked")
+        marks = marks or ("Traceback", "Error", "ERROR", "failed, again", "database is locked")
         found = (
             [line for line in log.read_text().splitlines() if any(mark in line for mark in marks)]
             for log in sorted(self.folder.glob("*.log"))

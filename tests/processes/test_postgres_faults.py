@@ -54,10 +54,11 @@ def declare(fleet, *, count, schedules=10, seconds=0.5, **settings):
 def test_commits_whose_outcome_is_unknown_lose_and_double_nothing(fleet, figure, database):
     with proxied(database.server) as proxy:
         for _ in range(3):
-            fleet.node(LEASE, store=database.through(proxy))
+            fleet.node(3 * LEASE, store=database.through(proxy))
         proxy.drop_replies(0.05, statements=True)
         often, once = (
-            declare(fleet, count=8 * SCALE, delivery=delivery) for delivery in ("at_least_once", "at_most_once")
+            declare(fleet, count=8 * SCALE, schedules=6, delivery=delivery)
+            for delivery in ("at_least_once", "at_most_once")
         )
         fleet.completed([*often, *once])
         proxy.heal()
@@ -104,6 +105,7 @@ def test_a_server_that_was_down_finds_its_nodes_alive_and_at_rest(tmp_path, figu
             assert verdict.is_sound
             assert verdict.outcomes == {"completed": verdict.fires}
             assert verdict.accepted == 1
+            assert not fleet.complaints("Traceback")
         finally:
             fleet.close()
 

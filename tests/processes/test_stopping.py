@@ -53,6 +53,8 @@ def test_sigterm_under_load_cuts_no_run_and_loses_none(fleet, figure):
         if line["pid"] in stopped and line["occurrence"] not in ended and line["schedule"] != long
     ]
     handed_back = [run.outcome for run in fleet.scheduler.runs(long) if run.outcome is not None]
+    occurrence = fleet.journal.begins(long)[0]["occurrence"]
+    tellers = [line["pid"] for line in fleet.journal.of("settled", occurrence=occurrence, phase="pending")]
     figure(
         f"SIGTERM: {stops} stops, slowest {slowest:.1f} s with a grace of {GRACE} s, cut {len(cut)}, "
         f"handed back {len(handed_back)}, {verdict}"
@@ -62,3 +64,4 @@ def test_sigterm_under_load_cuts_no_run_and_loses_none(fleet, figure):
     assert verdict.repeated == 0
     assert not cut
     assert handed_back == [Outcome.LEASE_LOST] * stops
+    assert set(tellers) == stopped, "nobody had to wait for the end of a lease"

@@ -204,10 +204,10 @@ class Store(Protocol):
         owner and route the earliest, though perhaps fewer than it has. The cost follows the owners who have something
         due, not how much that is; if they are too many to look at all of them, the last in their order are left out.
 
-        Phase becomes claimed, the fence rises by one, the lease ends
-        at now + lease, the node is its node. A row found in dispatching has lost one more lease, and its attempt is
-        taken back; it keeps the places it holds, its stop and its deadline, and the delivery that was lost is kept as
-        the run `core.settlement.lost_run` makes of the row as it was.
+        Phase becomes claimed, the fence rises by one, the lease ends at now + lease, or at the store's own time + lease
+        if that is later, since the call may have waited for its turn; the node is its node. A row found in dispatching
+        has lost one more lease, and its attempt is taken back; it keeps the places it holds, its stop and its deadline,
+        and the delivery that was lost is kept as the run `core.settlement.lost_run` makes of the row as it was.
         """
 
     async def admit(
@@ -248,7 +248,10 @@ class Store(Protocol):
         """
 
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
-        """Extend the leases that are still held with this fence, even when they have run out unnoticed."""
+        """Extend the leases that are still held with this fence, even when they have run out unnoticed.
+
+        They end as after a claim.
+        """
 
     async def release(self, holds: Sequence[Hold]) -> None:
         """Give claimed rows back as they were before the claim, but for the fence and the losses.

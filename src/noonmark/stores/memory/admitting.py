@@ -85,7 +85,7 @@ def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros
         started=now,
         holds_slot=row.occurrence.holds_slot or start.takes_slot,
     )
-    row.lease_end = now + lease
+    row.lease_end = max(now, ledger.now()) + lease
     ledger.file(row)
     sheet.last_started = now
     endings.note_admitted(sheet, row.occurrence)

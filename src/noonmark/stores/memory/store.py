@@ -205,7 +205,7 @@ class MemoryStore:
             found = claiming.due_in_turn(ledger, known, shares, now=now, until=until, limit=limit)
         else:
             found = claiming.due(ledger, known, now=now, until=until, limit=limit)
-        return [claiming.lease(ledger, row, node, now=now, until=now + lease) for row in found]
+        return [claiming.lease(ledger, row, node, now=now, until=self._until(now, lease)) for row in found]
 
     @_atomic
     async def admit(
@@ -225,7 +225,7 @@ class MemoryStore:
         held = {hold.occurrence_id: self._held(hold) for hold in holds}
         for row in held.values():
             if row is not None:
-                row.lease_end = now + lease
+                row.lease_end = self._until(now, lease)
                 self._ledger.file(row)
         return Renewal(
             lost=frozenset(one for one, row in held.items() if row is None),
@@ -332,7 +332,7 @@ class MemoryStore:
         unserved = [*ledger.unserved(ledger.ready, now), *ledger.unserved(ledger.leases, now)]
         rows = [ledger.rows[one] for _, _, one in merge(*(each.until(now) for each in unserved))]
         lacking = [row for row in rows if ledger.lacks_target(row, now)]
-        return [claiming.lease(ledger, row, node, now=now, until=now + lease) for row in lacking[:limit]]
+        return [claiming.lease(ledger, row, node, now=now, until=self._until(now, lease)) for row in lacking[:limit]]
 
     @_atomic
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
@@ -380,6 +380,10 @@ class MemoryStore:
         row = self._ledger.rows.get(hold.occurrence_id)
         holds = row is not None and row.occurrence.fence == hold.fence and row.occurrence.phase in LEASED
         return row if holds else None
+
+    def _until(self, now: Micros, lease: Micros) -> Micros:
+        """When a lease ends; whoever asked for it may have waited a while for its turn."""
+        return max(now, self._ledger.now()) + lease
 
 
 def _do_nothing() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
+from noonmark.core.run import Outcome
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import forking
 from noonmark.stores.postgres.address import parse_address
@@ -245,7 +246,9 @@ class PostgresStore(Transactions):
         if not others:
             return [True] * len(settlements)
         tenants = self._tenants(_TENANTS_OF_ROWS, others)
-        return self._careful(tenants, lambda ledger: admitting.settle_others(ledger, settlements, ended))
+        # Whoever ends something looks for what that frees, but not one that is about to stop and hands its work back.
+        tells = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
+        return self._careful(tenants, lambda ledger: admitting.settle_others(ledger, settlements, ended), tells=tells)
 
     async def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""

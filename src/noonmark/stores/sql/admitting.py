@@ -11,6 +11,7 @@ from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import endings, places, plain, planning
 from noonmark.stores.sql.records import occurrence, to_json
+from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -134,7 +135,7 @@ def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros
     sheet = ledger.sheet_of(row)
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, sheet.revision, None
     row.attempt += 1
-    row.started, row.lease_end = now, now + lease
+    row.started, row.lease_end = now, lease_end(ledger.session, now, lease)
     ledger.changed(row)
     sheet.last_started = now
     endings.note_admitted(sheet, row)

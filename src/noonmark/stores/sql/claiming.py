@@ -16,6 +16,7 @@ from noonmark.ports.records import Renewal
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import endings, places
 from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json
+from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,6 +52,7 @@ def take(
     """Lease rows; of those whose record cannot be read, what is wrong with them."""
     schedules = ledger.library.read(ledger.session, {columns[4]: columns[5] for columns in found})
     claims, plain, faults = [], [], {}
+    until = lease_end(ledger.session, now, lease)
     for columns in found:
         key, schedule = columns[3], schedules[columns[4]]
         try:
@@ -60,11 +62,11 @@ def take(
             continue
         claims.append(claim)
         if claim.found_in is Phase.DISPATCHING:
-            _take_over(ledger, key, node, now=now, until=now + lease)
+            _take_over(ledger, key, node, now=now, until=until)
         else:
             plain.append(key)
     if plain:
-        ledger.session.execute(_LEASE, node, now + lease, plain)
+        ledger.session.execute(_LEASE, node, until, plain)
     return claims, faults
 
 
@@ -124,7 +126,8 @@ def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) 
     fences = {hold.occurrence_id: hold.fence for hold in holds}
     held = _still_held(ledger, fences, list(fences), "/* quick: one */")
     if held:
-        ledger.session.execute(_RENEW, now + lease, [key for key, _ in held.values()])
+        until = lease_end(ledger.session, now, lease)
+        ledger.session.execute(_RENEW, until, [key for key, _ in held.values()])
     others = [one for one in fences if one not in held]
     if others:
         # What somebody else is changing at this moment is not lost yet; it is renewed the next time.

@@ -19,6 +19,7 @@ from noonmark.core.values import altered
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sql.endings import FAILURES
 from noonmark.stores.sql.records import OWN, RUN_COLUMNS, run_values, to_json
+from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ def start_all(
         if not found:
             continue
         keys = [key for _, key in found]
-        session.execute(START[takes_slot], revision, now, now + lease, keys)
+        session.execute(START[takes_slot], revision, now, lease_end(session, now, lease), keys)
         session.execute(STARTED, keys, now, int(is_first), int(is_triggered), int(takes_slot))
         started.update({one: _started(starts[one], now) for one, _ in found})
     return started

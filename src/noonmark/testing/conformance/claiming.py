@@ -11,7 +11,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.ports.records import Renewal
 from noonmark.testing import factories
-from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold
+from noonmark.testing.conformance.bench import LEASE, ROUTE, case, hold, start
 from noonmark.testing.factories import NOW
 
 if TYPE_CHECKING:
@@ -164,6 +164,39 @@ async def a_renewed_lease_ends_later(bench: Bench) -> None:
     assert await bench.claim("node-b") == []
     bench.advance(1)
     await bench.claim_one("node-b")
+
+
+@case
+async def a_lease_lasts_from_when_it_is_given_however_long_ago_it_was_asked_for(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    await bench.add(made, "a")
+    asked = bench.now
+    bench.advance(LEASE)
+    [claim] = await bench.store.claim("node-a", [ROUTE], now=asked, until=asked, limit=1, lease=LEASE)
+    assert await bench.claim("node-b") == []
+    bench.advance(LEASE - 1)
+    await bench.store.renew([hold(claim)], now=asked, lease=LEASE)
+    bench.advance(LEASE - 1)
+    assert await bench.claim("node-b") == []
+    await bench.store.admit([start(claim)], now=asked, lease=LEASE)
+    bench.advance(LEASE - 1)
+    assert await bench.claim("node-b") == []
+    bench.advance(1)
+    assert (await bench.claim_one("node-b")).found_in is Phase.DISPATCHING
+
+
+@case
+async def a_start_that_is_not_plain_has_its_lease_from_when_it_is_given(bench: Bench) -> None:
+    made = await bench.create_quiet(max_runs=1)
+    await bench.add(made, "a")
+    claim = await bench.claim_one()
+    asked = bench.now
+    bench.advance(LEASE - 1)
+    await bench.store.admit([start(claim)], now=asked, lease=LEASE)
+    bench.advance(LEASE - 1)
+    assert await bench.claim("node-b") == []
+    bench.advance(1)
+    assert (await bench.claim_one("node-b")).found_in is Phase.DISPATCHING
 
 
 @case
