@@ -1,5 +1,7 @@
 """Leaders that are killed or frozen: another node leads soon, under a term of its own, and no fire is missed."""
 
+import pytest
+
 from noonmark.core.instants import SECOND
 from tests.processes import work
 from tests.processes.checker import check
@@ -22,6 +24,7 @@ def leader_after(fleet, term):
     return fleet.until(later)
 
 
+@pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
 def test_when_the_leader_is_killed_another_leads_as_soon_as_its_lease_has_ended(fleet, figure):
     kills = 3 * SCALE
     nodes = {node.pid: node for node in (fleet.node(LEASE) for _ in range(3))}
