@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.session import Session, Values
 
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
-# What may be changed is found first, and then changed: nobody else changes it in between.
+# What may be changed is found first, and then changed: nobody else changes it in between. What its schedule must be
+# like is told, not asked for: PostgreSQL would take that for rare, and read every schedule to look for it.
 STARTABLE = """
-    SELECT one.id, one.key FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
-    WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL AND s.revision = ?
-        AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key) /* quick: one, s */
+    SELECT one.id, one.key, s.revision = ?
+        AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key) AS is_plain
+    FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL /* quick: one, s */
 """
 _START = """
     UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = ?, waiting_for = NULL,
@@ -53,10 +55,11 @@ STARTED = """
     FROM one WHERE schedule_states.schedule = one.schedule
 """
 ENDABLE = """
-    SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last
+    SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last,
+        s.queued = 0 AND s.followed = 0 AS is_plain
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
-        AND holds_slot + 0 = ? AND s.queued = 0 AND s.followed = 0 /* quick: one, s */
+        AND holds_slot + 0 = ? /* quick: one, s */
 """
 """By id, and never by way of all that hold a slot: hence the sum."""
 END = """
@@ -93,7 +96,10 @@ def start_all(
                 groups.setdefault(group, {})[claimed.id] = one
     started: dict[str, Occurrence] = {}
     for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
-        found = session.gather("id, key", f"({STARTABLE}) AS found", list(starts), fence, revision, int(takes_slot))
+        locked = session.gather(
+            "id, key, is_plain", f"({STARTABLE}) AS found", revision, int(takes_slot), list(starts), fence
+        )
+        found = [(one, key) for one, key, is_plain in locked if is_plain]
         if not found:
             continue
         keys = [key for _, key in found]
@@ -115,8 +121,9 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
     ended: set[str] = set()
     runs: list[tuple[Any, ...]] = []
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
-        columns = "id, key, schedule, is_last"
-        found = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
+        columns = "id, key, schedule, is_last, is_plain"
+        locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
+        found = [(one, key, schedule, is_last) for one, key, schedule, is_last, is_plain in locked if is_plain]
         if not found:
             continue
         session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in found])

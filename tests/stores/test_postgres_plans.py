@@ -1,0 +1,34 @@
+"""How PostgreSQL finds what it is asked for, before it has ever counted what is in its tables."""
+
+import pytest
+
+from noonmark.core.instants import from_micros
+from noonmark.core.planner import first_plan
+from noonmark.core.policies.limits import Horizon
+from noonmark.core.triggers import IntervalTrigger
+from noonmark.driver.drive import drive
+from noonmark.stores.postgres import PostgresStore
+from noonmark.stores.sql.plain import ENDABLE, STARTABLE
+from noonmark.testing import factories
+from noonmark.testing.factories import NOW
+
+SCHEDULES = 1_000
+IDS = [f"occ_{n:032x}" for n in range(SCHEDULES)]
+
+
+@pytest.fixture
+def store(database):
+    store = PostgresStore(database.url)
+    drive(store.open())
+    many = {"trigger": IntervalTrigger(60, start_at=from_micros(NOW)), "horizon": Horizon(occurrences=8)}
+    made = [factories.schedule(f"uid-{n}", **many) for n in range(SCHEDULES)]
+    assert all(drive(store.create([first_plan(one, lookahead=0) for one in made])))
+    yield store
+    drive(store.close())
+
+
+@pytest.mark.parametrize(("query", "values"), [(STARTABLE, (1, 0, IDS, 1)), (ENDABLE, (IDS, 1, 0))])
+def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(store, query, values):
+    plan = store._glance(lambda ledger: ledger.session.query(f"EXPLAIN {query}", *values))
+    steps = "\n".join(line for (line,) in plan)
+    assert "Seq Scan on schedule_states" not in steps, steps
