@@ -24,10 +24,7 @@ ALL = {"type": "catch_up_all", "limit": 1_000}
 LEASE = 2.0
 POOL = 5
 OURS = "FROM pg_stat_activity WHERE application_name = 'noonmark' AND datname = current_database()"
-HANG_UP = f"""
-    SELECT pg_terminate_backend(pid) {OURS} ORDER BY CASE WHEN $1::int = 1 AND state = 'idle' THEN 1 END NULLS FIRST,
-        random() LIMIT 1
-"""
+HANG_UP = f"SELECT pg_terminate_backend(pid) {OURS} AND ($1 OR state <> 'idle') ORDER BY random() LIMIT 1"
 WAITING = f"SELECT pid {OURS} AND wait_event = 'advisory'"
 IDLE = f"SELECT pid {OURS} AND state = 'idle in transaction'"
 
@@ -83,7 +80,7 @@ def test_a_server_that_was_down_finds_its_nodes_alive_and_at_rest(tmp_path, figu
         fleet = PostgresFleet(tmp_path, Database(server, "down"))
         try:
             nodes = [fleet.node(LEASE) for _ in range(2)]
-            ids = declare(fleet, count=2 * (seconds + 2) * SCALE)
+            ids = declare(fleet, count=2 * (seconds + 2) * SCALE, args=[0.4])
             fleet.until(lambda: fleet.journal.of("begin"))
             server.stop(mode)
             down, used = CLOCK.micros(), [cpu_seconds(node) for node in nodes]
@@ -121,16 +118,15 @@ def test_connections_that_the_server_ends_at_random_are_nobodys_business(fleet, 
     for _ in range(3):
         fleet.node(3 * LEASE)
     ids = declare(fleet, count=2 * kills, seconds=0.25)
-    killed, chance = 0, Chance("connections")
+    chance = Chance("connections")
     for n in range(kills):
-        chance.pause(0.4, 0.5)
-        # Every other time one that is at work, if there is any; the rest wait for something to do.
-        killed += len(fleet.sql(HANG_UP, n % 2))
+        chance.pause(0.3, 0.5)
+        # Most wait for something to do. Every other time it is one that is at work.
+        fleet.until(lambda any_will_do=n % 2 == 0: fleet.sql(HANG_UP, any_will_do))
     fleet.completed(ids)
     verdict = check(fleet, ids)
     [(errors,)] = fleet.sql("SELECT count(*) FROM runs WHERE error IS NOT NULL OR outcome <> 'completed'")
-    figure(f"connections ended: {killed}, runs with an error {errors}, {verdict}")
-    assert killed == kills
+    figure(f"connections ended: {kills}, runs with an error {errors}, {verdict}")
     assert errors == 0
     assert verdict.is_sound
     assert verdict.outcomes == {"completed": verdict.fires}
