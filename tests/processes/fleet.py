@@ -51,18 +51,19 @@ class Fleet:
             self._reader = Scheduler(self.url)
         return self._reader
 
-    def start(self, program, *, ready="ready", command=(), **settings):
+    def start(self, program, *, ready="ready", command=(), source=None, **settings):
         """Start a program of this folder and wait until it says that it is ready.
 
-        With a command it runs within that one, which becomes it: at the far end of a wire, for instance.
+        With a command it runs within that one, which becomes it: at the far end of a wire, for instance. With a source
+        it uses the Noonmark in that folder.
         """
+        folders = [*([] if source is None else [str(source)]), *sys.path, str(ROOT)]
         log = (self.folder / f"{program}-{len(self.processes)}.log").open("wb")
         with log:
             process = subprocess.Popen(
                 [*command, *_python(program, {"store": self.url, **settings})],
                 cwd=ROOT,
-                env=os.environ
-                | {"PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), JOURNAL: str(self.journal.path)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(folders), JOURNAL: str(self.journal.path)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -95,12 +96,15 @@ class Fleet:
     def thaw(self, process):
         process.send_signal(signal.SIGCONT)
 
-    def until(self, holds, seconds=PATIENCE):
-        """Wait until a condition holds, and give what it gave; AssertionError when it does not come to hold."""
+    def until(self, holds, seconds=PATIENCE, pause=0.02):
+        """Wait until a condition holds, and give what it gave; AssertionError when it does not come to hold.
+
+        One that is dear to look at is looked at less often, with a longer pause: that time is taken from the nodes.
+        """
         deadline = CLOCK.monotonic() + seconds * SECOND
         while not (answer := holds()):
             assert CLOCK.monotonic() < deadline, f"after {seconds} s still not: {holds}; {self.complaints()}"
-            threading.Event().wait(0.02)
+            threading.Event().wait(pause)
         return answer
 
     def completed(self, ids, seconds=PATIENCE):

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.triggers import IntervalTrigger
@@ -72,6 +74,7 @@ class Changed:
         return False
 
 
+@pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
 def test_nothing_of_an_old_rule_starts_after_the_change_was_acknowledged(fleet, figure):
     for _ in range(2):
         fleet.node(15.0)

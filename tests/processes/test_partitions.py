@@ -15,7 +15,7 @@ LEASE = 1.0
 PARTED = 4 * SCALE
 """Seconds."""
 BACK_WITHIN = 5.0
-"""Seconds after the end of it, in which a node on a machine of its own begins something again."""
+"""Seconds after the end of it, in which a node on a machine of its own is at work again."""
 SLACK = 10.0
 """Seconds more, on a machine that is busy with other tests."""
 
@@ -44,7 +44,7 @@ def test_a_node_that_is_parted_from_the_store_is_replaced_and_comes_back(tmp_pat
             fleet.until(lambda: CLOCK.micros() > began + PARTED * SECOND)
             healed = CLOCK.micros()
             wire.plug()
-            fleet.until(lambda: fleet.journal.of("begin", pid=parted.pid)[-1]["at"] > healed)
+            fleet.until(lambda: any(line["at"] > healed for line in fleet.journal.of("claimed", pid=parted.pid)))
             fleet.scheduler.delete(steady)
             fleet.completed(ids)
             assert other.poll() is None
@@ -60,7 +60,10 @@ def judge(fleet, ids, parted, *, way, began, healed, tell):
     alone = [at for at in begins if began + LEASE * SECOND < at < healed]
     elsewhere = [line for line in fleet.journal.of("begin") if line["pid"] != parted.pid]
     taken_over = [line for line in elsewhere if began + LEASE * SECOND < line["at"] < healed]
-    back = (min(at for at in begins if at > healed) - healed) / SECOND
+    # What it claims begins a while later: claims look ahead.
+    back = (
+        min(line["at"] for line in fleet.journal.of("claimed", pid=parted.pid) if line["at"] > healed) - healed
+    ) / SECOND
     stale = stale_effects(fleet.journal)
     tell(
         f"parted by {way}, {PARTED} s: {verdict}, begun there meanwhile {len(alone)}, elsewhere {len(taken_over)}, "

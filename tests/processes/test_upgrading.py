@@ -1,0 +1,74 @@
+"""A rolling upgrade: nodes of this version and of a later one on one database, while everything goes on."""
+
+import shutil
+import signal
+
+from noonmark.core.triggers import IntervalTrigger
+from noonmark.stores.sql.version import VERSION
+from tests.processes import work
+from tests.processes.checker import check
+from tests.processes.fleet import ROOT, SCALE, every
+
+LATER = "9999"
+MIGRATION = """
+    SET search_path TO noonmark;
+    ALTER TABLE occurrences ADD COLUMN written_by text;
+    ALTER TABLE schedule_states ADD COLUMN written_by text;
+    UPDATE alembic_version SET version_num = '9999';
+"""
+UPDATES = ("UPDATE occurrences SET ", "UPDATE schedule_states SET ")
+WRITTEN = "SELECT count(written_by), count(*) FROM {}"
+
+
+def later_version(folder):
+    """A copy of Noonmark that knows a later schema, and writes a column that this one has never heard of."""
+    package = folder / "later" / "noonmark"
+    shutil.copytree(ROOT / "src" / "noonmark", package, ignore=shutil.ignore_patterns("__pycache__"))
+    sql = package / "stores" / "sql"
+    replace(sql / "version.py", f'VERSION = "{VERSION}"', f'VERSION = "{LATER}"')
+    for update in UPDATES:
+        replace(sql / "plain.py", update, f"{update}written_by = 'later', ")
+    return package.parent
+
+
+def replace(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_a_rolling_upgrade_loses_nothing_and_doubles_nothing(postgres_fleet, database, figure, tmp_path):
+    fleet, later = postgres_fleet, later_version(tmp_path)
+    nodes = [fleet.node() for _ in range(2)]
+    ids = [
+        fleet.scheduler.schedule(
+            work.record,
+            trigger=every(0.25, count=32 * SCALE, offset=n * 11_003),
+            overlap="allow" if n % 2 else "queue",
+            misfire={"type": "catch_up_all", "limit": 1_000},
+        )
+        for n in range(16)
+    ]
+    steady = fleet.scheduler.schedule(work.record, trigger=IntervalTrigger(0.05), overlap="allow")
+    fleet.until(lambda: all(fleet.journal.of("settled", pid=node.pid) for node in nodes))
+    database.sql(MIGRATION)
+    for old in nodes:
+        new = fleet.node(source=later)
+        fleet.until(lambda new=new: len(fleet.journal.of("settled", pid=new.pid)) > 20 * SCALE)
+        old.send_signal(signal.SIGTERM)
+        assert old.wait(60) == 0, fleet.complaints()
+    fleet.scheduler.delete(steady)
+    fleet.completed(ids)
+    verdict = check(fleet, ids)
+    failures = fleet.journal.of("store_failed")
+    shares = [len(fleet.journal.of("end", pid=node.pid)) for node in fleet.processes]
+    written = {table: fleet.sql(WRITTEN.format(table))[0] for table in ("occurrences", "schedule_states")}
+    figure(f"rolling upgrade: {verdict}, runs by node {shares}, written by the later one {written}, errors {failures}")
+    assert verdict.is_sound
+    assert verdict.outcomes == {"completed": verdict.fires}
+    assert verdict.repeated == 0
+    assert verdict.accepted == 1
+    assert not failures
+    assert all(shares)
+    assert len(begun := fleet.journal.begins(steady)) == len({line["occurrence"] for line in begun})
+    assert all(0 < later <= every_one for later, every_one in written.values())
