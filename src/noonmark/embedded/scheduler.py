@@ -64,7 +64,7 @@ class Scheduler(Decorators):
         clock: Clock | None = None,
         sink: Sink | None = None,
     ) -> None:
-        """Open a store: `memory://`, `sqlite:///relative.db` or `sqlite:////absolute.db`.
+        """Open a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
         A run whose process dies is taken over when its lease, in seconds, has run out. Functions run in at most so many
         threads, and those that ask for it in at most so many processes, one for each processor by default. Of each
