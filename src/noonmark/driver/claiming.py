@@ -103,7 +103,9 @@ async def renew_once(node: Node) -> RenewReport:
 async def _renew(node: Node, holds: Sequence[Hold]) -> Renewal:
     """Extend leases together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        renewal: Renewal = await node.ask_apart(node.store.renew(holds, now=node.now, lease=node.timing.lease))
+        renewal: Renewal = await node.ask_apart(
+            node.store.renew(holds, now=node.now, lease=node.timing.lease), first=True
+        )
     except NoonmarkError:
         raise
     except Exception:

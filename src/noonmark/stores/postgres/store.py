@@ -286,7 +286,8 @@ class PostgresStore(Transactions):
 
     async def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
-        self._quick(lambda ledger: nodes.leave(ledger.session, node, now=ledger.now()))
+        # What it ended in the end may have freed somebody's turn, and it does not look for that any more.
+        self._careful((), lambda ledger: nodes.leave(ledger.session, node, now=ledger.now()), tells=True)
 
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
