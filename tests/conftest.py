@@ -31,6 +31,20 @@ def pytest_configure(config):
         config.add_cleanup(folder.cleanup)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """The figures of the tests that measure something."""
+    told = [
+        value
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "figure"
+    ]
+    if told:
+        terminalreporter.section("figures")
+        for one in sorted(told):
+            terminalreporter.line(one)
+
+
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL server, for each process that runs tests; it is started when a test first asks for it."""

@@ -4,7 +4,14 @@ import threading
 
 import pytest
 
+from noonmark.core.admission import Wait
+from noonmark.core.events import Event
+from noonmark.core.policies.limits import Concurrency
+from noonmark.core.reasons import Reason
 from noonmark.stores.postgres import news
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import Bench
+from noonmark.testing.factories import NOW
 from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import SOON, eventually
 from tests.stores.connected import Stores
@@ -50,14 +57,40 @@ def test_what_others_write_rings_and_what_one_writes_oneself_does_not(stores):
     assert bell.count == 2
 
 
-def test_an_event_a_run_by_hand_and_a_request_to_stop_are_news(stores):
-    store, other = stores.open(), stores.open()
+def test_an_event_and_a_run_by_hand_are_news_and_nothing_is_none(stores):
+    store, other = stores.open(), Bench(stores.open(), HandClock())
     bell = listening(store)
-    for number, verb in enumerate(
-        (lambda: other.emit("acme", []), lambda: other.add([]), lambda: other.release([])), start=2
-    ):
-        done(verb())
-        bell.wait(number)
+    made = done(other.create_quiet())
+    bell.wait(2)
+    done(other.store.emit("acme", []))
+    done(other.store.add([]))
+    done(other.store.commit_plans([]))
+    one = done(other.add(made, "a"))
+    bell.wait(3)
+    assert done(other.store.add([one])) == [False], "it is known"
+    event = Event(event_type="seen", event_id="e", emitted=NOW, source="", payload=None)
+    assert done(other.store.emit("acme", [event])) == [True]
+    bell.wait(4)
+    assert bell.count == 4
+
+
+def test_an_end_that_frees_a_place_is_news_and_any_other_is_not(stores):
+    store, other = stores.open(), Bench(stores.open(), HandClock())
+    limit = Concurrency(key="press", limit=1)
+    schedules = [done(other.create_quiet(uid, concurrency=limit)) for uid in ("uid-1", "uid-2")]
+    for made in schedules:
+        done(other.add(made, made.uid))
+    first, second = done(other.claim())
+    running = done(other.start(first))
+    done(other.decide(Wait(claim=second, waiting_for=Reason.CONCURRENCY_LIMIT)))
+    bell = listening(store)
+    assert done(other.settle(running))
+    bell.wait(2)
+    last = done(other.start(done(other.claim_one())))
+    assert done(other.settle(last))
+    done(other.create_quiet("uid-3"))
+    bell.wait(3)
+    assert bell.count == 3
 
 
 def test_stores_in_other_schemas_are_not_heard(stores, postgres, watcher):

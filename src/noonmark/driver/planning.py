@@ -29,6 +29,8 @@ async def plan_once(node: Node) -> PlanReport:
     now = node.now
     made = [_plan(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in snapshots]
     plans = [one for one in made if one is not None and not _splits_a_gap(one, now=now)]
+    if not plans:
+        return PlanReport(more=len(snapshots) == limit)
     written = await node.ask(node.store.commit_plans(plans))
     for one, done in zip(plans, written, strict=True):
         for row in one.closed if done else ():

@@ -223,7 +223,8 @@ def explained(address: Address, error: BaseException, *, is_writing: bool = Fals
 
 def breaks(error: BaseException) -> bool:
     """Whether a connection is of no use after this."""
-    return isinstance(error, _LOST) or not isinstance(error, Exception)
+    # One that has become read-only leads to a server that is no longer the first.
+    return isinstance(error, (*_LOST, asyncpg.ReadOnlySQLTransactionError)) or not isinstance(error, Exception)
 
 
 def pause_before_retry(attempt: int) -> None:

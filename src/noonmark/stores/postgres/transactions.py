@@ -69,14 +69,18 @@ class Transactions:
         return self._off_loop(partial(self._transact, _WRITING, work))
 
     def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T], *, tells: bool = False) -> T:
-        """Change anything of some tenants, one at a time; if it `tells`, other nodes learn that there is news."""
+        """Change anything of some tenants, one at a time.
+
+        Other nodes learn that there is news if it `tells` of what it has done, and whenever a row that waited was given
+        a time: perhaps only another node can serve it.
+        """
         locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
 
         def do(ledger: Ledger) -> T:
             ledger.session.execute(_WAIT_FOR, locks)
             answer = work(ledger)
             ledger.write()
-            if tells:
+            if (tells and _took_effect(answer)) or ledger.woke:
                 ledger.session.execute(_TELL, self._address.channel)
             return answer
 
@@ -139,6 +143,11 @@ class Transactions:
         if asyncio._get_running_loop() is None:  # noqa: SLF001 - get_running_loop raises where there is none
             return call()
         return _in_thread(call)
+
+
+def _took_effect(answer: object) -> bool:
+    """Whether anything was done: of a list of answers, by any of them."""
+    return any(answer) if isinstance(answer, list) else answer is not False
 
 
 def _lock_of(schema: str, tenant: str) -> int:

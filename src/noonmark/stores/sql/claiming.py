@@ -39,7 +39,7 @@ _LEASE = """
 
 
 _HELD = """
-    SELECT id, key, fence, stop FROM occurrences AS one WHERE id IN EACH(text) AND lease_end IS NOT NULL
+    SELECT id, key, fence, stop, lease_end FROM occurrences AS one WHERE id IN EACH(text) AND lease_end IS NOT NULL
 """
 _RENEW = "UPDATE occurrences SET lease_end = ? WHERE key IN EACH(bigint)"
 NUMBERS = ("nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision")
@@ -130,18 +130,23 @@ def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) 
         ledger.session.execute(_RENEW, until, [key for key, _ in held.values()])
     others = [one for one in fences if one not in held]
     if others:
-        # What somebody else is changing at this moment is not lost yet; it is renewed the next time.
-        held |= _still_held(ledger, fences, others)
+        # What somebody else is changing at this moment is not lost yet, and renewed the next time; unless its lease has
+        # ended, since then it is being taken over.
+        held |= _still_held(ledger, fences, others, until=ledger.now())
     stop = {one: reason for one, (_, asked) in held.items() if (reason := REASONS.get(asked)) is not None}
     return Renewal(lost=frozenset(fences) - held.keys(), stop=stop)
 
 
 def _still_held(
-    ledger: Ledger, fences: Mapping[str, int], ids: Sequence[str], how: str = ""
+    ledger: Ledger, fences: Mapping[str, int], ids: Sequence[str], how: str = "", *, until: Micros | None = None
 ) -> dict[str, tuple[int, str | None]]:
     """The keys of the rows whose leases are held with these fences, and whether they are asked to stop."""
-    found = ledger.session.gather("id, key, fence, stop", f"({_HELD} {how})", list(ids))
-    return {one: (key, stop) for one, key, fence, stop in found if fences[one] == fence}
+    found = ledger.session.gather("id, key, fence, stop, lease_end", f"({_HELD} {how})", list(ids))
+    return {
+        one: (key, stop)
+        for one, key, fence, stop, lease_end in found
+        if fences[one] == fence and (until is None or lease_end > until)
+    }
 
 
 def release(ledger: Ledger, holds: Sequence[Hold]) -> None:

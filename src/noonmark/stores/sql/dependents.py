@@ -129,6 +129,7 @@ def wake_waiting(ledger: Ledger, sheet: Sheet) -> None:
 
 def _wake(ledger: Ledger, row: Row, now: Micros) -> None:
     row.ready = now
+    ledger.woke = True
     ledger.changed(row)
 
 
@@ -140,6 +141,7 @@ def _follow_up(ledger: Ledger, sheet: Sheet, *, is_end: bool, now: Micros) -> No
             sheet.phase, sheet.updated = SchedulePhase.ACTIVE, now
             sheet.version += 1
     if sheet.phase == SchedulePhase.ACTIVE:
+        ledger.woke = True
         sheet.plan_at = now if sheet.plan_at is None else min(sheet.plan_at, now)
 
 

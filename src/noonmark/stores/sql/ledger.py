@@ -59,6 +59,8 @@ class Ledger:
         self._new_schedules: list[tuple[Any, ...]] = []
         self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
+        self.woke = False
+        """Whether a row that waited was given a time, or a schedule that follows others is to be planned."""
 
     # Rows
 

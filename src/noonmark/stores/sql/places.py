@@ -138,6 +138,7 @@ def wake(ledger: Ledger, row: Row) -> None:
     """Give a waiting row a time, now. What it waited for stays written on it until it starts: it cannot misfire."""
     leave(ledger, row)
     row.ready = ledger.now()
+    ledger.woke = True
     ledger.changed(row)
 
 
