@@ -44,7 +44,7 @@ def test_a_node_that_is_parted_from_the_store_is_replaced_and_comes_back(tmp_pat
             fleet.until(lambda: CLOCK.micros() > began + PARTED * SECOND)
             healed = CLOCK.micros()
             wire.plug()
-            fleet.until(lambda: any(line["at"] > healed for line in fleet.journal.of("claimed", pid=parted.pid)))
+            fleet.until(lambda: answers(fleet.journal, parted, after=healed))
             fleet.scheduler.delete(steady)
             fleet.completed(ids)
             assert other.poll() is None
@@ -60,10 +60,7 @@ def judge(fleet, ids, parted, *, way, began, healed, tell):
     alone = [at for at in begins if began + LEASE * SECOND < at < healed]
     elsewhere = [line for line in fleet.journal.of("begin") if line["pid"] != parted.pid]
     taken_over = [line for line in elsewhere if began + LEASE * SECOND < line["at"] < healed]
-    # What it claims begins a while later: claims look ahead.
-    back = (
-        min(line["at"] for line in fleet.journal.of("claimed", pid=parted.pid) if line["at"] > healed) - healed
-    ) / SECOND
+    back = (answers(fleet.journal, parted, after=healed)[0] - healed) / SECOND
     stale = stale_effects(fleet.journal)
     tell(
         f"parted by {way}, {PARTED} s: {verdict}, begun there meanwhile {len(alone)}, elsewhere {len(taken_over)}, "
@@ -76,6 +73,12 @@ def judge(fleet, ids, parted, *, way, began, healed, tell):
     assert taken_over
     assert not stale
     assert back < BACK_WITHIN + SLACK
+
+
+def answers(journal, process, *, after):
+    """When the store has told a node something, from a time on: of claims, starts and ends, or that they were lost."""
+    lines = [line for what in ("claimed", "started", "settled", "lost") for line in journal.of(what, pid=process.pid)]
+    return sorted(line["at"] for line in lines if line["at"] > after)
 
 
 def stale_effects(journal):

@@ -39,7 +39,7 @@ def replace(file, old, new):
 
 def test_a_rolling_upgrade_loses_nothing_and_doubles_nothing(postgres_fleet, database, figure, tmp_path):
     fleet, later = postgres_fleet, later_version(tmp_path)
-    nodes = [fleet.node() for _ in range(2)]
+    nodes = [fleet.node(15.0) for _ in range(2)]
     ids = [
         fleet.scheduler.schedule(
             work.record,
@@ -53,7 +53,7 @@ def test_a_rolling_upgrade_loses_nothing_and_doubles_nothing(postgres_fleet, dat
     fleet.until(lambda: all(fleet.journal.of("settled", pid=node.pid) for node in nodes))
     database.sql(MIGRATION)
     for old in nodes:
-        new = fleet.node(source=later)
+        new = fleet.node(15.0, source=later)
         fleet.until(lambda new=new: len(fleet.journal.of("settled", pid=new.pid)) > 20 * SCALE)
         old.send_signal(signal.SIGTERM)
         assert old.wait(60) == 0, fleet.complaints()
