@@ -31,10 +31,10 @@ _KEYS = "SELECT min(key), max(key) FROM noonmark.schedules"
 # In the order of time, as they come about: what belongs to one schedule lies on as many pages as there are rows.
 _OCCURRENCES = """
     INSERT INTO noonmark.occurrences
-        (id, schedule, revision, origin, phase, route, nominal, due, first_due, attempt, fence, reason, ended)
+        (id, schedule, revision, origin, phase, route, nominal, due, first_due, attempt, fence, reason, ended, owner)
     SELECT 'occ_' || md5(number::text),
         CASE WHEN number % {every} = 0 THEN {last} ELSE {first} + (number - number / {every} - 1) % {others} END,
-        1, 'trigger', 'completed', 'function:idle', time, time, time, 1, 1, 'succeeded', time + 40000
+        1, 'trigger', 'completed', 'function:idle', time, time, time, 1, 1, 'succeeded', time + 40000, 1
     FROM generate_series(0::bigint, {count} - 1) AS number, LATERAL (SELECT {begin} + number * {step} AS time) AS fires
 """
 _RUNS = """

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import asyncpg
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from bench.ledger.ours import percentiles
-from noonmark.stores.sql.schema import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -139,11 +137,7 @@ async def _notify(url: str, sender: asyncpg.Connection, count: int, *, writes: b
 
 async def _prepare(connection: asyncpg.Connection, idle: int, due: int) -> None:
     """Our own tables, with some schedules that are far ahead and some that are due."""
-    dialect = postgresql.dialect()
-    for table in metadata.sorted_tables:
-        await connection.execute(str(CreateTable(table).compile(dialect=dialect)))
-        for index in table.indexes:
-            await connection.execute(str(CreateIndex(index).compile(dialect=dialect)))
+    await connection.execute(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
     now = _micros()
     for first, last, route, at in ((1, idle, IDLE, now + YEAR), (idle + 1, idle + due, ROUTE, now)):
         async with connection.transaction():

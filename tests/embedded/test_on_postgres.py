@@ -46,7 +46,7 @@ def opened(database):
     yield make
     for scheduler in made:
         if isinstance(scheduler, Scheduler):
-            scheduler.stop(wait=False)
+            scheduler.stop(timeout=5)
             scheduler.close()
 
 
@@ -90,7 +90,8 @@ def test_an_async_program_shares_it(opened):
         async with opened(AsyncScheduler) as scheduler:
             job = await scheduler.schedule(tell_where, trigger=CronTrigger("0 0 1 1 *"))
             answer = await scheduler.run_now(job, payload=5)
-            return answer, id(asyncio.get_running_loop())
+        await scheduler.close()
+        return answer, id(asyncio.get_running_loop())
 
     answer, loop = asyncio.run(main())
     assert answer == (5, loop)

@@ -60,7 +60,7 @@ def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database
             assert done.acquire(timeout=PATIENCE)
         left = BURST - count[0]
     finally:
-        scheduler.stop(wait=False)
+        scheduler.stop(timeout=5)
         scheduler.close()
     figure(
         f"fairness: beside {BURST:,} of one owner, {left:,} of them left in the end, {SINGLES} of another were late by "

@@ -48,7 +48,7 @@ _, status = os.waitpid(child, 0)
 assert status == 0
 done(store.clock())
 assert mine == store._lines.server_processes, "it had to connect again"
-done(other.emit("acme", []))
+done(other.leave("nobody"))
 assert rung.wait(60), "it does not listen any more"
 done(store.close())
 done(other.close())

@@ -147,6 +147,7 @@ class Lines:
         self._address = address
         self._idle: list[Line] = []
         self._count = 0
+        self._is_closed = False
         self._free = threading.Condition()
         self.server_processes: set[int] = set()
         """The server's processes for the lines that there are."""
@@ -154,6 +155,7 @@ class Lines:
     def take(self) -> Line:
         """A line that works; waits for one when all are in use."""
         with self._free:
+            self._is_closed = False
             if not self._free.wait_for(lambda: self._idle or self._count < self._address.pool, self._address.timeout):
                 raise StoreUnavailable(
                     f"all {self._address.pool} connections to {self._address.shown} are in use; a larger pool is set by"
@@ -174,9 +176,12 @@ class Lines:
         return line
 
     def give_back(self, line: Line) -> None:
-        """It is free for others."""
+        """It is free for others; unless all were hung up meanwhile, and nobody has asked for one since."""
         with self._free:
-            self._idle.append(line)
+            if self._is_closed:
+                self._hang_up(line)
+            else:
+                self._idle.append(line)
             self._free.notify()
 
     def discard(self, line: Line) -> None:
@@ -188,8 +193,9 @@ class Lines:
             self._free.notify_all()
 
     def close(self) -> None:
-        """Hang up those that nobody uses."""
+        """Hang up those that nobody uses, and the others when they are given back."""
         with self._free:
+            self._is_closed = True
             while self._idle:
                 self._hang_up(self._idle.pop())
 
