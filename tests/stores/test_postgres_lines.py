@@ -1,6 +1,9 @@
 """Connections to PostgreSQL: so many and no more, replaced when they break, and given up in time."""
 
 import asyncio
+import gc
+import logging
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +13,8 @@ import asyncpg
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.stores.postgres.address import parse_address
+from noonmark.stores.postgres.news import News
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import ROUTE
 from tests.conformance.test_memory_model import done
@@ -230,3 +235,16 @@ def test_nothing_is_left_open_when_a_program_ends(stores):
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, stores.postgres.url() + "?schema=left_open"]
     ended = subprocess.run(command, capture_output=True, check=False, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_an_attempt_to_connect_that_is_called_off_leaves_no_complaint(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = parse_address(f"postgresql://someone@127.0.0.1:{silent.getsockname()[1]}/anything")
+        for steps in range(200):
+            news = News(address, ())
+            news.listen(print)
+            threading.Event().wait(steps * 20e-6)  # so that it is called off at any point
+            news.close()
+    gc.collect()
+    complaints = [one.message for one in caplog.records if one.levelno >= logging.WARNING and one.name == "asyncio"]
+    assert complaints == []

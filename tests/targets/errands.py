@@ -228,7 +228,7 @@ def pools(method):
 
 def scribbles():
     """Write into whatever is open."""
-    for number in range(3, 64):
+    for number in range(3, 1_024):
         with contextlib.suppress(OSError):
             os.write(number, b"\x00\x00\x00\x03abc")
 

@@ -8,6 +8,7 @@ no loop at all.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from contextlib import suppress
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from noonmark.stores.postgres.address import Address
 
 T = TypeVar("T")
+logger = logging.getLogger("noonmark.store")
 
 _LOST = (
     asyncpg.PostgresConnectionError,
@@ -113,6 +115,7 @@ async def _end_all(tasks: set[asyncio.Task[Any]]) -> None:
 async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typed
     """A new connection, with limits that keep one that hangs from holding up others."""
     milliseconds = int(address.timeout * 1_000)
+    asyncio.get_running_loop().set_exception_handler(_note)
     connection = await asyncpg.connect(
         address.dsn,
         # Another attempt gets through sooner than one that waits: between its tries, TCP waits longer and longer.
@@ -130,6 +133,11 @@ async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typ
     )
     _give_up_after(connection, milliseconds // 2)
     return connection
+
+
+def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An attempt that is called off in its midst leaves an error behind that nobody waits for; it is no news."""
+    logger.debug("%s", context["message"], exc_info=context.get("exception"))
 
 
 def _give_up_after(connection: Any, milliseconds: int) -> None:  # noqa: ANN401 - asyncpg is not typed
