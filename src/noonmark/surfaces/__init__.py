@@ -1,0 +1,1 @@
+"""Surfaces: the doors by which callers reach the operations."""
