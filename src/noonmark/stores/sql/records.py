@@ -173,19 +173,22 @@ def _columns(record: type[Record]) -> tuple[str, ...]:
 
 ROW_COLUMNS, SHEET_COLUMNS, PLACE_COLUMNS = _columns(Row), _columns(Sheet), _columns(Place)
 RUN_COLUMNS = (
-    "occurrence", "fence", "attempt", "node", "started", "ended", "outcome", "result", "error", "tokens", "cost_usd",
+    "occurrence", "fence", "schedule", "attempt", "node", "started", "ended", "outcome", "result", "error", "tokens",
+    "cost_usd",
 )  # fmt: skip
 row_values: Callable[[Row], tuple[Any, ...]] = attrgetter(*ROW_COLUMNS)
 sheet_values: Callable[[Sheet], tuple[Any, ...]] = attrgetter(*SHEET_COLUMNS)
 place_values: Callable[[Place], tuple[Any, ...]] = attrgetter(*PLACE_COLUMNS)
 
 
-def run_values(key: int, run: Run, result: str | None) -> tuple[Any, ...]:
-    """The columns of a run of the row with that key; its id ends in the fence."""
+def run_values(key: int, schedule: int, run: Run, result: str | None) -> tuple[Any, ...]:
+    """The columns of a run of the row with that key, of that schedule; its id ends in the fence."""
     tokens, cost = (None, None) if run.usage is None else (run.usage.tokens, run.usage.cost_usd)
     fence = int(run.id.rpartition("-")[2])
-    error = None if run.error is None else _storable(run.error)
-    return (key, fence, run.attempt, run.node, run.started, run.ended, run.outcome, result, error, tokens, cost)
+    error = None if run.error is None else storable(run.error)
+    return (
+        key, fence, schedule, run.attempt, run.node, run.started, run.ended, run.outcome, result, error, tokens, cost,
+    )  # fmt: skip
 
 
 def to_row(one: Occurrence, *, key: int, sheet: Sheet) -> Row:
@@ -251,8 +254,8 @@ def to_json(value: object) -> str | None:
     return None if value is None else json.dumps(value, sort_keys=False, separators=(",", ":"))
 
 
-def _storable(text: str) -> str:
-    """What somebody's code said, without what SQLite cannot keep: NUL, and halves of characters."""
+def storable(text: str) -> str:
+    """What somebody's code said, without what a database cannot keep: NUL, and halves of characters."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
