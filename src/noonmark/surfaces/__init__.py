@@ -1,1 +1,1 @@
-"""Surfaces: the doors by which callers reach the operations."""
+"""Surfaces: how callers outside the process reach the operations."""

@@ -9,7 +9,8 @@ from noonmark.core.errors import InvalidRequest
 from noonmark.driver.drive import drive
 from noonmark.operations.registry import perform
 from noonmark.surfaces.rest.reading import read_query
-from noonmark.surfaces.strict_json import read_json, write_json
+from noonmark.surfaces.rest.writing import write_json
+from noonmark.surfaces.strict_json import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +48,7 @@ class Asked:
             if required:
                 raise InvalidRequest("the body is empty; it must be a JSON object")
             return {}
-        value = read_json(self.body)
+        value = parse(self.body)
         if not isinstance(value, dict):
             raise InvalidRequest("the body must be a JSON object")
         return value

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations.errors import STATUS, told
-from noonmark.surfaces.strict_json import write_json
+from noonmark.surfaces.rest.writing import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noonmark.surfaces.strict_json import MAX_BODY
+MAX_BODY = 1_048_576
+"""Bytes of one body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
