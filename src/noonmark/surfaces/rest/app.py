@@ -14,7 +14,7 @@ from starlette.routing import Route as Path
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations.service import LOCAL
-from noonmark.surfaces.rest import canonical, watching
+from noonmark.surfaces.rest import canonical, cron_service, rpc, tasks, watching
 from noonmark.surfaces.rest.asked import Asked
 from noonmark.surfaces.rest.guard import Guard
 from noonmark.surfaces.rest.problems import Refused, problem, request_id_of
@@ -44,7 +44,8 @@ def make_app(
     app = FastAPI(title="Noonmark", redoc_url=None, redirect_slashes=False)
     app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
     app.add_exception_handler(HTTPException, _refused)
-    add(app, service, settings, canonical.handlers(), threads=WORKING)
+    table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
+    add(app, service, settings, table, threads=WORKING)
     add(app, service, settings, watching.handlers(health, metrics), threads=WATCHING)
     return app
 
