@@ -18,6 +18,7 @@ from noonmark.core.explain.phrases import (
     overlap_policy,
     plain,
     shown,
+    times,
 )
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.policies.misfire import Skip
@@ -133,7 +134,7 @@ def _target_missing(case: Case) -> str:
 
 def _max_runs(case: Case) -> str:
     limit = case.detail.get("max_runs")
-    return plain(Reason.MAX_RUNS_REACHED) if limit is None else f"the schedule may run {limit} times, and had done so"
+    return plain(Reason.MAX_RUNS_REACHED) if limit is None else f"the schedule may run {times(limit)}, and had done so"
 
 
 def _deleted(case: Case) -> str:
@@ -186,7 +187,7 @@ def _lease_lost(case: Case) -> str:
 
 def _poison(case: Case) -> str:
     losses = case.detail.get("losses", case.occurrence.losses)
-    return f"its node was lost {losses} times while it ran, so it is taken for the cause, and is not delivered again"
+    return f"its node was lost {times(losses)} while it ran, so it is taken for the cause, and is not delivered again"
 
 
 def _unreadable(case: Case) -> str:

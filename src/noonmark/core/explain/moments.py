@@ -10,7 +10,7 @@ from noonmark.core.describe.words import instant_words, words
 from noonmark.core.explain.clock_changes import at_silence
 from noonmark.core.explain.explanation import NOT_KNOWN, NOT_REACHED, Explanation, Rule, Step
 from noonmark.core.explain.occurrences import explain_occurrence
-from noonmark.core.explain.phrases import listed
+from noonmark.core.explain.phrases import listed, times
 from noonmark.core.explain.sentences import sentence
 from noonmark.core.explain.standing import Case, Standing, standing
 from noonmark.core.explain.steps import chain, instant, known
@@ -165,7 +165,7 @@ def _outside(moment: _Moment, decision: str, told: str) -> Explanation:
 
 def _completed(moment: _Moment) -> Explanation:
     limit = moment.schedule.declaration.max_runs
-    why = "nothing more was to come" if limit is None else f"it may run {limit} times"
+    why = "nothing more was to come" if limit is None else f"it may run {times(limit)}"
     return _outside(
         moment, "completed", f"the schedule was completed by {instant_words(moment.schedule.updated)}: {why}"
     )
@@ -231,7 +231,7 @@ def _is_open(moment: _Moment) -> bool:
 def _forgotten(moment: _Moment) -> Explanation:
     oldest = min((row.nominal for row in moment.own), default=None)
     told = "its record is not kept any more; ended occurrences are kept for some time, and only so many of a schedule"
-    here = Standing(rule=Rule.RUNS, decision="forgotten", passed=Rule.PAUSE, ahead=NOT_KNOWN)
+    here = Standing(rule=Rule.RUNS, decision="forgotten", reached=Rule.PAUSE, ahead=NOT_KNOWN)
     steps = _chain(moment, here, {Rule.RUNS: known(oldest_kept=instant(oldest))})
     return Explanation(summary=f"What became of {instant_words(moment.at)} is not known: {told}.", steps=steps)
 
