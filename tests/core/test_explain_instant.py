@@ -268,6 +268,19 @@ def test_what_nobody_has_accounted_for_yet_is_told_with_what_the_policy_would_do
         assert decisions(explanation)["misfire"] == "late"
 
 
+def test_when_it_has_run_as_often_as_it_may_nothing_more_is_named():
+    one = scheduled(max_runs=2)
+    by_hand = ended(one, 50, origin=ids.manual("m1"))
+    running = row(one, 200, phase=Phase.DISPATCHING, attempt=1)
+    explanation = asked(one, 300, running, ended(one, 100), by_hand)
+    assert explanation.summary == (
+        "Nothing ran at 2026-11-15 12:05:00 UTC: the schedule may run 2 times, and has done so."
+    )
+    assert decisions(explanation)["limits"] == "max_runs_reached"
+    assert decisions(explanation)["overlap"] == "not_reached"
+    assert asked(one, 300, running, by_hand).summary.startswith("It has not run yet: ")
+
+
 @pytest.mark.parametrize("phase", [SchedulePhase.ACTIVE, SchedulePhase.PAUSED, SchedulePhase.DELETED])
 def test_what_is_not_kept_any_more_is_told_as_such(phase):
     one = altered(scheduled(phase=phase), updated=at(1_000))

@@ -105,18 +105,21 @@ def _window_closed(case: Case) -> str:
 
 
 def _dependency_failed(case: Case) -> str:
-    upstream, phase = case.detail.get("upstream"), case.detail.get("phase")
-    if upstream is None:
-        return plain(Reason.DEPENDENCY_FAILED)
-    how = "does not exist" if phase == "missing" else f"ended as `{phase}`"
-    return f"the schedule `{upstream}`, on which it depends, {how}"
+    match case.detail:
+        case {"upstream": upstream, "phase": "missing"}:
+            return f"the schedule `{upstream}`, on which it depends, does not exist"
+        case {"upstream": upstream, "phase": phase}:
+            return f"the schedule `{upstream}`, on which it depends, ended as `{phase}`"
+        case _:
+            return plain(Reason.DEPENDENCY_FAILED)
 
 
 def _dependency_timed_out(case: Case) -> str:
-    upstream, limit = case.detail.get("upstream"), case.detail.get("waits_until")
-    if upstream is None:
-        return plain(Reason.DEPENDENCY_TIMED_OUT)
-    return f"the schedule `{upstream}`, on which it depends, had not ended by {shown(limit)}"
+    match case.detail:
+        case {"upstream": upstream, "waits_until": limit}:
+            return f"the schedule `{upstream}`, on which it depends, had not ended by {shown(limit)}"
+        case _:
+            return plain(Reason.DEPENDENCY_TIMED_OUT)
 
 
 def _paused(case: Case) -> str:

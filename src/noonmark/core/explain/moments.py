@@ -12,13 +12,14 @@ from noonmark.core.explain.explanation import NOT_KNOWN, NOT_REACHED, Explanatio
 from noonmark.core.explain.occurrences import explain_occurrence
 from noonmark.core.explain.phrases import listed, times
 from noonmark.core.explain.sentences import sentence
-from noonmark.core.explain.standing import Case, Standing, standing
+from noonmark.core.explain.standing import OWN, Case, Standing, standing
 from noonmark.core.explain.steps import chain, instant, known
-from noonmark.core.ids import TRIGGER
+from noonmark.core.ids import TRIGGER, kind_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import in_force_after, timed_trigger
+from noonmark.core.planner import in_force_after, is_used_up, timed_trigger
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.jitter import due_at
+from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
@@ -213,6 +214,9 @@ def _unrecorded(moment: _Moment) -> Explanation:
         return _tell(moment, here, until)
     if schedule.phase is SchedulePhase.COMPLETED:
         return _completed(moment)
+    if is_used_up(schedule, sum(row.has_begun for row in moment.rows if kind_of(row.origin) in OWN)):
+        here = Standing(rule=Rule.LIMITS, decision=str(Reason.MAX_RUNS_REACHED), reached=Rule.WINDOW, ahead=NOT_REACHED)
+        return _tell(moment, here, f"the schedule may run {times(schedule.declaration.max_runs)}, and has done so")
     case = _case(moment)
     here = standing(case)
     return Explanation(summary=sentence(case, here), steps=chain(case, here))
