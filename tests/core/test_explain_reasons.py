@@ -223,7 +223,7 @@ TOLD = {
             {},
             {"phase": Phase.SKIPPED, **GAP},
             [],
-            f"It did not run: {LONG} due while the schedule was paused.",
+            f"It did not run: {LONG} swallowed by a pause of the schedule.",
         ),
         ({}, {"phase": Phase.SKIPPED}, [], "It did not run: the schedule was paused at that time."),
     ],
@@ -291,8 +291,8 @@ TOLD = {
             {"phase": Phase.COMPLETED, "attempt": 2, "caught_up": 0},
             [Outcome.FAILED, Outcome.COMPLETED],
             (
-                "It ran: it was missed, and the misfire policy `catch_up_all` runs it after all; node `n1` started it "
-                "at 2026-11-15 12:00:11 UTC, and it took 2 seconds (attempt 2 of 3)."
+                "It ran: it was missed at first, and the misfire policy `catch_up_all` took it up after all; node `n1` "
+                "started it at 2026-11-15 12:00:11 UTC, and it took 2 seconds (attempt 2 of 3)."
             ),
         ),
         ({}, {"phase": Phase.COMPLETED, "attempt": 1}, [], "It ran: the target did the work."),
@@ -366,6 +366,12 @@ TOLD = {
                 "2026-11-15 12:06:40 UTC."
             ),
         ),
+        (
+            TRIES,
+            {"attempt": 1, "due": 200, "first_due": 0, "revision": 0},
+            [],
+            "It has not ended yet: attempt 1 failed, and the next one has been due since 2026-11-15 12:03:20 UTC.",
+        ),
     ],
     Reason.ATTEMPTS_EXHAUSTED: [
         (
@@ -422,7 +428,7 @@ TOLD = {
 OF_DECISIONS = {
     Reason.WITHIN_GRACE: "it has been due since 2026-11-15 12:00:00 UTC, and waits for a node that serves "
     "`function:tidy`",
-    Reason.CAUGHT_UP: "it was missed, and the misfire policy `skip` runs it after all",
+    Reason.CAUGHT_UP: "it was missed at first, and the misfire policy `skip` took it up after all",
     Reason.WINDOW_OPEN: "the window in which it may run was open",
 }
 

@@ -45,7 +45,7 @@ def _due(case: Case) -> str:
 
 
 def _caught_up(case: Case) -> str:
-    return f"it was missed, and {misfire_policy(case)} runs it after all"
+    return f"it was missed at first, and {misfire_policy(case)} took it up after all"
 
 
 def _late(case: Case) -> str:
@@ -126,7 +126,7 @@ def _paused(case: Case) -> str:
     row = case.occurrence
     if row.phase in LIVE:
         return "the schedule is paused, and holds it until it is resumed"
-    return f"{fires(case, 'due')} while the schedule was paused" if row.missed_count else plain(Reason.PAUSED)
+    return fires(case, "swallowed by a pause of the schedule") if row.missed_count else plain(Reason.PAUSED)
 
 
 def _target_missing(case: Case) -> str:
@@ -179,8 +179,9 @@ def _timed_out(case: Case) -> str:
 
 
 def _retry(case: Case) -> str:
-    row = case.occurrence
-    return f"attempt {attempts(case)} failed{error(case)}, and the next one is due at {instant_words(row.due)}"
+    due = case.occurrence.due
+    when = f"is due at {instant_words(due)}" if due > case.now else f"has been due since {instant_words(due)}"
+    return f"attempt {attempts(case)} failed{error(case)}, and the next one {when}"
 
 
 def _lease_lost(case: Case) -> str:
