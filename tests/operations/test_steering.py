@@ -75,7 +75,7 @@ class TestRunningNow:
 
 
 RANGE = {"from": "2026-03-01T11:00:00Z", "to": "2026-03-01T11:05:00Z"}
-MINUTES = {"type": "cron", "expression": "* * * * *"}
+MINUTES = {"type": "cron", "expression": "* 11 * * *"}
 
 
 class TestBackfilling:
