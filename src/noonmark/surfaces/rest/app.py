@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter, to_thread
@@ -14,7 +15,7 @@ from starlette.routing import Route as Path
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations.service import LOCAL
-from noonmark.surfaces.rest import canonical, watching
+from noonmark.surfaces.rest import canonical, cron_service, openapi, rpc, tasks, watching
 from noonmark.surfaces.rest.asked import Asked
 from noonmark.surfaces.rest.guard import Guard
 from noonmark.surfaces.rest.problems import Refused, problem, request_id_of
@@ -38,13 +39,21 @@ while all others wait for the store."""
 
 
 def make_app(
-    service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
+    service: Service,
+    settings: HttpSettings,
+    metrics: Metrics | None = None,
+    *,
+    health: Health | None = None,
+    version: str = "",
 ) -> FastAPI:
     """Everything that is served over HTTP."""
-    app = FastAPI(title="Noonmark", redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="Noonmark", version=version, redoc_url=None, redirect_slashes=False)
+    described = cache(partial(openapi.document, version))
+    app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
     app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
     app.add_exception_handler(HTTPException, _refused)
-    add(app, service, settings, canonical.handlers(), threads=WORKING)
+    table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
+    add(app, service, settings, table, threads=WORKING)
     add(app, service, settings, watching.handlers(health, metrics), threads=WATCHING)
     return app
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noonmark.surfaces.rest.routes import Route
 
 UPDATE = "schedule/update"
+DECLARING = frozenset({"schedule/create", "schedule/upsert"})
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
@@ -41,6 +42,8 @@ def arguments_of(route: Route, asked: Asked) -> dict[str, Any]:
     _take_key(said, route, asked)
     if inside := [name for name in asked.path if name in said]:
         raise InvalidRequest("stands in the path: leave it out", field=inside[0])
+    if route.operation in DECLARING:
+        _check_reachable(said)
     return said | dict(asked.path)
 
 
@@ -73,7 +76,7 @@ def told(route: Route, document: dict[str, Any]) -> Answer:
     return Answer(document=document, status=route.status, headers=headers)
 
 
-def check_reachable(document: Mapping[str, Any]) -> None:
+def _check_reachable(document: Mapping[str, Any]) -> None:
     """Refuse an id under which no path could reach the schedule."""
     if (wanted := document.get("schedule_id")) in RESERVED and isinstance(wanted, str):
         raise Conflict(f"{wanted!r} is the path of something else here; take another id", field="schedule_id")
