@@ -44,12 +44,12 @@ class Fields(TypedDict, total=False):
     missing_target_policy: str | None
     retry_policy: Document | None
     timeout_seconds: float | None
-    window: Document | str | None
+    window: Document | None
     delivery: str | None
-    pause_on_failure: bool | None
+    pause_on_failure: int | None
     concurrency_key: str | None
     concurrency_limit: int | None
-    depends_on: list[Any] | Document | None
+    depends_on: list[Document] | None
     budget: Document | None
     max_runs: int | None
     planning_horizon_days: int | None
