@@ -1,0 +1,110 @@
+"""Health: whether a process lives, and whether it can do its work."""
+
+from __future__ import annotations
+
+import logging
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from noonmark.telemetry.vitals import Vitals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noonmark.ports.records import NodeRecord
+    from noonmark.telemetry.vitals import Watched
+
+SERVICE = "noonmark"
+PATIENCE = 2.0
+"""Seconds that the store has to answer; longer, and it counts as down."""
+logger = logging.getLogger("noonmark.health")
+
+
+class Health:
+    """Answers three questions. Only `ready` asks the store, so that the others answer however busy that is."""
+
+    def __init__(
+        self, nodes: Callable[[], Sequence[NodeRecord]], *, node: str, version: str, worker: Watched | None = None
+    ) -> None:
+        """`nodes` asks the store who there is, and waits for the answer; it raises when there is none."""
+        self._probe = _Probe(nodes)
+        self._node, self._version, self._worker = node, version, worker
+
+    def summary(self) -> dict[str, Any]:
+        """That it is well, and what it is."""
+        worker = self._vitals()
+        return {
+            "status": "healthy",
+            "service": SERVICE,
+            "version": self._version,
+            "node": self._node,
+            "worker": _worker(worker),
+            "leader": worker.leader,
+        }
+
+    def live(self) -> dict[str, Any]:
+        """That it answers at all; whoever gets no answer should start it anew."""
+        return {"status": "alive", "service": SERVICE}
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it can do its work, and what it lacks. Waits for the store, but not for long."""
+        found = self._probe.look()
+        worker = self._vitals()
+        leader = worker.leader
+        if leader is None and found is not None:
+            leader = next((one.name for one in found if one.is_leader), None)
+        checks = {
+            "store": found is not None,
+            "driver": worker.is_running or not worker.is_wanted,
+            # Without a worker of its own, it can take calls while nobody leads.
+            "leader": leader is not None or not worker.is_wanted,
+        }
+        is_ready = all(checks.values())
+        said = {name: "ok" if is_so else "failing" for name, is_so in checks.items()}
+        return is_ready, self.summary() | {
+            "status": "ready" if is_ready else "not_ready",
+            "leader": leader,
+            "checks": said,
+        }
+
+    def _vitals(self) -> Vitals:
+        return Vitals() if self._worker is None else self._worker.vitals()
+
+
+class _Probe:
+    """One question to the store at a time, whoever waits for its answer: a store that hangs must not hang them all."""
+
+    def __init__(self, nodes: Callable[[], Sequence[NodeRecord]]) -> None:
+        self._nodes = nodes
+        self._lock = Lock()
+        self._asking: _Answer | None = None
+
+    def look(self) -> Sequence[NodeRecord] | None:
+        """What the store said; None when it did not answer in time."""
+        with self._lock:
+            answer = self._asking
+            if answer is None or answer.has_come.is_set():
+                answer = self._asking = _Answer()
+                Thread(target=self._ask, args=(answer,), name="noonmark-health", daemon=True).start()
+        answer.has_come.wait(PATIENCE)
+        return answer.nodes
+
+    def _ask(self, answer: _Answer) -> None:
+        try:
+            answer.nodes = self._nodes()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store did not answer
+            logger.warning("the store does not answer: %s", error)
+        finally:
+            answer.has_come.set()
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self.has_come = Event()
+        self.nodes: Sequence[NodeRecord] | None = None
+
+
+def _worker(worker: Vitals) -> str:
+    if worker.is_running:
+        return "running"
+    return "failed" if worker.is_wanted else "stopped"
