@@ -34,6 +34,11 @@ app.command(
     help="Check a schedule document, and say in words what it does.",
     usage="Usage: noonmark check [OPTIONS] FILE",
 )
+app.command(
+    "noonmark.cli.config:config",
+    help="Show the settings of a server, and where each comes from.",
+    usage="Usage: noonmark config [OPTIONS]",
+)
 
 
 def run(arguments: Sequence[str]) -> int:
