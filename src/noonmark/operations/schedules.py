@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.policies.own import OwnTerms
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.ports.records import Kept
     from noonmark.ports.store import Store
@@ -176,7 +177,14 @@ async def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict
     return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
 
 
-def run_now(schedule: Schedule, *, key: str, payload: Any, now: Micros) -> Occurrence:  # noqa: ANN401 - JSON
+def run_now(
+    schedule: Schedule,
+    *,
+    key: str,
+    payload: Any,  # noqa: ANN401 - JSON
+    now: Micros,
+    own: OwnTerms | None = None,
+) -> Occurrence:
     """An occurrence that was asked for by hand, due now; it does not move the next fire."""
     origin = manual(key)
     return Occurrence(
@@ -191,4 +199,5 @@ def run_now(schedule: Schedule, *, key: str, payload: Any, now: Micros) -> Occur
         due=now,
         first_due=now,
         payload=payload,
+        own=own,
     )
