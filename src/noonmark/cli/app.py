@@ -35,6 +35,16 @@ app.command(
     usage="Usage: noonmark check [OPTIONS] FILE",
 )
 app.command(
+    "noonmark.cli.serve:serve",
+    help="Run a server that answers requests and runs what is due.",
+    usage="Usage: noonmark serve [OPTIONS]",
+)
+app.command(
+    "noonmark.cli.migrate:migrate",
+    help="Create the schema of a store, or bring it up to date.",
+    usage="Usage: noonmark migrate [OPTIONS]",
+)
+app.command(
     "noonmark.cli.config:config",
     help="Show the settings of a server, and where each comes from.",
     usage="Usage: noonmark config [OPTIONS]",

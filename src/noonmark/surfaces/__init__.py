@@ -1,0 +1,1 @@
+"""Surfaces: how callers reach the operations."""
