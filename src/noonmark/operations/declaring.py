@@ -90,7 +90,7 @@ async def create(service: Service, caller: Caller, arguments: Mapping[str, Any])
         source=caller.source,
         now=now,
     )
-    if not await schedules.create(service.store, schedule, lookahead=service.lookahead):
+    if not await schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
         taken = await service.store.find(owner.tenant, schedule.schedule_id)
         if key is None or taken is None or taken.schedule.uid != uid:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
@@ -111,13 +111,13 @@ async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any])
         if stored is not None:
             _check_owner(stored, owner, caller)
             document["enabled"] = stored.schedule.declaration.enabled
-            return await _declare(service, stored, document)
+            return await _declare(service, caller, stored, document)
         now, uid = await service.store.clock(), service.fresh_id()
         declaration = _parse(document, now=now, key=str(schedule_id))
         schedule = schedules.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
-        if await schedules.create(service.store, schedule, lookahead=service.lookahead):
+        if await schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
             return await told(service, schedule)
 
 
@@ -143,13 +143,14 @@ async def update(service: Service, caller: Caller, arguments: Mapping[str, Any])
         _check_target(document, schedule)
         return declare_again(document, schedule, now=from_micros(now))
 
-    edited = await schedules.declare(service.store, kept.schedule.uid, read, lookahead=service.lookahead)
+    sign = caller.signed()
+    edited = await schedules.declare(service.store, kept.schedule.uid, read, lookahead=service.lookahead, sign=sign)
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
         if changes["enabled"] is False and not is_paused:
-            edited = await schedules.pause(service.store, edited.uid)
+            edited = await schedules.pause(service.store, edited.uid, sign)
         elif changes["enabled"] is not False and is_paused:
-            edited = await schedules.resume(service.store, edited.uid, lookahead=service.lookahead)
+            edited = await schedules.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
     return await told(service, edited)
 
 
@@ -181,12 +182,14 @@ def _kind(trigger: object) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-async def _declare(service: Service, stored: Kept, document: dict[str, Any]) -> dict[str, Any]:
+async def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> dict[str, Any]:
     def read(schedule: Schedule, now: Micros) -> Declaration:
         _check_target(document, schedule)
         return declare_again(document, schedule, now=from_micros(now))
 
-    schedule = await schedules.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead)
+    schedule = await schedules.declare(
+        service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=caller.signed()
+    )
     return await told(service, schedule)
 
 

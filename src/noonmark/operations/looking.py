@@ -226,5 +226,5 @@ async def notes(service: Service, caller: Caller, arguments: Mapping[str, Any]) 
         caller.owner.tenant, limit + 1, before=None if cursor is None else cursor[0], schedule_id=schedule_id
     )
     page = found[:limit]
-    more = write_cursor(page[-1].key) if len(found) > limit else None
+    more = write_cursor(page[-1].key or 0) if len(found) > limit else None
     return {"entries": [note_document(one) for one in page], "next_cursor": more}

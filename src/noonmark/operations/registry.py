@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import MethodNotFound
@@ -82,4 +83,4 @@ async def perform(service: Service, caller: Caller, name: str, arguments: Mappin
     operation = OPERATIONS.get(name)
     if operation is None:
         raise MethodNotFound(f"there is no operation {name!r}", field="method")
-    return await operation.call(service, caller, arguments)
+    return await operation.call(service, replace(caller, operation=name), arguments)

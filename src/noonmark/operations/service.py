@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.core.audit import Note
 from noonmark.core.schedule import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.operations.schedules import Sign
     from noonmark.ports.store import Store
 
 
@@ -63,6 +67,27 @@ class Caller:
     """The surface: `rest`, `jsonrpc`, `cli` or `client`."""
     request_id: str = ""
     is_admin: bool = True
+    operation: str = ""
+    """What is asked for."""
+
+    def signed(self, reason: str | None = None) -> Sign:
+        """What writes down that this caller made a change."""
+        return partial(_note, self, reason)
+
+
+def _note(caller: Caller, reason: str | None, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
+    either = after or before
+    return Note(
+        at=now,
+        caller=caller.name,
+        operation=caller.operation,
+        schedule_id=None if either is None else either.schedule_id,
+        uid=None if either is None else either.uid,
+        revision_before=None if before is None else before.revision,
+        revision_after=None if after is None else after.revision,
+        reason=reason,
+        request_id=caller.request_id or None,
+    )
 
 
 LOCAL = Caller(owner=Owner(tenant="default", user="local"), name="local", source="local")

@@ -23,10 +23,11 @@ from noonmark.operations.declaring import told
 from noonmark.operations.documents import occurrence_document, schedule_document
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
+    from noonmark.operations.schedules import Sign
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import Kept
 
@@ -39,35 +40,24 @@ MAX_ERROR = 65_536
 
 async def pause(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let nothing of its trigger start until it is resumed; what runs goes on."""
-    return await _steer(service, caller, arguments, lambda uid: schedules.pause(service.store, uid))
+    kept, sign = await _find(service, caller, arguments)
+    return await told(service, await schedules.pause(service.store, kept.schedule.uid, sign))
 
 
 async def resume(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Plan from now on; what the pause swallowed is recorded."""
-    return await _steer(
-        service, caller, arguments, lambda uid: schedules.resume(service.store, uid, lookahead=service.lookahead)
-    )
-
-
-async def _steer(
-    service: Service, caller: Caller, arguments: Mapping[str, Any], change: Callable[[str], Awaitable[Schedule]]
-) -> dict[str, Any]:
-    asked = Arguments(arguments)
-    kept = await _find(service, caller, asked, "reason")
-    return await told(service, await change(kept.schedule.uid))
+    kept, sign = await _find(service, caller, arguments)
+    uid, lookahead = kept.schedule.uid, service.lookahead
+    return await told(service, await schedules.resume(service.store, uid, lookahead=lookahead, sign=sign))
 
 
 async def delete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let nothing of it start from now on; its history stays. One that is deleted stays so."""
-    asked = Arguments(arguments)
-    schedule_id = asked.read("schedule_id", identifier)
-    asked.text("reason", None, high=MAX_REASON)
-    asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
+    kept, sign = await _find(service, caller, arguments, deleted=True)
     if kept.schedule.phase is not SchedulePhase.DELETED:
-        await schedules.delete(service.store, kept.schedule.uid)
+        await schedules.delete(service.store, kept.schedule.uid, sign)
         service.wake(None)
-    gone = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
+    gone = await schedules.find(service.store, caller.owner.tenant, kept.schedule.schedule_id, deleted=True)
     return schedule_document(gone, now=await service.store.clock())
 
 
@@ -77,7 +67,7 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     schedule_id = asked.read("schedule_id", identifier)
     payload, key = asked.json("payload"), asked.text("key", None)
     override = None if asked.raw("overlap") is None else read_overlap(asked, "overlap", trigger_type="")
-    asked.text("reason", None, high=MAX_REASON)
+    reason = asked.text("reason", None, high=MAX_REASON)
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
     now = await service.store.clock()
@@ -87,6 +77,7 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
         await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
         if not (await service.store.add([one]))[0]:
             await schedules.find(service.store, caller.owner.tenant, schedule_id)
+        await _note(service, caller, kept.schedule, reason)
         service.wake(None)
         known = await service.store.occurrence(one.id)
     return occurrence_document(known or one)
@@ -124,6 +115,7 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
     rows = [_again(kept.schedule, backfill_id, time, now + number, own) for number, time in enumerate(times)]
     if not is_dry and rows:
         await service.store.add(rows)
+        await _note(service, caller, kept.schedule)
         service.wake(None)
     shown = [occurrence_document(one) for one in rows]
     return {"backfill_id": None if is_dry else backfill_id, "count": len(rows), "occurrences": shown}
@@ -200,10 +192,10 @@ async def fail(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
 async def cancel(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let it not begin, or ask it to stop."""
     asked = Arguments(arguments)
-    asked.text("reason", None, high=MAX_REASON)
+    reason = asked.text("reason", None, high=MAX_REASON)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    one, _ = await find_occurrence(service, caller, one_id)
+    one, schedule = await find_occurrence(service, caller, one_id)
     if one.phase is Phase.AWAITING_COMPLETION:
         return await _end(service, caller, Arguments({"occurrence_id": one_id}), Outcome.CANCELLED)
     if one.phase in FINAL:
@@ -211,6 +203,7 @@ async def cancel(service: Service, caller: Caller, arguments: Mapping[str, Any])
     if not await service.store.cancel(one_id) and not await service.store.request_stop(one_id):
         one, _ = await find_occurrence(service, caller, one_id)
         raise Conflict(f"it is {one.phase} by now; try again")
+    await _note(service, caller, schedule, reason)
     service.attend()
     service.wake(None)
     one, _ = await find_occurrence(service, caller, one_id)
@@ -246,6 +239,7 @@ async def _end(
     ended = settle(one, schedule.declaration, delivered, node=one.node or "")
     if not (await service.store.settle([ended]))[0]:
         raise Conflict("somebody else has ended it a moment before")
+    await _note(service, caller, schedule)
     service.wake(None)
     one, _ = await find_occurrence(service, caller, one_id)
     return occurrence_document(one)
@@ -269,9 +263,19 @@ async def find_occurrence(service: Service, caller: Caller, one_id: str) -> tupl
     return one, snapshot.schedule
 
 
-async def _find(service: Service, caller: Caller, asked: Arguments, *others: str) -> Kept:
+async def _find(
+    service: Service, caller: Caller, arguments: Mapping[str, Any], *, deleted: bool = False
+) -> tuple[Kept, Sign]:
+    """The schedule that is to be changed, and what writes down who did it, and why."""
+    asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
-    for name in others:
-        asked.text(name, None, high=MAX_REASON)
+    reason = asked.text("reason", None, high=MAX_REASON)
     asked.done()
-    return await schedules.find(service.store, caller.owner.tenant, schedule_id)
+    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
+    return kept, caller.signed(reason)
+
+
+async def _note(service: Service, caller: Caller, schedule: Schedule, reason: str | None = None) -> None:
+    """Write down what was asked of a schedule without changing it."""
+    note = caller.signed(reason)(schedule, schedule, now=await service.store.clock())
+    await service.store.note(caller.owner.tenant, [note])

@@ -31,12 +31,11 @@ class OwnTerms:
         return present(overlap_policy=overlap) | ({} if self.concurrency is None else self.concurrency.to_document())
 
 
-def read_own(document: dict[str, Any]) -> OwnTerms:
+def read_own(document: object) -> OwnTerms:
     """Read what `to_document` wrote; ValueError when it did not."""
     reader = Reader(document, path="", code="", problems=[])
-    overlap = None
-    if "overlap_policy" in document:
-        overlap = read_overlap(reader, "overlap_policy", trigger_type="")
+    has_policy = reader.raw("overlap_policy") is not None
+    overlap = read_overlap(reader, "overlap_policy", trigger_type="") if has_policy else None
     own = OwnTerms(overlap_policy=overlap, concurrency=read_concurrency(reader))
     reader.close()
     if reader.problems:
