@@ -7,6 +7,7 @@ import math
 import signal
 import sys
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import uvicorn
@@ -21,7 +22,8 @@ from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
 from noonmark.operations.service import Limits, Service
 from noonmark.ports.runtime import Runtime, Timing
-from noonmark.surfaces.rest import HttpSettings, make_app
+from noonmark.surfaces.rest.app import make_app
+from noonmark.surfaces.rest.settings import HttpSettings
 from noonmark.targets.functions import Functions, import_function
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import Health
@@ -64,7 +66,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             worker = _worker(loaded, store, clock, metrics)
             metrics.watch(worker)
             cleanup.callback(worker.stop)
-            app = _app(settings, store, clock, worker, metrics)
+            app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
             if settings.worker:
                 worker.start()
             server = _Server(app, settings, listener)

@@ -21,7 +21,7 @@ STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://")
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _WHOLE = re.compile(r"\d{1,12}", re.ASCII)
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_HOST = re.compile(r"[A-Za-z0-9_.:\[\]*-]{1,255}", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
 _COMMAND = re.compile(r"[^\s,\0]{1,200}")
 
 
@@ -102,8 +102,9 @@ def url(value: object) -> str:
 
 
 def hosts(value: object) -> tuple[str, ...]:
-    """Names of hosts, as browsers send them."""
-    return tuple(one.lower() for one in _several(value, _HOST, "names of hosts, such as schedules.example.com"))
+    """Names of hosts."""
+    allowed = "names of hosts without a port, such as schedules.example.com"
+    return tuple(one.lower() for one in _several(value, _HOST, allowed))
 
 
 def commands(value: object) -> tuple[str, ...]:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
+from noonmark.driver.drive import drive
+from noonmark.operations.registry import perform
+from noonmark.operations.service import LOCAL
 from noonmark.telemetry.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from noonmark.operations.service import Service
+    from noonmark.surfaces.rest.settings import HttpSettings
     from noonmark.telemetry.health import Health
     from noonmark.telemetry.metrics import Metrics
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
-    """Where it is reached, and what it takes."""
-
-    host: str = "127.0.0.1"
-    port: int = 8001
-    allowed_hosts: tuple[str, ...] = ()
-    public_url: str | None = None
-    max_body: int = 1 << 20
 
 
 def make_app(
@@ -51,9 +43,7 @@ def make_app(
         return Response(metrics.render() if metrics else b"", media_type=CONTENT_TYPE)
 
     async def worker(verb: str) -> JSONResponse:
-        assert service.worker is not None
-        await run_in_threadpool(getattr(service.worker, verb))
-        return JSONResponse({"worker_status": service.worker.status()})
+        return JSONResponse(await run_in_threadpool(drive, perform(service, LOCAL, f"worker/{verb}", {})))
 
     app.add_api_route("/health", about)
     app.add_api_route("/health/live", live)
