@@ -64,8 +64,8 @@ def test_the_leader_is_known_from_the_store_where_no_worker_runs():
     assert one(vitals=None).ready()[1]["leader"] == "there"
 
 
-def test_a_store_that_hangs_is_asked_once_and_not_waited_for(monkeypatch):
-    monkeypatch.setattr(health, "PATIENCE", 0.05)
+def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
+    monkeypatch.setattr(health, "PATIENCE", 0.02)
     asked, answers = threading.Semaphore(0), threading.Event()
 
     def hangs():
@@ -74,11 +74,29 @@ def test_a_store_that_hangs_is_asked_once_and_not_waited_for(monkeypatch):
         return [LEADER]
 
     slow = one(hangs)
-    for _ in range(5):
+    for _ in range(10):
         assert slow.ready()[1]["checks"]["store"] == "failing"
-    assert asked.acquire(timeout=SOON)
+    for _ in range(health.MOST_QUESTIONS):
+        assert asked.acquire(timeout=SOON)
     assert not asked.acquire(blocking=False)
     answers.set()
     monkeypatch.setattr(health, "PATIENCE", SOON)
     assert slow.ready()[0]
-    assert slow.ready()[0]
+
+
+def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypatch):
+    monkeypatch.setattr(health, "PATIENCE", 0.02)
+    first, answers = threading.Event(), threading.Event()
+
+    def hangs_once():
+        if not first.is_set():
+            first.set()
+            assert answers.wait(SOON)
+        return [LEADER]
+
+    back = one(hangs_once)
+    assert not back.ready()[0]
+    assert first.wait(SOON)
+    monkeypatch.setattr(health, "PATIENCE", SOON)
+    assert back.ready()[0]
+    answers.set()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SERVICE = "noonmark"
 PATIENCE = 2.0
 """Seconds that the store has to answer; longer, and it counts as down."""
+MOST_QUESTIONS = 4
 logger = logging.getLogger("noonmark.health")
 
 
@@ -72,21 +73,24 @@ class Health:
 
 
 class _Probe:
-    """One question to the store at a time, whoever waits for its answer: a store that hangs must not hang them all."""
+    """Asks the store on behalf of everybody who waits: one that hangs must not hang them all, nor be asked for ever."""
 
     def __init__(self, nodes: Callable[[], Sequence[NodeRecord]]) -> None:
         self._nodes = nodes
         self._lock = Lock()
-        self._asking: _Answer | None = None
+        self._pending: list[_Answer] = []
 
     def look(self) -> Sequence[NodeRecord] | None:
         """What the store said; None when it did not answer in time."""
         with self._lock:
-            answer = self._asking
-            if answer is None or answer.has_come.is_set():
-                answer = self._asking = _Answer()
-                Thread(target=self._ask, args=(answer,), name="noonmark-health", daemon=True).start()
-        answer.has_come.wait(PATIENCE)
+            self._pending = [one for one in self._pending if not one.has_come.is_set()]
+            # One that is late may have been lost with its connection, and the store be back.
+            if not self._pending or (self._pending[-1].is_late and len(self._pending) < MOST_QUESTIONS):
+                self._pending.append(_Answer())
+                Thread(target=self._ask, args=self._pending[-1:], name="noonmark-health", daemon=True).start()
+            answer = self._pending[-1]
+        if not answer.has_come.wait(PATIENCE):
+            answer.is_late = True
         return answer.nodes
 
     def _ask(self, answer: _Answer) -> None:
@@ -101,6 +105,7 @@ class _Probe:
 class _Answer:
     def __init__(self) -> None:
         self.has_come = Event()
+        self.is_late = False
         self.nodes: Sequence[NodeRecord] | None = None
 
 
