@@ -78,7 +78,9 @@ class Settings:
         readers.functions, "the functions that this node offers, by name", switch="--function", default={}
     )
     allow_commands: tuple[str, ...] = _set(
-        readers.commands, 'programs that targets may start on this node, or `"*"` for any', default=()
+        readers.commands,
+        'programs that command targets may start on this node, or `"*"`, once there are any',
+        default=(),
     )
     lease: float = _set(
         readers.number(1, 3_600), "seconds after which what a dead node held is taken over", default=15.0
