@@ -127,8 +127,8 @@ def settings_page() -> str:
         "A flag wins over a variable, the first of several variables over the next, and these over the file:\n"
         "`noonmark.toml`, or the one that `--config` or `NOONMARK_CONFIG` names. A variable that is empty counts as\n"
         "not set. In the file, each setting is a key of the same name, and `functions` a table. Several functions are\n"
-        "several `--function NAME=module:function`, or have commas between them in a variable; several hosts and commands\n"
-        "likewise. `noonmark config` shows what is in force, see [the guide](../guides/service.md).\n\n"
+        "several `--function NAME=module:function`, or have commas between them in a variable; several hosts and\n"
+        "commands likewise. `noonmark config` shows what is in force, see [the guide](../guides/service.md).\n\n"
         "| setting | flag | variables | default | meaning |\n| --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
     )
 

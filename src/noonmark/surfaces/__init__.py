@@ -1,1 +1,0 @@
-"""Surfaces: how callers reach the operations."""

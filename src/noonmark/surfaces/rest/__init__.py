@@ -1,1 +1,0 @@
-"""REST: the operations over HTTP."""
