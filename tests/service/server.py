@@ -56,6 +56,10 @@ class Server:
         self.url = found[1]
         return self
 
+    @property
+    def port(self):
+        return urlsplit(self.url).port
+
     def ask(self, method, path, body=None, **headers):
         """One request on a connection of its own."""
         where = urlsplit(self.url)
