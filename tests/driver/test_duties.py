@@ -10,6 +10,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.own import OwnTerms
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -295,11 +296,9 @@ class TestAdmitting:
         rig = Rig()
         made = quiet(rig, overlap_policy=overlap.Skip())
         rig.started(made, "first")
-        second = rig.add(made, "second")
-        rig.node.overrides[second.id] = overlap.Allow()
+        rig.add(made, "second", own=OwnTerms(overlap_policy=overlap.Allow()))
         rig.claim_once()
         assert rig.admit_once() == AdmitReport(started=1)
-        assert rig.node.overrides == {}
 
     def test_a_batch_at_a_time_earliest_first(self):
         rig = Rig(batch=2)

@@ -159,6 +159,7 @@ CREATE TABLE occurrences (
     waiting_for TEXT COLLATE "C",
     holds_slot SMALLINT DEFAULT 0 NOT NULL,
     payload TEXT COLLATE "C",
+    own TEXT COLLATE "C",
     ready BIGINT,
     held SMALLINT DEFAULT 0 NOT NULL,
     node TEXT COLLATE "C",

@@ -11,12 +11,14 @@ from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.plans import Projection
+from noonmark.core.policies.own import read_own
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.instants import Micros
+    from noonmark.core.policies.own import OwnTerms
     from noonmark.core.run import Run
 
 PHASES = {str(phase): phase for phase in Phase}
@@ -55,6 +57,8 @@ class Row:
     waiting_for: str | None
     holds_slot: int
     payload: str | None
+    own: str | None
+    """The terms that whoever asked for it has set, in JSON."""
     ready: Micros | None
     held: int
     node: str | None
@@ -196,8 +200,9 @@ def to_row(one: Occurrence, *, key: int, sheet: Sheet) -> Row:
     return Row(
         key, one.id, sheet.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
         one.first_due, one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first,
-        one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload), one.due,
-        0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, sheet.owner,
+        one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload),
+        None if one.own is None else to_json(one.own.to_document()), one.due, 0, one.node, None, one.started, one.stop,
+        one.deadline, None, None, None, None, None, sheet.owner,
     )  # fmt: skip
 
 
@@ -231,9 +236,20 @@ def occurrence(row: Row, uid: str, schedule_id: str, payload: object) -> Occurre
             stop=REASONS[row.stop],
             deadline=row.deadline,
             payload=payload,
+            own=own_terms(row.own),
         )
     except KeyError as error:
         raise Unreadable(f"{error} is no phase or reason") from None
+
+
+def own_terms(text: str | None) -> OwnTerms | None:
+    """The terms of one occurrence."""
+    if text is None:
+        return None
+    try:
+        return read_own(from_json(text, "own"))
+    except ValueError as error:
+        raise Unreadable(f"its own terms cannot be read ({error})") from None
 
 
 def to_projection(row: Row) -> Projection:

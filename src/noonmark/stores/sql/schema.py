@@ -173,6 +173,7 @@ occurrences = Table(
     Column("waiting_for", Text),
     _flag("holds_slot"),
     Column("payload", Text),
+    Column("own", Text),
     _instant("ready"),
     _flag("held"),
     Column("node", Text),

@@ -163,6 +163,7 @@ CREATE TABLE occurrences (
     waiting_for TEXT,
     holds_slot SMALLINT DEFAULT 0 NOT NULL,
     payload TEXT,
+    own TEXT,
     ready BIGINT,
     held SMALLINT DEFAULT 0 NOT NULL,
     node TEXT,

@@ -203,6 +203,7 @@ def _create_occurrences() -> None:
         sa.Column("waiting_for", TEXT, nullable=True),
         sa.Column("holds_slot", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("payload", TEXT, nullable=True),
+        sa.Column("own", TEXT, nullable=True),
         sa.Column("ready", sa.BigInteger(), nullable=True),
         sa.Column("held", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("node", TEXT, nullable=True),

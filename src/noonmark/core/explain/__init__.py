@@ -1,0 +1,10 @@
+"""Why an occurrence ran, runs, will run, or did not: the rules that were asked, and one sentence.
+
+Nothing is decided here, and nothing is changed: the rules themselves are asked, and what they wrote down is told.
+"""
+
+from noonmark.core.explain.explanation import Explanation, Rule, Step
+from noonmark.core.explain.moments import explain_instant
+from noonmark.core.explain.occurrences import explain_occurrence
+
+__all__ = ["Explanation", "Rule", "Step", "explain_instant", "explain_occurrence"]

@@ -1,0 +1,242 @@
+"""What is said of each reason: a part of a sentence, with the numbers of the occurrence."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from noonmark.core.describe.words import duration_words, instant_words
+from noonmark.core.explain.phrases import (
+    attempts,
+    error,
+    fires,
+    grace,
+    is_caught_up,
+    listed,
+    misfire_policy,
+    node,
+    overlap_policy,
+    plain,
+    shown,
+    times,
+)
+from noonmark.core.lifecycle import LIVE
+from noonmark.core.policies.misfire import Skip
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from noonmark.core.explain.standing import Case
+
+
+def _alone(reason: Reason) -> Callable[[Case], str]:
+    """Of a reason that says everything by itself."""
+    return lambda _: plain(reason)
+
+
+def _not_due(case: Case) -> str:
+    return f"it is due at {instant_words(case.occurrence.due)}"
+
+
+def _due(case: Case) -> str:
+    row = case.occurrence
+    return f"it has been due since {instant_words(row.due)}, and waits for a node that serves `{row.route}`"
+
+
+def _caught_up(case: Case) -> str:
+    return f"it was missed at first, and {misfire_policy(case)} took it up after all"
+
+
+def _late(case: Case) -> str:
+    row, policy = case.occurrence, case.declaration.misfire_policy
+    if row.phase in LIVE:
+        fate = "runs it after all" if is_caught_up(case) else "drops it"
+        late = f"it has been due since {instant_words(row.due)}, and no node took it up within {grace(case)}"
+        return f"{late}; {misfire_policy(case)} {fate} as soon as a node plans the schedule again"
+    them = "them" if row.missed_count > 1 else "it"
+    missed = f"{fires(case, 'missed')} because no node took {them} up in time"
+    if case.is_in_force and isinstance(policy, Skip):
+        return f"{missed}, and {misfire_policy(case)} drops what is later than {grace(case)}"
+    return f"{missed}, and {misfire_policy(case)} does not run what is so late"
+
+
+def _newer_fire(case: Case) -> str:
+    return f"{fires(case, 'due')} together with a newer fire, and {misfire_policy(case)} runs only the newest"
+
+
+def _catch_up_limit(case: Case) -> str:
+    limit = getattr(case.declaration.misfire_policy, "limit", None) if case.is_in_force else None
+    at_most = "only the newest" if limit is None else f"at most the newest {limit}"
+    return f"{fires(case, 'missed')}, and {misfire_policy(case)} catches up {at_most}"
+
+
+def _concurrency(case: Case) -> str:
+    concurrency = case.declaration.concurrency
+    if concurrency is None:
+        return plain(Reason.CONCURRENCY_LIMIT)
+    return f"it waits because all places under the concurrency key `{concurrency.key}` ({concurrency.limit}) are taken"
+
+
+def _pending_upstreams(case: Case) -> str:
+    names = listed([one.schedule_id for one in case.declaration.depends_on])
+    return f"it waits for what it depends on ({names})" if names else plain(Reason.DEPENDENCY_PENDING)
+
+
+def _overlap(case: Case) -> str:
+    return f"an earlier occurrence was still in flight, and {overlap_policy(case)} starts no second one beside it"
+
+
+def _queue_full(case: Case) -> str:
+    waiting = case.detail.get("waiting", "too many")
+    return f"{waiting} occurrences were waiting already, and {overlap_policy(case)} lets no more of them wait"
+
+
+def _replaced(case: Case) -> str:
+    if case.has_begun:
+        return f"a newer occurrence was due, and {overlap_policy(case)} stops the one before it"
+    return f"a newer occurrence took its place, as {overlap_policy(case)} lets only one wait"
+
+
+def _window_closed(case: Case) -> str:
+    closed = case.detail.get("closes_at")
+    when = "had closed" if closed is None else f"closed at {shown(closed)}"
+    return f"the window in which it may run {when}, before it {'had ended' if case.has_begun else 'could start'}"
+
+
+def _dependency_failed(case: Case) -> str:
+    match case.detail:
+        case {"upstream": upstream, "phase": "missing"}:
+            return f"the schedule `{upstream}`, on which it depends, does not exist"
+        case {"upstream": upstream, "phase": phase}:
+            return f"the schedule `{upstream}`, on which it depends, ended as `{phase}`"
+        case _:
+            return plain(Reason.DEPENDENCY_FAILED)
+
+
+def _dependency_timed_out(case: Case) -> str:
+    match case.detail:
+        case {"upstream": upstream, "waits_until": limit}:
+            return f"the schedule `{upstream}`, on which it depends, had not ended by {shown(limit)}"
+        case _:
+            return plain(Reason.DEPENDENCY_TIMED_OUT)
+
+
+def _paused(case: Case) -> str:
+    row = case.occurrence
+    if row.phase in LIVE:
+        return "the schedule is paused, and holds it until it is resumed"
+    return fires(case, "swallowed by a pause of the schedule") if row.missed_count else plain(Reason.PAUSED)
+
+
+def _target_missing(case: Case) -> str:
+    row = case.occurrence
+    missed = f"{fires(case, 'due')}, but " if row.missed_count > 1 else ""
+    return f"{missed}no live node could serve its target, `{row.route}`"
+
+
+def _max_runs(case: Case) -> str:
+    limit = case.detail.get("max_runs")
+    return plain(Reason.MAX_RUNS_REACHED) if limit is None else f"the schedule may run {times(limit)}, and had done so"
+
+
+def _deleted(case: Case) -> str:
+    deleted = case.schedule.deleted
+    when = "" if deleted is None else f" at {instant_words(deleted)}"
+    missed = f"{fires(case, 'due')} when " if case.occurrence.missed_count > 1 else ""
+    return f"{missed}the schedule was deleted{when}"
+
+
+def _accepted(case: Case) -> str:
+    deadline = case.occurrence.deadline
+    by = "" if deadline is None else f" until {instant_words(deadline)}"
+    return f"the target accepted the work, and has time{by} to say how it ended"
+
+
+def _succeeded(case: Case) -> str:
+    caught_up = f"{_caught_up(case)}; " if case.occurrence.caught_up is not None else ""
+    if not case.runs or case.runs[-1].ended is None:
+        return f"{caught_up}{plain(Reason.SUCCEEDED)}"
+    last = case.runs[-1]
+    took = duration_words(max(0, case.runs[-1].ended - last.started))
+    tries = "" if case.occurrence.attempt <= 1 else f" (attempt {attempts(case)})"
+    return f"{caught_up}{node(last.node)} started it at {instant_words(last.started)}, and it took {took}{tries}"
+
+
+def _failed(reason: Reason) -> Callable[[Case], str]:
+    """Of a failure: what the target said, or what the reason says, and which attempt it was."""
+
+    def told(case: Case) -> str:
+        return f"{plain(reason)}{error(case)} (attempt {attempts(case)})"
+
+    return told
+
+
+def _timed_out(case: Case) -> str:
+    timeout = case.declaration.timeout if case.is_in_force else None
+    limit = "its timeout" if timeout is None else f"its timeout of {duration_words(timeout)}"
+    return f"the run took longer than {limit} (attempt {attempts(case)})"
+
+
+def _retry(case: Case) -> str:
+    due = case.occurrence.due
+    when = f"is due at {instant_words(due)}" if due > case.now else f"has been due since {instant_words(due)}"
+    return f"attempt {attempts(case)} failed{error(case)}, and the next one {when}"
+
+
+def _lease_lost(case: Case) -> str:
+    due = instant_words(case.occurrence.due)
+    return f"the node that held it stopped, or was lost, so it is delivered again, from {due} on"
+
+
+def _poison(case: Case) -> str:
+    losses = case.detail.get("losses", case.occurrence.losses)
+    return f"its node was lost {times(losses)} while it ran, so it is taken for the cause, and is not delivered again"
+
+
+def _unreadable(case: Case) -> str:
+    problem = case.detail.get("problem")
+    return plain(Reason.UNREADABLE) + ("" if problem is None else f" ({problem})")
+
+
+CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
+    {
+        Reason.NOT_DUE: _not_due,
+        Reason.ON_TIME: _due,
+        Reason.WITHIN_GRACE: _due,
+        Reason.CAUGHT_UP: _caught_up,
+        Reason.LATE: _late,
+        Reason.NEWER_FIRE: _newer_fire,
+        Reason.CATCH_UP_LIMIT: _catch_up_limit,
+        Reason.QUEUED: _alone(Reason.QUEUED),
+        Reason.CONCURRENCY_LIMIT: _concurrency,
+        Reason.DEPENDENCY_PENDING: _pending_upstreams,
+        Reason.RESOURCES_SHORT: _alone(Reason.RESOURCES_SHORT),
+        Reason.OVERLAP: _overlap,
+        Reason.QUEUE_FULL: _queue_full,
+        Reason.REPLACED: _replaced,
+        Reason.WINDOW_OPEN: _alone(Reason.WINDOW_OPEN),
+        Reason.WINDOW_CLOSED: _window_closed,
+        Reason.DEPENDENCY_FAILED: _dependency_failed,
+        Reason.DEPENDENCY_TIMED_OUT: _dependency_timed_out,
+        Reason.PAUSED: _paused,
+        Reason.TARGET_MISSING: _target_missing,
+        Reason.MAX_RUNS_REACHED: _max_runs,
+        Reason.EDITED: _alone(Reason.EDITED),
+        Reason.DELETED: _deleted,
+        Reason.ACCEPTED: _accepted,
+        Reason.SUCCEEDED: _succeeded,
+        Reason.FAILED: _failed(Reason.FAILED),
+        Reason.UNDELIVERABLE: _failed(Reason.UNDELIVERABLE),
+        Reason.TIMED_OUT: _timed_out,
+        Reason.COMPLETION_TIMED_OUT: _failed(Reason.COMPLETION_TIMED_OUT),
+        Reason.CANCELLED: _alone(Reason.CANCELLED),
+        Reason.RETRY_SCHEDULED: _retry,
+        Reason.ATTEMPTS_EXHAUSTED: _failed(Reason.ATTEMPTS_EXHAUSTED),
+        Reason.LEASE_LOST: _lease_lost,
+        Reason.POISON: _poison,
+        Reason.OUTCOME_UNKNOWN: _alone(Reason.OUTCOME_UNKNOWN),
+        Reason.UNREADABLE: _unreadable,
+    }
+)
+"""What is said of each reason."""

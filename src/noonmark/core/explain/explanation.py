@@ -1,0 +1,82 @@
+"""What an explanation is: one sentence, and the rules that were asked, in the order in which they have their say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+DOES_NOT_APPLY = "does_not_apply"
+"""The schedule, or the way in which the occurrence came about, has nothing to do with this rule."""
+NOT_YET = "not_yet"
+"""The rule has its say later."""
+NOT_REACHED = "not_reached"
+"""A rule before it has decided."""
+NOT_KNOWN = "not_known"
+"""The rule had its say, and what it said is not kept."""
+
+Facts = dict[str, Any]
+"""JSON: numbers, texts, lists of such; instants as RFC 3339 text, lengths of time in seconds."""
+
+
+class Rule(StrEnum):
+    """The rules, in the order in which they are asked."""
+
+    TRIGGER = "trigger"
+    """Whether the time was named, or what else asked for it."""
+    DST = "dst"
+    """What a change of the clock did to it."""
+    BOUNDS = "bounds"
+    """Whether it lies within the life of the schedule and of its trigger."""
+    PAUSE = "pause"
+    """Whether the schedule was paused."""
+    WINDOW = "window"
+    """Whether it could still start in time."""
+    MISFIRE = "misfire"
+    """Whether it was taken up in time, and what the policy says about it if not."""
+    DEPENDENCIES = "dependencies"
+    """Whether the schedules it depends on had run."""
+    OVERLAP = "overlap"
+    """Whether an earlier occurrence was in its way."""
+    LIMITS = "limits"
+    """Whether a place under the concurrency key, and one of its `max_runs`, were free."""
+    CLAIM = "claim"
+    """Whether a node took it."""
+    RUNS = "runs"
+    """How its deliveries went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One rule, what it decided, and the facts behind that."""
+
+    rule: Rule
+    decision: str
+    """A stable word: the code of a reason where there is one."""
+    facts: Facts = field(default_factory=dict, hash=False)
+
+    def to_document(self) -> Facts:
+        """As JSON."""
+        return {"rule": str(self.rule), "decision": self.decision, "facts": self.facts}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why something ran, runs, will run, or did not: a step for every rule, whether or not it applies."""
+
+    summary: str
+    """One sentence in plain words."""
+    steps: tuple[Step, ...]
+    occurrence_id: str | None = None
+    """The occurrence it speaks of; None when no record is kept of one."""
+    phase: str | None = None
+    """Where that occurrence stands."""
+
+    def to_document(self) -> Facts:
+        """As JSON."""
+        return {
+            "occurrence_id": self.occurrence_id,
+            "phase": self.phase,
+            "summary": self.summary,
+            "steps": [step.to_document() for step in self.steps],
+        }

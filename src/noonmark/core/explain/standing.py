@@ -1,0 +1,196 @@
+"""Where an occurrence stands: the rule that has decided about it, or that has its say next."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
+from noonmark.core.ids import TRIGGER, OriginKind, kind_of
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.policies.misfire import judge
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.explain.explanation import Facts
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.misfire import Lateness
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Declaration, Schedule
+
+OWN = frozenset({OriginKind.TRIGGER, OriginKind.EVENT})
+"""What the schedule asks for by itself; a pause holds it back."""
+
+DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
+    {
+        Reason.NOT_DUE: Rule.CLAIM,
+        Reason.ON_TIME: Rule.CLAIM,
+        Reason.WITHIN_GRACE: Rule.CLAIM,
+        Reason.CAUGHT_UP: Rule.MISFIRE,
+        Reason.LATE: Rule.MISFIRE,
+        Reason.NEWER_FIRE: Rule.MISFIRE,
+        Reason.CATCH_UP_LIMIT: Rule.MISFIRE,
+        Reason.QUEUED: Rule.OVERLAP,
+        Reason.CONCURRENCY_LIMIT: Rule.LIMITS,
+        Reason.DEPENDENCY_PENDING: Rule.DEPENDENCIES,
+        Reason.RESOURCES_SHORT: Rule.LIMITS,
+        Reason.OVERLAP: Rule.OVERLAP,
+        Reason.QUEUE_FULL: Rule.OVERLAP,
+        Reason.REPLACED: Rule.OVERLAP,
+        Reason.WINDOW_OPEN: Rule.WINDOW,
+        Reason.WINDOW_CLOSED: Rule.WINDOW,
+        Reason.DEPENDENCY_FAILED: Rule.DEPENDENCIES,
+        Reason.DEPENDENCY_TIMED_OUT: Rule.DEPENDENCIES,
+        Reason.PAUSED: Rule.PAUSE,
+        Reason.TARGET_MISSING: Rule.CLAIM,
+        Reason.MAX_RUNS_REACHED: Rule.LIMITS,
+        Reason.EDITED: Rule.TRIGGER,
+        Reason.DELETED: Rule.BOUNDS,
+        Reason.ACCEPTED: Rule.RUNS,
+        Reason.SUCCEEDED: Rule.RUNS,
+        Reason.FAILED: Rule.RUNS,
+        Reason.UNDELIVERABLE: Rule.RUNS,
+        Reason.TIMED_OUT: Rule.RUNS,
+        Reason.COMPLETION_TIMED_OUT: Rule.RUNS,
+        Reason.CANCELLED: Rule.CLAIM,
+        Reason.RETRY_SCHEDULED: Rule.RUNS,
+        Reason.ATTEMPTS_EXHAUSTED: Rule.RUNS,
+        Reason.LEASE_LOST: Rule.RUNS,
+        Reason.POISON: Rule.RUNS,
+        Reason.OUTCOME_UNKNOWN: Rule.RUNS,
+        Reason.UNREADABLE: Rule.CLAIM,
+    }
+)
+"""Whose word each reason is, of an occurrence that never began. What has begun is decided by how its runs went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is known of an occurrence, all of it read before."""
+
+    schedule: Schedule
+    occurrence: Occurrence
+    now: Micros
+    runs: tuple[Run, ...] = ()
+    """Those of the occurrence, oldest first."""
+    gap: Occurrence | None = None
+    """The row of the fires that were missed just before it, if there is one."""
+    is_recorded: bool = True
+    """Whether the occurrence is stored; if not, it is what would be planned for a time."""
+
+    @property
+    def declaration(self) -> Declaration:
+        """What the schedule says at present."""
+        return self.schedule.declaration
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether the present declaration is the one that was in force for the occurrence."""
+        return self.occurrence.revision == self.schedule.revision
+
+    @property
+    def kind(self) -> OriginKind:
+        """What asked for it."""
+        return kind_of(self.occurrence.origin)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the schedule asked for it by itself."""
+        return self.kind in OWN
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the present trigger names its time."""
+        trigger, nominal = self.declaration.trigger, self.occurrence.nominal
+        return trigger is not None and trigger.next_micros(nominal - 1) == nominal
+
+    @property
+    def began(self) -> Micros | None:
+        """When it was first started, as far as that is known."""
+        return self.runs[0].started if self.runs else self.occurrence.started
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it was ever started."""
+        return bool(self.runs) or self.occurrence.has_begun
+
+    @property
+    def detail(self) -> Facts:
+        """The numbers that were kept beside the reason."""
+        try:
+            facts = json.loads(self.occurrence.detail or "{}")
+        except ValueError:
+            facts = None
+        return facts if isinstance(facts, dict) else {"detail": self.occurrence.detail}
+
+    def lateness(self, at: Micros) -> Lateness:
+        """How late it is when it is taken up at an instant, by the present policy."""
+        row = self.occurrence
+        return judge(self.declaration.misfire_policy, due=row.due, now=at, caught_up_at=row.caught_up)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The rule that has decided, or is next, what it says, and what is to be said of the others."""
+
+    rule: Rule
+    decision: str
+    reason: Reason | None = None
+    reached: Rule | None = None
+    """The first rule that it has not passed, where that is not the same one: a claim comes before what is asked at the
+    due time."""
+    ahead: str = NOT_YET
+    """What is said of the rules that it has not passed."""
+
+
+def standing(case: Case) -> Standing:
+    """Where an occurrence stands."""
+    row = case.occurrence
+    if row.phase in FINAL:
+        return _ended(case)
+    match row.phase:
+        case Phase.CLAIMED:
+            return Standing(rule=Rule.CLAIM, decision="claimed", reached=Rule.WINDOW)
+        case Phase.DISPATCHING:
+            return Standing(rule=Rule.RUNS, decision="running")
+        case Phase.AWAITING_COMPLETION:
+            return _at(Reason.ACCEPTED)
+        case _:
+            return _pending(case)
+
+
+def _ended(case: Case) -> Standing:
+    row = case.occurrence
+    rule = Rule.RUNS if case.has_begun or row.reason is None else DECIDED_BY[row.reason]
+    return Standing(
+        rule=rule,
+        decision=str(row.reason or row.phase),
+        reason=row.reason,
+        reached=Rule.WINDOW if rule is Rule.CLAIM else None,
+        ahead=NOT_REACHED,
+    )
+
+
+def _pending(case: Case) -> Standing:
+    row = case.occurrence
+    if case.schedule.phase is SchedulePhase.PAUSED and case.is_own:
+        return Standing(rule=Rule.PAUSE, decision="held", reason=Reason.PAUSED)
+    if row.waiting_for is not None:
+        return _at(row.waiting_for)
+    if case.has_begun:
+        return _at(Reason.LEASE_LOST if row.reason is Reason.LEASE_LOST else Reason.RETRY_SCHEDULED)
+    if row.due > case.now:
+        return Standing(rule=Rule.CLAIM, decision=NOT_YET, reason=Reason.NOT_DUE, reached=Rule.WINDOW)
+    lateness = case.lateness(case.now)
+    if row.origin == TRIGGER and not lateness.runs:
+        return _at(lateness.reason)
+    return Standing(rule=Rule.CLAIM, decision="due", reason=Reason.ON_TIME, reached=Rule.WINDOW)
+
+
+def _at(reason: Reason) -> Standing:
+    return Standing(rule=DECIDED_BY[reason], decision=str(reason), reason=reason)

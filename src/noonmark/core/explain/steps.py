@@ -1,0 +1,218 @@
+"""A step for every rule: whether it applies, what it decided, and the facts behind that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.describe.words import words
+from noonmark.core.explain.clock_changes import NOTHING, at_fire
+from noonmark.core.explain.explanation import DOES_NOT_APPLY, Rule, Step
+from noonmark.core.ids import OriginKind
+from noonmark.core.instants import micros_to_seconds, to_text
+from noonmark.core.lifecycle import LIVE
+from noonmark.core.policies import overlap, window
+from noonmark.core.policies.misfire import judge
+from noonmark.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.explain.explanation import Facts
+    from noonmark.core.explain.standing import Case, Standing
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
+
+MAX_RUNS_SHOWN = 10
+ORDER = tuple(Rule)
+ASKED_FOR = {
+    OriginKind.BACKFILL: "backfilled",
+    OriginKind.MANUAL: "asked_for",
+    OriginKind.EVENT: "event_matched",
+}
+
+
+def chain(case: Case, at: Standing) -> tuple[Step, ...]:
+    """All steps, in order."""
+    return tuple(_placed(case, at, tell(case)) for tell in STEPS)
+
+
+def _missed(row: Occurrence) -> Facts:
+    """How many fires a row stands for, and which."""
+    return known(
+        missed_count=row.missed_count or None,
+        missed_from=instant(row.missed_first),
+        missed_to=instant(row.missed_last),
+    )
+
+
+def known(**facts: object) -> Facts:
+    """Those of the facts that there are."""
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def instant(micros: Micros | None) -> str | None:
+    """As text, where there is one."""
+    return None if micros is None else to_text(micros)
+
+
+def _placed(case: Case, at: Standing, step: Step) -> Step:
+    """A step as it is told of an occurrence that has come so far; each is given as if it had been passed."""
+    if step.rule is at.rule:
+        # Beside another reason than this one, the numbers are those of an earlier attempt.
+        detail = case.detail if at.reason is case.occurrence.reason else {}
+        return Step(rule=step.rule, decision=at.decision, facts=step.facts | _missed(case.occurrence) | detail)
+    is_passed = ORDER.index(step.rule) < ORDER.index(at.reached or at.rule)
+    if step.decision == DOES_NOT_APPLY or is_passed or (step.rule is Rule.RUNS and case.runs):
+        return step
+    return Step(rule=step.rule, decision=at.ahead, facts=step.facts)
+
+
+def _trigger(case: Case) -> Step:
+    row, trigger = case.occurrence, case.declaration.trigger
+    event = row.payload if case.kind is OriginKind.EVENT and isinstance(row.payload, dict) else {}
+    facts = known(
+        origin=str(row.origin),
+        event_type=event.get("event_type"),
+        trigger=None if trigger is None else words(trigger),
+        nominal_at=to_text(row.nominal),
+        due_at=to_text(row.due),
+        first_due_at=None if row.first_due == row.due else to_text(row.first_due),
+        revision=row.revision,
+        revision_now=None if case.is_in_force else case.schedule.revision,
+        is_recorded=None if case.is_recorded else False,
+    )
+    return Step(rule=Rule.TRIGGER, decision=_asked_by(case), facts=facts)
+
+
+def _asked_by(case: Case) -> str:
+    if case.kind in ASKED_FOR:
+        return ASKED_FOR[case.kind]
+    if case.is_named:
+        return "named"
+    if not case.is_recorded:
+        return "not_named"
+    # What was due when an edit came is bound to the new revision, though the rule before it named the time.
+    return "upstreams_ended" if case.declaration.trigger is None else "named_before"
+
+
+def _dst(case: Case) -> Step:
+    trigger = case.declaration.trigger
+    is_timed = case.kind in (OriginKind.TRIGGER, OriginKind.BACKFILL)
+    return at_fire(trigger, case.occurrence.nominal) if trigger is not None and is_timed and case.is_named else NOTHING
+
+
+def _bounds(case: Case) -> Step:
+    schedule, trigger = case.schedule, case.declaration.trigger
+    facts = known(
+        created_at=to_text(schedule.created),
+        trigger_declared_at=instant(schedule.anchored),
+        start_at=None if trigger is None else instant(trigger.start),
+        end_at=None if trigger is None else instant(trigger.end),
+        deleted_at=instant(schedule.deleted),
+    )
+    return Step(rule=Rule.BOUNDS, decision="within" if case.is_own else DOES_NOT_APPLY, facts=facts)
+
+
+def _pause(case: Case) -> Step:
+    facts = {"schedule_phase": str(case.schedule.phase)}
+    return Step(rule=Rule.PAUSE, decision="not_paused" if case.is_own else DOES_NOT_APPLY, facts=facts)
+
+
+def _window(case: Case) -> Step:
+    rule, row = case.declaration.window, case.occurrence
+    if rule is None:
+        return Step(rule=Rule.WINDOW, decision=DOES_NOT_APPLY)
+    opening = window.judge(rule, first_due=row.first_due, now=case.now if case.began is None else case.began)
+    is_live = row.phase in LIVE and not case.has_begun
+    facts = {**rule.to_document(), "closes_at": to_text(opening.closes_at)}
+    # An old row may have had another window, or none; that it went on says that it was open.
+    return Step(rule=Rule.WINDOW, decision=str(opening.reason if is_live else Reason.WINDOW_OPEN), facts=facts)
+
+
+def _misfire(case: Case) -> Step:
+    if case.kind is not OriginKind.TRIGGER or case.declaration.trigger is None:
+        return Step(rule=Rule.MISFIRE, decision=DOES_NOT_APPLY)
+    facts: Facts = {"policy": case.declaration.misfire_policy.to_document()}
+    row, gap = case.occurrence, case.gap
+    if gap is not None:
+        facts["missed_before"] = _missed(gap)
+    if row.caught_up is not None:
+        facts["caught_up_at"] = to_text(row.caught_up)
+        return Step(rule=Rule.MISFIRE, decision=str(Reason.CAUGHT_UP), facts=facts)
+    if case.began is None:
+        return Step(rule=Rule.MISFIRE, decision="in_time", facts=facts)
+    lateness = judge(case.declaration.misfire_policy, due=row.first_due, now=case.began)
+    # Lateness counts at the claim: what was claimed in time and then had to wait was not late.
+    decision = str(lateness.reason) if lateness.runs else "in_time"
+    return Step(rule=Rule.MISFIRE, decision=decision, facts={**facts, **lateness.facts()})
+
+
+def _dependencies(case: Case) -> Step:
+    upstreams = case.declaration.depends_on
+    if case.kind is not OriginKind.TRIGGER or not upstreams:
+        return Step(rule=Rule.DEPENDENCIES, decision=DOES_NOT_APPLY)
+    facts = {"depends_on": [one.to_document() for one in upstreams]}
+    return Step(rule=Rule.DEPENDENCIES, decision="met", facts=facts)
+
+
+def _overlap(case: Case) -> Step:
+    policy = case.declaration.overlap_policy
+    decision = "allowed" if isinstance(policy, overlap.Allow) else "free"
+    return Step(rule=Rule.OVERLAP, decision=decision, facts={"policy": policy.to_document()})
+
+
+def _limits(case: Case) -> Step:
+    declaration = case.declaration
+    facts = {} if declaration.concurrency is None else declaration.concurrency.to_document()
+    facts |= known(max_runs=declaration.max_runs if case.is_own else None)
+    return Step(rule=Rule.LIMITS, decision="within" if facts else DOES_NOT_APPLY, facts=facts)
+
+
+def _claim(case: Case) -> Step:
+    row = case.occurrence
+    facts = known(route=row.route, node=row.node, claims=row.fence, losses=row.losses or None)
+    return Step(rule=Rule.CLAIM, decision="started", facts=facts)
+
+
+def _runs(case: Case) -> Step:
+    row, declaration = case.occurrence, case.declaration
+    facts = known(
+        attempt=row.attempt,
+        max_attempts=declaration.retry_policy.max_attempts,
+        timeout_seconds=None if declaration.timeout is None else micros_to_seconds(declaration.timeout),
+        deadline=instant(row.deadline),
+        asked_to_stop=None if row.stop is None else str(row.stop),
+        runs=[_run(run) for run in case.runs[-MAX_RUNS_SHOWN:]],
+        earlier_runs=max(0, len(case.runs) - MAX_RUNS_SHOWN) or None,
+    )
+    last = case.runs[-1].outcome if case.runs else None
+    return Step(rule=Rule.RUNS, decision=str(last or "running"), facts=facts)
+
+
+def _run(run: Run) -> Facts:
+    return known(
+        run_id=run.id,
+        attempt=run.attempt,
+        node=run.node,
+        started_at=to_text(run.started),
+        ended_at=instant(run.ended),
+        outcome=None if run.outcome is None else str(run.outcome),
+        error=run.summary,
+    )
+
+
+STEPS: tuple[Callable[[Case], Step], ...] = (
+    _trigger,
+    _dst,
+    _bounds,
+    _pause,
+    _window,
+    _misfire,
+    _dependencies,
+    _overlap,
+    _limits,
+    _claim,
+    _runs,
+)
+"""One for each rule, in the order of `Rule`."""
