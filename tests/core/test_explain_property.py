@@ -152,7 +152,10 @@ def test_a_ledger_that_forgets_nothing_has_an_answer_for_every_fire(declaration,
         check(explain_occurrence(ledger.schedule, row, now=ledger.now))
         if row.phase is not Phase.SUPERSEDED:
             assert explain_instant(ledger.schedule, row.nominal, now=ledger.now, rows=rows).occurrence_id == row.id
+    # While `max_runs` is used up nothing is named; once an edit has lifted it, nobody can tell.
+    edits = [value for one, value in history if one == "edit"]
+    is_certain = all(one.max_runs is None for one in [declaration, *edits])
     for fire in fires(ledger):
         explanation = explain_instant(ledger.schedule, fire, now=ledger.now, rows=rows)
         check(explanation)
-        assert step(explanation, "runs").decision != "forgotten"
+        assert step(explanation, "runs").decision != "forgotten" or not is_certain
