@@ -260,8 +260,8 @@ def test_while_it_is_paused_nothing_runs(seconds, lead):
         assert decisions(explanation)["pause"] == "paused"
 
 
-def test_what_nobody_has_accounted_for_yet_is_told_with_what_the_policy_would_do():
-    for policy, fate in ((misfire.Skip(), "drops it"), (misfire.CatchUpAll(), "runs it after all")):
+def test_what_nobody_has_accounted_for_yet_is_told_with_what_the_policy_says():
+    for policy, fate in ((misfire.Skip(), "drops it"), (misfire.CatchUpAll(), "decides whether it still runs")):
         one = scheduled(misfire_policy=policy)
         explanation = asked(one, 1_000, row(one, 100))
         assert f" {fate} as soon as a node plans the schedule again" in explanation.summary

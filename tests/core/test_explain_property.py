@@ -11,7 +11,7 @@ from noonmark.core.ids import TRIGGER, backfill, event, manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
-from noonmark.core.planner import in_force_after, timed_trigger
+from noonmark.core.planner import in_force_after, plan, timed_trigger
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
@@ -20,7 +20,7 @@ from noonmark.core.schedule import Declaration, Owner, Schedule
 from noonmark.core.targets.work import FunctionTarget
 from noonmark.core.triggers import CalendarTrigger, CronTrigger
 from tests.core.explained import check, step
-from tests.core.ledger_model import Ledger
+from tests.core.ledger_model import LOOKAHEAD, Ledger
 from tests.core.test_ledger_property import (
     NOON,
     declarations,
@@ -159,3 +159,16 @@ def test_a_ledger_that_forgets_nothing_has_an_answer_for_every_fire(declaration,
         explanation = explain_instant(ledger.schedule, fire, now=ledger.now, rows=rows)
         check(explanation)
         assert step(explanation, "runs").decision != "forgotten" or not is_certain
+
+
+@settings(max_examples=60)
+@given(declarations, st.lists(steps, min_size=2, max_size=12), st.sampled_from([3, 70, 500, 5_000]))
+def test_what_is_told_of_an_overdue_one_is_what_the_planner_does(declaration, history, outage):
+    ledger = Ledger.create(schedule(declaration))
+    for one, value in history:
+        take(ledger, one, value)
+    ledger.now += outage * SECOND
+    told = {row.id: explain_occurrence(ledger.schedule, row, now=ledger.now) for row in ledger.rows.values()}
+    gone = plan(ledger.snapshot(), now=ledger.now, lookahead=LOOKAHEAD).gone
+    for one, explanation in told.items():
+        assert one in gone or " drops it as soon as " not in explanation.summary
