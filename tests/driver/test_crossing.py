@@ -157,16 +157,6 @@ def test_a_run_that_knows_that_it_should_stop_need_not_be_told_again(rig):
     assert not rig.is_asked_to_stop()
 
 
-def test_an_override_is_forgotten_with_an_occurrence_that_ends_without_a_run(rig):
-    made = quiet(rig, overlap_policy=overlap.Queue())
-    rig.started(made, "first")
-    second = rig.add(made, "second")
-    rig.node.overrides[second.id] = overlap.Skip()
-    rig.claim_once()
-    assert rig.admit_once() == AdmitReport(ended=1)
-    assert rig.node.overrides == {}
-
-
 def test_what_is_handed_back_had_begun_when_it_began(rig):
     made = quiet(rig)
     running = rig.started(made)

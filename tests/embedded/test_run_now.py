@@ -183,13 +183,12 @@ class TestOverlap:
         second.join(SOON)
         assert answers == ["done"]
 
-    def test_overriding_without_waiting_needs_a_start(self, scheduler, slow):
+    def test_it_may_say_so_before_the_start(self, scheduler, slow):
         job = scheduler.schedule(slow, trigger=NEVER)
-        with pytest.raises(Conflict, match="start the scheduler"):
+        for _ in range(2):
             scheduler.run_now(job, wait=False, overlap="allow")
         scheduler.start()
         for _ in range(2):
-            scheduler.run_now(job, wait=False, overlap="allow")
             assert slow.entered.acquire(timeout=SOON)
         slow.gate.set()
         assert ended(scheduler, job, 2) == ["completed", "completed"]

@@ -8,7 +8,7 @@ schedule's slot, a place under a concurrency key, one of its `max_runs`) in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
@@ -120,6 +120,7 @@ class Busy:
 
 def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
     """Decide at the due time; `now` is not before it."""
+    claim = _under_own_terms(claim)
     return (
         _after_loss(claim)
         or _stopped(claim)
@@ -127,6 +128,14 @@ def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
         or _misfire(claim, lease=lease)
         or _start(claim)
     )
+
+
+def _under_own_terms(claim: Claim) -> Claim:
+    """What whoever asked for it said of it comes before what its schedule says."""
+    if claim.occurrence.own is None:
+        return claim
+    declared = replace(claim.schedule.declaration, **claim.occurrence.own.said)
+    return replace(claim, schedule=replace(claim.schedule, declaration=declared))
 
 
 def depends_on_others(claim: Claim) -> bool:

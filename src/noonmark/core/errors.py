@@ -2,13 +2,19 @@
 
 NoonmarkError
 ├── InvalidSchedule          invalid_schedule      (also ValueError)
-│   └── InvalidTrigger       invalid_trigger
-│       └── TriggerNeverFires    trigger_never_fires
+│   ├── InvalidTrigger       invalid_trigger
+│   │   └── TriggerNeverFires    trigger_never_fires
+│   └── InvalidRequest       invalid_request
 ├── NotFound                 not_found             (also LookupError)
+│   └── MethodNotFound       method_not_found
 ├── Conflict                 conflict
 │   ├── OverlapConflict      overlap
-│   └── RevisionConflict     revision_conflict
+│   ├── RevisionConflict     revision_conflict
+│   └── KeyReused            idempotency_key_reused
 ├── QuotaExceeded            quota_exceeded
+├── NotAllowed               not_allowed
+├── PayloadTooLarge          payload_too_large
+├── Unreachable              unreachable
 ├── StoreUnavailable         store_unavailable
 └── PipelineError            pipeline_failed
 """
@@ -74,11 +80,19 @@ class TriggerNeverFires(InvalidTrigger):
     code = "trigger_never_fires"
 
 
+class InvalidRequest(InvalidSchedule):
+    """A question that cannot be understood: its parameters, its cursor, or its JSON."""
+
+    code = "invalid_request"
+
+
 def refusal(problems: Sequence[Problem]) -> InvalidSchedule:
     """The error for everything found wrong: as narrow a kind as all the problems share."""
     codes = {problem.code for problem in problems}
     kind: type[InvalidSchedule] = InvalidSchedule
-    if codes == {TriggerNeverFires.code}:
+    if codes == {InvalidRequest.code}:
+        kind = InvalidRequest
+    elif codes == {TriggerNeverFires.code}:
         kind = TriggerNeverFires
     elif codes <= {InvalidTrigger.code, TriggerNeverFires.code}:
         kind = InvalidTrigger
@@ -91,6 +105,12 @@ class NotFound(NoonmarkError, LookupError):
     """There is no such schedule, occurrence or run."""
 
     code = "not_found"
+
+
+class MethodNotFound(NotFound):
+    """There is no such operation."""
+
+    code = "method_not_found"
 
 
 class Conflict(NoonmarkError):
@@ -111,10 +131,34 @@ class RevisionConflict(Conflict):
     code = "revision_conflict"
 
 
+class KeyReused(Conflict):
+    """An idempotency key came again with another request."""
+
+    code = "idempotency_key_reused"
+
+
 class QuotaExceeded(NoonmarkError):
     """The owner's limit is reached."""
 
     code = "quota_exceeded"
+
+
+class NotAllowed(NoonmarkError):
+    """The caller may not do this."""
+
+    code = "not_allowed"
+
+
+class PayloadTooLarge(NoonmarkError):
+    """More was sent than is read."""
+
+    code = "payload_too_large"
+
+
+class Unreachable(NoonmarkError):
+    """No server answered; whether anything was done is not known."""
+
+    code = "unreachable"
 
 
 class StoreUnavailable(NoonmarkError):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.ids import Origin
     from noonmark.core.lifecycle import Phase
+    from noonmark.core.policies.own import OwnTerms
 
 
 @drafted
@@ -35,6 +36,7 @@ class Occurrence:
     the target accepted the work, or once it was asked to give up the slot. Both outlive a lost lease, but no retry.
 
     `payload` is what whoever asked for the run sent along; of an occurrence that an event set off, it is that event.
+    `own` is what whoever asked for it said about overlap and limits, instead of what its schedule says.
     """
 
     id: str
@@ -72,6 +74,7 @@ class Occurrence:
     stop: Reason | None = None
     deadline: Micros | None = None
     payload: Any = field(default=None, hash=False)
+    own: OwnTerms | None = None
 
     def __repr__(self) -> str:
         return brief(

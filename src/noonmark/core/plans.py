@@ -10,6 +10,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import Occurrence
 
 if TYPE_CHECKING:
+    from noonmark.core.audit import Note
     from noonmark.core.instants import Micros
     from noonmark.core.policies.catch_up import CatchUp, Missed
     from noonmark.core.policies.dependencies import Standings
@@ -88,6 +89,8 @@ class Plan:
     """Written only while this is the version of what depends on what, where the plan was checked against that."""
     catch_up: CatchUp | None = None
     """The decision about what was overdue, for those who ask why."""
+    note: Note | None = None
+    """Who asked for it, where somebody did; kept with what is written."""
 
     @property
     def gone(self) -> frozenset[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import (
@@ -51,8 +50,7 @@ async def admit_once(node: Node) -> AdmitReport:
     """Decide about every claim whose time has come, and hand over what starts."""
     now, lease = node.now, node.timing.lease
     due = node.take_due(node.batch)
-    claims = [_overridden(node, one) for one in due] if node.overrides else due
-    decisions = [_decide(one, now=now, lease=lease) for one in claims]
+    decisions = [_decide(one, now=now, lease=lease) for one in due]
     counts = _Counts()
     try:
         decisions = _in_time(node, await _look_upstream(node, decisions), counts)
@@ -183,8 +181,6 @@ async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
 
     Where the answer was under way for longer than a lease, another node may have taken it over by now.
     """
-    if node.overrides:
-        _forget_overrides(node, assignments)
     since = node.now - node.timing.lease
     late = [one for one in assignments if one.occurrence.started is not None and one.occurrence.started <= since]
     if late:
@@ -206,11 +202,6 @@ async def _still_held(node: Node, late: list[Assignment]) -> list[Assignment]:
     return [one for one in late if one.occurrence.id not in lost]
 
 
-def _forget_overrides(node: Node, assignments: list[Assignment]) -> None:
-    for assignment in assignments:
-        node.overrides.pop(assignment.occurrence.id, None)
-
-
 def _not_started(node: Node, decision: End | Wait | Replan, occurrence: Occurrence, counts: _Counts) -> sink.Happening:
     match decision:
         case Wait():
@@ -223,7 +214,6 @@ def _not_started(node: Node, decision: End | Wait | Replan, occurrence: Occurren
             return sink.Waiting(occurrence)
         case End():
             counts.ended += 1
-            node.overrides.pop(occurrence.id, None)
             node.ended(occurrence)
             logs.ended(decision.claim.schedule, occurrence)
             return sink.Ended(occurrence)
@@ -234,12 +224,3 @@ def _stop_running(node: Node, newer: Occurrence) -> None:
     for assignment in node.deliveries.values():
         if assignment.occurrence.uid == newer.uid:
             assignment.stop(Reason.REPLACED)
-
-
-def _overridden(node: Node, claim: Claim) -> Claim:
-    """The claim under the overlap policy that a caller set for it."""
-    policy = node.overrides.get(claim.occurrence.id)
-    if policy is None:
-        return claim
-    declared = replace(claim.schedule.declaration, overlap_policy=policy)
-    return replace(claim, schedule=replace(claim.schedule, declaration=declared))

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.policies.overlap import OverlapPolicy
     from noonmark.core.schedule import Owner
     from noonmark.core.settlement import Delivered
     from noonmark.ports.records import Leadership
@@ -67,8 +66,6 @@ class Node:
         self.holds_until: Micros | None = None
         """When what it held at the last renewal is anybody's, unless it is renewed again."""
         self.finished: deque[tuple[Assignment, Delivered]] = deque()
-        self.overrides: dict[str, OverlapPolicy] = {}
-        """Overlap policies that a caller set for one occurrence only."""
         self.on_end: dict[str, OnEnd] = {}
         """Whom to tell when an occurrence has ended."""
         self.served_last: Owner | None = None

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from noonmark.core.documents import Reader, present
+from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.policies.misfire import read_misfire
-from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.core.triggers import Trigger
+from noonmark.operations.declaring import at_default
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -157,7 +156,7 @@ def changed(declared: Declaration, function: str | None, changes: Mapping[str, A
     document = declared.to_document()
     trigger = _changed_trigger(document.get("trigger"), changes)
     if _kind(trigger) != _kind(document.get("trigger")):
-        for field in _defaults(declared):
+        for field in at_default(declared):
             del document[field]
     target = document["target"] | present(function=function)
     target |= {option: read(changes[option]) for option, read in _OF_TARGET.items() if option in changes}
@@ -192,17 +191,6 @@ def _check_jitter(jitter: object) -> None:
 
 def _kind(trigger: Mapping[str, Any] | None) -> str:
     return "" if trigger is None else str(trigger["type"])
-
-
-def _defaults(declared: Declaration) -> set[str]:
-    """Which of the policies that have another default for each kind of trigger are at theirs."""
-    kind = "" if declared.trigger is None else declared.trigger.type
-    nothing_said = Reader({}, path="", code=InvalidSchedule.code, problems=[])
-    usual = {
-        "overlap_policy": read_overlap(nothing_said, "overlap_policy", trigger_type=kind),
-        "misfire_policy": read_misfire(nothing_said, "misfire_policy", trigger_type=kind),
-    }
-    return {field for field, policy in usual.items() if getattr(declared, field) == policy}
 
 
 def _args(args: object) -> list[Any]:

@@ -6,24 +6,20 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, to_micros
-from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.planner import plan
-from noonmark.core.triggers import Trigger, fires, parse_trigger
+from noonmark.core.triggers import Trigger, parse_trigger
 from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
 from noonmark.embedded.settings import whole_number
+from noonmark.operations.fires import MAX_PREVIEW, fires_of, fires_of_schedule
 from noonmark.ports.records import Kept
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from noonmark.core.instants import Micros
-    from noonmark.core.schedule import Schedule
     from noonmark.embedded.jobs import Job
     from noonmark.ports.store import Store
 
 PAGE = 1_000
-MAX_PREVIEW = 1_000
 TRIES = 20
 """So often a job that changes all the while is looked at again."""
 
@@ -51,33 +47,12 @@ def jobs(store: Store, tenant: str, status: JobStatus | None) -> list[Job]:
 def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | None) -> list[datetime]:
     """The next times that a job or a trigger names; of a job no more than the runs it has left."""
     wanted = whole_number("count", count, high=MAX_PREVIEW)
-    now = drive(store.clock())
-    if not isinstance(job, Kept):
-        # What it leaves relative counts from now, and it would fire at this very moment, if it were declared now.
-        trigger = parse_trigger(_trigger(job).to_document(), now=from_micros(now))
-        return fires(trigger, from_micros(now - 1 if after is None else _instant(after)), wanted)
-    declared = job.schedule.declaration
-    since = now if after is None else _instant(after)
-    if declared.trigger is None or job.schedule.phase is SchedulePhase.COMPLETED:
-        return []
-    due = _due(store, job.schedule, now)
-    if declared.max_runs is not None:
-        skipped = declared.trigger.count_between(from_micros(now), from_micros(max(now, since)))
-        left = declared.max_runs - job.tally.admitted - (0 if after is None else len(due) + skipped)
-        wanted = min(wanted, max(0, left))
-    begun = [from_micros(time) for time in due if after is None]
-    return [*begun, *fires(declared.trigger, from_micros(since), wanted)][:wanted]
-
-
-def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
-    """The times up to now that have yet to run."""
-    snapshot = drive(store.snapshot(schedule.uid)) if schedule.phase is SchedulePhase.ACTIVE else None
-    if snapshot is None:
-        return []
-    planned = plan(snapshot, now=now, lookahead=0)
-    nominal = {one.id: one.nominal for one in snapshot.projections if one.id not in planned.gone}
-    nominal |= {one.id: one.nominal for one in planned.planned}
-    return sorted(time for time in nominal.values() if time <= now)
+    now, since = drive(store.clock()), None if after is None else _instant(after)
+    if isinstance(job, Kept):
+        return drive(fires_of_schedule(store, job, wanted, after=since, now=now))
+    # What it leaves relative counts from now.
+    trigger = parse_trigger(_trigger(job).to_document(), now=from_micros(now))
+    return fires_of(trigger, wanted, after=since, now=now)
 
 
 def _all(store: Store, tenant: str, *, deleted: bool) -> list[tuple[Kept, Job]]:

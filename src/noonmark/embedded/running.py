@@ -13,6 +13,7 @@ from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapCon
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reasons import Reason
 from noonmark.driver.drive import drive
 from noonmark.embedded.settings import LOOK_EVERY
@@ -70,13 +71,10 @@ def run_now(
     if wait and engine is None:
         _check_function(runtime, asked.schedule)
     now = drive(runtime.store.clock())
-    one = schedules.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now)
+    own = None if asked.overlap is None else OwnTerms(overlap_policy=asked.overlap)
+    one = schedules.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now, own=own)
     if wait:
-        return _see_through(runtime, engine, new_engine, asked, one)
-    if asked.overlap is not None:
-        if engine is None:
-            raise Conflict("an overlap policy for one call takes effect where it runs: start the scheduler, or wait")
-        engine.loop.driver.node.overrides[one.id] = asked.overlap
+        return _see_through(runtime, engine, new_engine, one)
     _add(runtime, one)
     if engine is not None:
         engine.wake()
@@ -84,19 +82,16 @@ def run_now(
 
 
 def _see_through(
-    runtime: Runtime, engine: AnyEngine | None, new_engine: Callable[[], AnyEngine], asked: Request, one: Occurrence
+    runtime: Runtime, engine: AnyEngine | None, new_engine: Callable[[], AnyEngine], one: Occurrence
 ) -> Any:  # noqa: ANN401 - whatever the function returns
     with an_engine(engine, new_engine) as used:
         node, ending = used.loop.driver.node, _Ending()
-        if asked.overlap is not None:
-            node.overrides[one.id] = asked.overlap
         node.on_end[one.id] = ending
         try:
             _add(runtime, one)
             return _wait(runtime, used, one, ending)
         finally:
             node.on_end.pop(one.id, None)
-            node.overrides.pop(one.id, None)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core import edits
 from noonmark.core.errors import Conflict, NotFound
@@ -17,14 +17,23 @@ from noonmark.core.schedule import Schedule
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from noonmark.core.audit import Note
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.policies.own import OwnTerms
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.ports.records import Kept
     from noonmark.ports.store import Store
 
 MAX_TRIES = 100
 """A change that was outrun so often gives up; each time somebody else's was written, so there is no deadlock."""
+
+
+class Sign(Protocol):
+    """Writes down who made a change."""
+
+    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
+        """The note of a change, or of something that was asked of a schedule."""
 
 
 async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept:
@@ -35,9 +44,11 @@ async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = F
     return kept
 
 
-async def create(store: Store, schedule: Schedule, *, lookahead: Micros) -> bool:
+async def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
     """Keep a new schedule with its first plan; False when its id is taken."""
     plan = first_plan(schedule, lookahead=lookahead)
+    if sign is not None:
+        plan = replace(plan, note=sign(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
         [created] = await store.create([await _ordered(store, plan, schedule)])
         if created or await store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
@@ -70,15 +81,20 @@ def new_schedule(
     )
 
 
-async def change(store: Store, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> Schedule:
+async def change(
+    store: Store, uid: str, decide: Callable[[Snapshot, Micros], Plan | None], sign: Sign | None = None
+) -> Schedule:
     """Decide on what is stored, until nobody was faster; None leaves it as it is. Gives the schedule as it is then."""
     for _ in range(MAX_TRIES):
         snapshot = await store.snapshot(uid)
         if snapshot is None or snapshot.schedule.phase is SchedulePhase.DELETED:
             raise NotFound("the schedule was deleted", field="schedule_id")
-        plan = decide(snapshot, await store.clock())
+        now = await store.clock()
+        plan = decide(snapshot, now)
         if plan is None:
             return snapshot.schedule
+        if sign is not None:
+            plan = replace(plan, note=sign(snapshot.schedule, plan.schedule or snapshot.schedule, now=now))
         if (
             plan.schedule is not None
             and plan.schedule.declaration.depends_on != snapshot.schedule.declaration.depends_on
@@ -96,7 +112,12 @@ async def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: M
 
 
 async def declare(
-    store: Store, uid: str, read: Callable[[Schedule, Micros], Declaration], *, lookahead: Micros
+    store: Store,
+    uid: str,
+    read: Callable[[Schedule, Micros], Declaration],
+    *,
+    lookahead: Micros,
+    sign: Sign | None = None,
 ) -> Schedule:
     """Put in force what `read` makes of the schedule as it stands; the same as before changes nothing.
 
@@ -110,20 +131,20 @@ async def declare(
             return None
         return edits.edit(snapshot, declaration, now=now, lookahead=lookahead)
 
-    return await change(store, uid, decide)
+    return await change(store, uid, decide, sign)
 
 
-async def pause(store: Store, uid: str) -> Schedule:
+async def pause(store: Store, uid: str, sign: Sign | None = None) -> Schedule:
     """Nothing of its trigger starts until it is resumed; one that is paused stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         _check_goes_on(snapshot.schedule, "pause")
         return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
 
-    return await change(store, uid, decide)
+    return await change(store, uid, decide, sign)
 
 
-async def resume(store: Store, uid: str, *, lookahead: Micros) -> Schedule:
+async def resume(store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None) -> Schedule:
     """Plan from now on; one that is active stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
@@ -132,7 +153,7 @@ async def resume(store: Store, uid: str, *, lookahead: Micros) -> Schedule:
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
-    return await change(store, uid, decide)
+    return await change(store, uid, decide, sign)
 
 
 def _check_goes_on(schedule: Schedule, verb: str) -> None:
@@ -140,9 +161,9 @@ def _check_goes_on(schedule: Schedule, verb: str) -> None:
         raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to begin anew")
 
 
-async def delete(store: Store, uid: str) -> Schedule:
+async def delete(store: Store, uid: str, sign: Sign | None = None) -> Schedule:
     """Nothing of it starts from now on; its history stays."""
-    return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+    return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign)
 
 
 async def cancel(store: Store, kept: Kept) -> int:
@@ -176,7 +197,14 @@ async def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict
     return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
 
 
-def run_now(schedule: Schedule, *, key: str, payload: Any, now: Micros) -> Occurrence:  # noqa: ANN401 - JSON
+def run_now(
+    schedule: Schedule,
+    *,
+    key: str,
+    payload: Any,  # noqa: ANN401 - JSON
+    now: Micros,
+    own: OwnTerms | None = None,
+) -> Occurrence:
     """An occurrence that was asked for by hand, due now; it does not move the next fire."""
     origin = manual(key)
     return Occurrence(
@@ -191,4 +219,5 @@ def run_now(schedule: Schedule, *, key: str, payload: Any, now: Micros) -> Occur
         due=now,
         first_due=now,
         payload=payload,
+        own=own,
     )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import from_micros
+from noonmark.core.instants import SECOND, from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from noonmark.core.instants import Micros
-    from noonmark.core.lifecycle import Phase
+    from noonmark.core.lifecycle import Phase, SchedulePhase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LEASES_OF_SILENCE = 2
 """A node that was not heard of for so many of its leases is taken for dead; it beats three times meanwhile."""
+KEY_LIFETIME: Micros = 24 * 3600 * SECOND
+"""So long, a key under which something was asked for means that and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,32 @@ class Kept:
     tally: Tally
     next_due: Micros | None
     """The due time of its earliest occurrence, pending or claimed, that neither waits nor is held by a pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which schedules a caller wants to see: those to which all of it applies; what is left out applies to all."""
+
+    user: str | None = None
+    phases: frozenset[SchedulePhase] = frozenset()
+    """It is in one of them."""
+    kinds: frozenset[str] = frozenset()
+    """The type of its trigger is one of them; empty text stands for no trigger."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """It has all of them, with these values."""
+    text: str | None = None
+    """Part of its name, its description or its id; of letters, only those of ASCII may differ in case."""
+    target: str | None = None
+    """Its route."""
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """What a key was first used for, and when."""
+
+    fingerprint: str
+    created: Micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.ports.journal import Journal
+from noonmark.ports.reading import Reading
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
@@ -38,15 +41,12 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
-        Activity,
         Admitted,
         Beat,
         Graph,
         Hold,
-        Kept,
         Leadership,
         LeaseLost,
         NodeRecord,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
 
 
-class Store(Protocol):
+class Store(Reading, Journal, Protocol):
     """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property
@@ -82,24 +82,7 @@ class Store(Protocol):
         """Keep new schedules, each with its first plan, or not at all.
 
         False where the tenant has a schedule of that id that is not deleted, also when it came earlier in this call, or
-        where the plan's `graph` is no longer the version of the tenant's.
-        """
-
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
-        """The schedule of that id that is not deleted; with `deleted`, if there is none, the one deleted last."""
-
-    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
-        """The owner's oldest schedule of that name that is not deleted."""
-
-    async def schedules(
-        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
-    ) -> list[Kept]:
-        """The tenant's schedules that are not deleted, in the order of their creation, then of their ids.
-
-        With `deleted`, those that are, instead. With `after`, the uid of any schedule of the tenant, those that follow
-        it: it keeps its place when it is deleted, so a reader who goes on after the last of a page misses nothing that
-        was there all the while. After an unknown uid nothing follows. One whose record cannot be read is left out.
-        Fewer than `limit` are the last ones.
+        where the plan's `graph` is no longer the version of the tenant's. The note of a plan that is kept is kept too.
         """
 
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
@@ -137,7 +120,7 @@ class Store(Protocol):
         Every row touched has its fence raised, and an id that comes back after it was removed has a higher fence than
         it ever had. A projection that was sent back to be planned, and that the plan does not touch, can be claimed
         again at its due time. Tallies count what ended. An active schedule with nothing live and nothing to come is
-        completed.
+        completed. The note of a plan that is written is kept too.
 
         A change of the schedule also changes the rows that the plan does not name. When it is paused, pending rows of
         trigger and event origin cannot be claimed, and claimed ones go back, with their fence raised. When it is active
@@ -180,9 +163,6 @@ class Store(Protocol):
         Occurrences are added, pending ones and ended ones; one whose id is known stays as it is. The event goes on to
         its next page, or is matched, and the tenant's next event is the first.
         """
-
-    async def events(self, tenant: str, limit: int) -> list[Event]:
-        """The tenant's events, matched or not, newest first. A payload that cannot be read is told as None."""
 
     async def claim(  # noqa: PLR0913 - each says which rows
         self,
@@ -289,21 +269,6 @@ class Store(Protocol):
 
         Then as after a settlement.
         """
-
-    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
-        """One occurrence as it stands."""
-
-    async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
-        """A schedule's occurrences, newest nominal time first, then by id, the highest first."""
-
-    async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
-        """A schedule's runs, newest start first, then by id, the highest first.
-
-        A delivery that has not ended is a run without an end, as `core.settlement.open_run` makes it of its row.
-        """
-
-    async def activities(self, uids: Sequence[str]) -> list[Activity]:
-        """What each of some schedules does at present, deleted or not, in one consistent read."""
 
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from that source that are not deleted, each once, in order."""

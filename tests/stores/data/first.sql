@@ -73,6 +73,7 @@ CREATE TABLE occurrences (
     waiting_for TEXT,
     holds_slot SMALLINT DEFAULT 0 NOT NULL,
     payload TEXT,
+    own TEXT,
     ready BIGINT,
     held SMALLINT DEFAULT 0 NOT NULL,
     node TEXT,
@@ -97,12 +98,13 @@ CREATE TABLE occurrences (
     FOREIGN KEY(place) REFERENCES concurrency_keys ("key"),
     FOREIGN KEY(wanted) REFERENCES concurrency_keys ("key")
 );
-INSERT INTO "occurrences" VALUES(1,'occ_4dcdc8ba8af041c8145cb8887c1f511b',1,1,'trigger','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,NULL,1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,4463480461970036199);
-INSERT INTO "occurrences" VALUES(2,'occ_3fab5bd266991ed651054a17ec73f9ae',1,1,'manual:first','completed','function:work',1900000020000000,1900000020000000,1900000020000000,1,1,'succeeded','',0,NULL,NULL,NULL,0,NULL,0,NULL,NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1900000020000000,4463480461970036199);
-INSERT INTO "occurrences" VALUES(3,'occ_f8cdbb566a1f4d783dcd73d7878c569e',1,1,'manual:waits','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,'{"day":1}',1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,4463480461970036199);
+INSERT INTO "occurrences" VALUES(1,'occ_4dcdc8ba8af041c8145cb8887c1f511b',1,1,'trigger','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,NULL,NULL,1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,4463480461970036199);
+INSERT INTO "occurrences" VALUES(2,'occ_3fab5bd266991ed651054a17ec73f9ae',1,1,'manual:first','completed','function:work',1900000020000000,1900000020000000,1900000020000000,1,1,'succeeded','',0,NULL,NULL,NULL,0,NULL,0,NULL,NULL,NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1900000020000000,4463480461970036199);
+INSERT INTO "occurrences" VALUES(3,'occ_f8cdbb566a1f4d783dcd73d7878c569e',1,1,'manual:waits','pending','function:work',1900000080000000,1900000080000000,1900000080000000,0,0,NULL,'',0,NULL,NULL,NULL,0,NULL,0,'{"day":1}',NULL,1900000080000000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,4463480461970036199);
 CREATE TABLE runs (
     occurrence BIGINT NOT NULL,
     fence INTEGER NOT NULL,
+    schedule BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     node TEXT NOT NULL,
     started BIGINT NOT NULL,
@@ -113,10 +115,11 @@ CREATE TABLE runs (
     tokens BIGINT,
     cost_usd DOUBLE,
     PRIMARY KEY (occurrence, fence),
-    FOREIGN KEY(occurrence) REFERENCES occurrences ("key")
+    FOREIGN KEY(occurrence) REFERENCES occurrences ("key"),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
 )
  WITHOUT ROWID;
-INSERT INTO "runs" VALUES(2,1,1,'node-a',1900000020000000,1900000020000000,'completed','{"rows":3}',NULL,NULL,NULL);
+INSERT INTO "runs" VALUES(2,1,1,1,'node-a',1900000020000000,1900000020000000,'completed','{"rows":3}',NULL,NULL,NULL);
 CREATE TABLE schedule_states (
     schedule INTEGER NOT NULL,
     uid TEXT NOT NULL,
@@ -167,6 +170,7 @@ CREATE TABLE schedules (
     name TEXT,
     description TEXT NOT NULL,
     labels TEXT,
+    trigger_type TEXT NOT NULL,
     trigger_document TEXT,
     terms_document TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -177,8 +181,9 @@ CREATE TABLE schedules (
     is_listed SMALLINT NOT NULL,
     PRIMARY KEY ("key")
 );
-INSERT INTO "schedules" VALUES(1,'acme','ada','schedule-of-uid-1',NULL,'nightly','Every minute, really.','{"team": "data"}','{"type": "interval", "every_seconds": 60, "start_at_utc": "2030-03-17T17:48:00Z"}','{"target": {"target_kind": "function", "function": "work", "args": [], "kwargs": {}}, "overlap_policy": "skip", "misfire_policy": {"type": "skip", "grace_seconds": 60}, "missing_target_policy": "mark_misfired", "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300}, "delivery": "at_least_once", "enabled": true, "planning_horizon_days": 30, "planning_horizon_occurrences": 1}','test','function:work',1900000020000000,NULL,NULL,1);
-INSERT INTO "schedules" VALUES(2,'acme','ada','schedule-of-uid-2',NULL,NULL,'',NULL,'{"type": "event", "event_type": "seen"}','{"target": {"target_kind": "function", "function": "work", "args": [], "kwargs": {}}, "overlap_policy": "skip", "misfire_policy": {"type": "skip", "grace_seconds": 60}, "missing_target_policy": "mark_misfired", "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300}, "delivery": "at_least_once", "enabled": true, "planning_horizon_days": 30, "planning_horizon_occurrences": 1}','test','function:work',1900000020000000,NULL,NULL,1);
+INSERT INTO "schedules" VALUES(1,'acme','ada','schedule-of-uid-1',NULL,'nightly','Every minute, really.','{
+"team": "data"}','interval','{"type": "interval", "every_seconds": 60, "start_at_utc": "2030-03-17T17:48:00Z"}','{"target": {"target_kind": "function", "function": "work", "args": [], "kwargs": {}}, "overlap_policy": "skip", "misfire_policy": {"type": "skip", "grace_seconds": 60}, "missing_target_policy": "mark_misfired", "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300}, "delivery": "at_least_once", "enabled": true, "planning_horizon_days": 30, "planning_horizon_occurrences": 1}','test','function:work',1900000020000000,NULL,NULL,1);
+INSERT INTO "schedules" VALUES(2,'acme','ada','schedule-of-uid-2',NULL,NULL,'',NULL,'event','{"type": "event", "event_type": "seen"}','{"target": {"target_kind": "function", "function": "work", "args": [], "kwargs": {}}, "overlap_policy": "skip", "misfire_policy": {"type": "skip", "grace_seconds": 60}, "missing_target_policy": "mark_misfired", "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300}, "delivery": "at_least_once", "enabled": true, "planning_horizon_days": 30, "planning_horizon_occurrences": 1}','test','function:work',1900000020000000,NULL,NULL,1);
 CREATE TABLE event_listeners (
     tenant TEXT NOT NULL,
     event_type TEXT NOT NULL,
@@ -205,6 +210,28 @@ CREATE TABLE events (
     source TEXT NOT NULL,
     payload TEXT NOT NULL,
     emitted BIGINT NOT NULL,
+    PRIMARY KEY ("key")
+);
+CREATE TABLE notes (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    noted BIGINT NOT NULL,
+    caller TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    schedule_id TEXT,
+    uid TEXT,
+    revision_before INTEGER,
+    revision_after INTEGER,
+    reason TEXT,
+    request_id TEXT,
+    PRIMARY KEY ("key")
+);
+CREATE TABLE idempotency_keys (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    created BIGINT NOT NULL,
     PRIMARY KEY ("key")
 );
 CREATE TABLE served_routes (
@@ -242,6 +269,12 @@ CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
 CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created);
+CREATE UNIQUE INDEX idempotency_keys_by_name ON idempotency_keys (tenant, name);
+CREATE INDEX notes_by_age ON notes (noted);
+CREATE INDEX notes_in_order ON notes (tenant, "key");
+CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, "key");
+CREATE INDEX runs_of_schedule ON runs (schedule, started);
 CREATE VIEW schedule_execution_history AS
 SELECT
     history.*,

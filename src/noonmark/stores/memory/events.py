@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import MAX_INSTANT
@@ -75,13 +75,17 @@ def commit(ledger: Ledger, reaction: Reaction) -> bool:
     return True
 
 
-def newest(ledger: Ledger, tenant: str, limit: int) -> list[Event]:
+def newest(ledger: Ledger, tenant: str, limit: int, before: Micros | None, event_type: str | None) -> list[Event]:
     """The events of a tenant, newest first."""
     stream = ledger.streams.get(tenant)
     if stream is None:
         return []
-    found = list(islice(reversed(stream.waiting), limit))
-    return found + list(islice(reversed(stream.matched), limit - len(found)))
+    found = (
+        event
+        for event in chain(reversed(stream.waiting), reversed(stream.matched))
+        if (before is None or event.emitted < before) and event_type in (None, event.event_type)
+    )
+    return list(islice(found, limit))
 
 
 def prune(ledger: Ledger, *, before: Micros, keep: int, limit: int) -> int:

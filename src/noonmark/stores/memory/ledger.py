@@ -15,6 +15,7 @@ from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE, patience
 from noonmark.core.values import altered
 from noonmark.stores.memory.agenda import Agenda, Lines
+from noonmark.stores.memory.journal import Journal
 from noonmark.stores.memory.nodes import Register
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Ledger:
         self.plans: Agenda[str] = Agenda()
         self.deadlines: Agenda[str] = Agenda()
         self.nodes = Register()
+        self.journal = Journal()
         self.by_age: Agenda[str] = Agenda()
         self.by_count: Agenda[str] = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)

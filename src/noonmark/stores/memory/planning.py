@@ -29,6 +29,7 @@ def create(ledger: Ledger, plan: Plan) -> bool:
     listening.listen(ledger, None, schedule)
     dependents.bind(ledger, sheet, None)
     _write(ledger, sheet, plan)
+    _note(ledger, plan)
     return True
 
 
@@ -50,6 +51,7 @@ def commit(ledger: Ledger, plan: Plan) -> bool:
     if any(one.id in plan.gone and _has_moved_on(ledger, one) for one in before.projections):
         return False
     _write(ledger, sheet, plan)
+    _note(ledger, plan)
     return True
 
 
@@ -68,6 +70,11 @@ def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:
     if active and limit is not None and sheet.failures_in_row >= limit:
         snapshot = ledger.snapshot(sheet, dependents.of_schedule(ledger, sheet))
         _write(ledger, sheet, edits.pause(snapshot, now=ledger.now()))
+
+
+def _note(ledger: Ledger, plan: Plan) -> None:
+    if plan.note is not None:
+        ledger.journal.add(plan.snapshot.schedule.owner.tenant, plan.note)
 
 
 def _version(schedule: Schedule, watermark: int) -> tuple[int, SchedulePhase, int]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from functools import wraps
-from heapq import merge, nlargest
+from heapq import merge
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.core.settlement import open_run
 from noonmark.core.values import altered
 from noonmark.ports.records import Renewal, StoreTraits
 from noonmark.stores import forking
 from noonmark.stores.memory import admitting, agenda, claiming, dependents, endings, history, places, planning
 from noonmark.stores.memory import events as emitted
-from noonmark.stores.memory.ledger import Ledger, listed_at
+from noonmark.stores.memory.atomic import atomic
+from noonmark.stores.memory.callers import CallersVerbs
+from noonmark.stores.memory.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
@@ -29,15 +28,12 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
-        Activity,
         Admitted,
         Beat,
         Graph,
         Hold,
-        Kept,
         Leadership,
         LeaseLost,
         NodeRecord,
@@ -47,24 +43,9 @@ if TYPE_CHECKING:
 
 LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
 UNCOMMITTED = frozenset({Phase.PENDING, Phase.CLAIMED})
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
-def _atomic(
-    verb: Callable[Concatenate[MemoryStore, P], Awaitable[T]],
-) -> Callable[Concatenate[MemoryStore, P], Coroutine[Any, Any, T]]:
-    """Make one step of a verb, also among threads; it must not suspend while it holds the lock, and none does."""
-
-    @wraps(verb)
-    async def locked(self: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._lock:
-            return await verb(self, *args, **kwargs)
-
-    return locked
-
-
-class MemoryStore:
+class MemoryStore(CallersVerbs):
     """Forgets everything when the process ends. Verbs may be called from any thread; none awaits anything."""
 
     def __init__(self, clock: Callable[[], Micros]) -> None:
@@ -97,55 +78,28 @@ class MemoryStore:
         """Never rings."""
         return _do_nothing
 
-    @_atomic
+    @atomic
     async def clock(self) -> Micros:
         """The time of the clock it was given."""
         return self._ledger.now()
 
-    @_atomic
+    @atomic
     async def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
         return [planning.create(self._ledger, plan) for plan in plans]
 
-    @_atomic
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
-        """The schedule of that id."""
-        uid = self._ledger.ids.get((tenant, schedule_id))
-        if uid is None and deleted:
-            uid = self._ledger.last_deleted.get((tenant, schedule_id))
-        return None if uid is None else self._ledger.sheets[uid].kept(self._ledger.now())
-
-    @_atomic
-    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
-        """The owner's oldest schedule of that name that is not deleted."""
-        same_name = self._ledger.names.get((tenant, user, name))
-        return self._ledger.sheets[same_name[0][1]].kept(self._ledger.now()) if same_name else None
-
-    @_atomic
-    async def schedules(
-        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
-    ) -> list[Kept]:
-        """A page of the tenant's schedules, oldest first."""
-        ledger = self._ledger
-        listed = (ledger.deleted if deleted else ledger.listed).get(tenant, [])
-        sheet = None if after is None else ledger.sheets.get(after)
-        if after is not None and sheet is None:
-            return []
-        start = 0 if sheet is None else bisect_right(listed, listed_at(sheet.schedule))
-        return [ledger.sheets[uid].kept(ledger.now()) for _, _, uid in listed[start : start + limit]]
-
-    @_atomic
+    @atomic
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         return dependents.graph(self._ledger, tenant, schedule_ids)
 
-    @_atomic
+    @atomic
     async def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         sheet = self._ledger.sheets.get(uid)
         return None if sheet is None else self._snapshot(sheet)
 
-    @_atomic
+    @atomic
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         ledger = self._ledger
@@ -154,37 +108,32 @@ class MemoryStore:
             ledger.file_plan(ledger.sheets[uid])  # to take is to remove, and reading must change nothing
         return [self._snapshot(ledger.sheets[uid]) for uid in uids]
 
-    @_atomic
+    @atomic
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
         return [planning.commit(self._ledger, plan) for plan in plans]
 
-    @_atomic
+    @atomic
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         return [planning.add(self._ledger, one) for one in occurrences]
 
-    @_atomic
+    @atomic
     async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, in their order."""
         return [emitted.emit(self._ledger, tenant, one) for one in events]
 
-    @_atomic
+    @atomic
     async def unmatched(self, limit: int) -> list[Audience]:
         """Events that were not matched yet, each with schedules that may want it."""
         return emitted.unmatched(self._ledger, limit)
 
-    @_atomic
+    @atomic
     async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
         return [emitted.commit(self._ledger, one) for one in reactions]
 
-    @_atomic
-    async def events(self, tenant: str, limit: int) -> list[Event]:
-        """The tenant's events, newest first."""
-        return emitted.newest(self._ledger, tenant, limit)
-
-    @_atomic
+    @atomic
     async def claim(  # noqa: PLR0913 - as the port has it
         self,
         node: str,
@@ -207,19 +156,19 @@ class MemoryStore:
             found = claiming.due(ledger, known, now=now, until=until, limit=limit)
         return [claiming.lease(ledger, row, node, now=now, until=self._until(now, lease)) for row in found]
 
-    @_atomic
+    @atomic
     async def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds."""
         return [admitting.admit(self._ledger, one, now=now, lease=lease) for one in admissions]
 
-    @_atomic
+    @atomic
     async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
         return [dependents.of_claim(self._ledger, claim) for claim in claims]
 
-    @_atomic
+    @atomic
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
         held = {hold.occurrence_id: self._held(hold) for hold in holds}
@@ -236,7 +185,7 @@ class MemoryStore:
             },
         )
 
-    @_atomic
+    @atomic
     async def release(self, holds: Sequence[Hold]) -> None:
         """Give claimed rows back untouched."""
         for hold in holds:
@@ -247,12 +196,12 @@ class MemoryStore:
                 self._ledger.file(row)
                 places.free_key_if_held(self._ledger, row)
 
-    @_atomic
+    @atomic
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
         return [admitting.settle(self._ledger, one) for one in settlements]
 
-    @_atomic
+    @atomic
     async def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         row = self._ledger.rows.get(occurrence_id)
@@ -261,7 +210,7 @@ class MemoryStore:
         row.occurrence = altered(row.occurrence, stop=Reason.CANCELLED)
         return True
 
-    @_atomic
+    @atomic
     async def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
         row = self._ledger.rows.get(occurrence_id)
@@ -271,61 +220,34 @@ class MemoryStore:
         endings.complete_if_done(self._ledger, self._ledger.sheet_of(row))
         return True
 
-    @_atomic
-    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
-        """One occurrence as it stands."""
-        row = self._ledger.rows.get(occurrence_id)
-        return None if row is None else row.occurrence
-
-    @_atomic
-    async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
-        """A schedule's occurrences, newest nominal time first."""
-        found = [row.occurrence for row in self._rows(uid)]
-        return nlargest(len(found) if limit is None else limit, found, key=lambda one: (one.nominal, one.id))
-
-    @_atomic
-    async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
-        """A schedule's runs, newest start first."""
-        now = self._ledger.now()
-        found = [run for row in self._rows(uid) for run in row.runs]
-        found += [
-            open_run(row.occurrence, now=now) for row in self._rows(uid) if row.occurrence.phase is Phase.DISPATCHING
-        ]
-        return nlargest(len(found) if limit is None else limit, found, key=lambda run: (run.started, run.id))
-
-    @_atomic
-    async def activities(self, uids: Sequence[str]) -> list[Activity]:
-        """What each of some schedules does at present."""
-        return [history.activity(list(self._rows(uid))) for uid in uids]
-
-    @_atomic
+    @atomic
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
         schedules = [sheet.schedule for sheet in self._ledger.sheets.values()]
         here = [one for one in schedules if one.source == source and one.phase is not SchedulePhase.DELETED]
         return sorted({one.declaration.target.route for one in here})
 
-    @_atomic
+    @atomic
     async def beat(self, beat: Beat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
         self._ledger.nodes.beat(beat, now=now)
 
-    @_atomic
+    @atomic
     async def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
         self._ledger.nodes.leave(node, now=self._ledger.now())
 
-    @_atomic
+    @atomic
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
         return self._ledger.nodes.told(now=self._ledger.now())
 
-    @_atomic
+    @atomic
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
         return self._ledger.nodes.lead(node, now=now, lease=lease)
 
-    @_atomic
+    @atomic
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
         ledger = self._ledger
@@ -334,7 +256,7 @@ class MemoryStore:
         lacking = [row for row in rows if ledger.lacks_target(row, now)]
         return [claiming.lease(ledger, row, node, now=now, until=self._until(now, lease)) for row in lacking[:limit]]
 
-    @_atomic
+    @atomic
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
         ledger = self._ledger
@@ -343,12 +265,12 @@ class MemoryStore:
             ledger.file(row)  # to take is to remove, and reading must change nothing
         return [row.occurrence for row in rows]
 
-    @_atomic
+    @atomic
     async def changed_by_others(self) -> bool:
         """Nobody else can write to it."""
         return False
 
-    @_atomic
+    @atomic
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned or claimed."""
         ledger = self._ledger
@@ -359,19 +281,10 @@ class MemoryStore:
         times = [first[0] for one in agendas if (first := one.first()) is not None]
         return min(times if ledger.behind.first() is None else [ledger.now(), *times], default=None)
 
-    @_atomic
+    @atomic
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         return history.prune(self._ledger, before=before, keep=keep, limit=limit)
-
-    @_atomic
-    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget events that are old, or too many."""
-        return emitted.prune(self._ledger, before=before, keep=keep, limit=limit)
-
-    def _rows(self, uid: str) -> Iterable[Row]:
-        sheet = self._ledger.sheets.get(uid)
-        return () if sheet is None else (*sheet.live.values(), *sheet.ended.values())
 
     def _snapshot(self, sheet: Sheet) -> Snapshot:
         return self._ledger.snapshot(sheet, dependents.of_schedule(self._ledger, sheet))

@@ -41,6 +41,16 @@ CREATE TABLE events (
 CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE TABLE idempotency_keys (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    fingerprint TEXT COLLATE "C" NOT NULL,
+    created BIGINT NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created);
+CREATE UNIQUE INDEX idempotency_keys_by_name ON idempotency_keys (tenant, name);
 CREATE TABLE leadership (
     key SMALLINT NOT NULL,
     term BIGINT NOT NULL,
@@ -63,6 +73,23 @@ CREATE TABLE nodes (
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);
+CREATE TABLE notes (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    noted BIGINT NOT NULL,
+    caller TEXT COLLATE "C" NOT NULL,
+    operation TEXT COLLATE "C" NOT NULL,
+    schedule_id TEXT COLLATE "C",
+    uid TEXT COLLATE "C",
+    revision_before INTEGER,
+    revision_after INTEGER,
+    reason TEXT COLLATE "C",
+    request_id TEXT COLLATE "C",
+    PRIMARY KEY (key)
+);
+CREATE INDEX notes_by_age ON notes (noted);
+CREATE INDEX notes_in_order ON notes (tenant, key);
+CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, key);
 CREATE TABLE schedules (
     key BIGSERIAL NOT NULL,
     tenant TEXT COLLATE "C" NOT NULL,
@@ -72,6 +99,7 @@ CREATE TABLE schedules (
     name TEXT COLLATE "C",
     description TEXT COLLATE "C" NOT NULL,
     labels TEXT COLLATE "C",
+    trigger_type TEXT COLLATE "C" NOT NULL,
     trigger_document TEXT COLLATE "C",
     terms_document TEXT COLLATE "C" NOT NULL,
     source TEXT COLLATE "C" NOT NULL,
@@ -131,6 +159,7 @@ CREATE TABLE occurrences (
     waiting_for TEXT COLLATE "C",
     holds_slot SMALLINT DEFAULT 0 NOT NULL,
     payload TEXT COLLATE "C",
+    own TEXT COLLATE "C",
     ready BIGINT,
     held SMALLINT DEFAULT 0 NOT NULL,
     node TEXT COLLATE "C",
@@ -208,6 +237,7 @@ CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >
 CREATE TABLE runs (
     occurrence BIGINT NOT NULL,
     fence INTEGER NOT NULL,
+    schedule BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     node TEXT COLLATE "C" NOT NULL,
     started BIGINT NOT NULL,
@@ -219,6 +249,7 @@ CREATE TABLE runs (
     cost_usd DOUBLE PRECISION,
     PRIMARY KEY (occurrence, fence)
 );
+CREATE INDEX runs_of_schedule ON runs (schedule, started);
 CREATE VIEW schedule_execution_history AS
 SELECT
     history.*,

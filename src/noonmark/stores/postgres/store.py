@@ -26,6 +26,7 @@ from noonmark.stores.sql import (
     upstreams,
 )
 from noonmark.stores.sql import events as emitted
+from noonmark.stores.sql.verbs import SharedVerbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -38,15 +39,12 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
-        Activity,
         Admitted,
         Beat,
         Graph,
         Hold,
-        Kept,
         Leadership,
         LeaseLost,
         NodeRecord,
@@ -70,12 +68,12 @@ _TENANTS_OF_KEYS = """
 """
 
 
-class PostgresStore(Transactions):
+class PostgresStore(Transactions, SharedVerbs):
     """Everything in one schema of a database. Verbs may be called from any thread; each waits where it is called."""
 
-    def __init__(self, url: str, clock: Callable[[], Micros] | None = None) -> None:
-        """Time is the server's own; only a test gives it another clock."""
-        super().__init__(parse_address(url), clock)
+    def __init__(self, url: str, clock: Callable[[], Micros] | None = None, *, migrates: bool = True) -> None:
+        """Time is the server's own; only a test gives it another clock. Its schema is changed only if it `migrates`."""
+        super().__init__(parse_address(url), clock, migrates=migrates)
         forking.watch(self)
 
     @property
@@ -112,27 +110,6 @@ class PostgresStore(Transactions):
         """Keep new schedules, each with its first plan."""
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._careful(tenants, lambda ledger: planning.create_all(ledger, plans), tells=True)
-
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
-        """The schedule of that id."""
-
-        def find(ledger: Ledger) -> Kept | None:
-            found = snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
-            if found is None and deleted:
-                return snapshots.kept(ledger, snapshots.DELETED_BY_ID, tenant, schedule_id)
-            return found
-
-        return self._read(find)
-
-    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
-        """The owner's oldest schedule of that name that is not deleted."""
-        return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name))
-
-    async def schedules(
-        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
-    ) -> list[Kept]:
-        """A page of the tenant's schedules, oldest first."""
-        return self._read(lambda ledger: snapshots.page(ledger, tenant, after, limit, deleted=deleted))
 
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
@@ -174,10 +151,6 @@ class PostgresStore(Transactions):
         """Write what becomes of events, where nothing has happened since."""
         tenants = {one.audience.tenant for one in reactions}
         return self._careful(tenants, lambda ledger: emitted.commit(ledger, reactions))
-
-    async def events(self, tenant: str, limit: int) -> list[Event]:
-        """The tenant's events, newest first."""
-        return self._read(lambda ledger: emitted.newest(ledger.session, tenant, limit))
 
     async def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -260,22 +233,6 @@ class PostgresStore(Transactions):
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
         return self._careful(tenants, lambda ledger: admitting.cancel(ledger, occurrence_id), tells=True)
 
-    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
-        """One occurrence as it stands."""
-        return self._read(lambda ledger: history.one(ledger, occurrence_id))
-
-    async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
-        """A schedule's occurrences, newest nominal time first."""
-        return self._read(lambda ledger: history.of_schedule(ledger, uid, limit))
-
-    async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
-        """A schedule's runs, newest start first."""
-        return self._read(lambda ledger: history.runs(ledger, uid, limit))
-
-    async def activities(self, uids: Sequence[str]) -> list[Activity]:
-        """What each of some schedules does at present."""
-        return self._read(lambda ledger: history.activities(ledger, uids))
-
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
         return self._glance(lambda ledger: snapshots.routes(ledger.session, source))
@@ -326,10 +283,6 @@ class PostgresStore(Transactions):
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         return self._quick(lambda ledger: history.prune(ledger.session, before=before, keep=keep, limit=limit))
-
-    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget events that are old, or too many."""
-        return self._quick(lambda ledger: emitted.prune(ledger.session, before=before, keep=keep, limit=limit))
 
     def _sound(self, claims: list[Claim], faults: claiming.Faults) -> list[Claim]:
         """What was claimed, after what cannot be read has been ended."""

@@ -15,7 +15,7 @@ from noonmark.core.values import made
 from noonmark.ports.records import Renewal
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import endings, places
-from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json
+from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json, own_terms
 from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
     """What a claim makes of a row."""
     (_, nominal, one_id, _, _, _, phase, revision, origin, route, due, first_due) = columns[:12]
     (attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up) = columns[12:20]
-    (losses, waiting_for, holds_slot, stop, deadline, payload) = columns[20:]
+    (losses, waiting_for, holds_slot, stop, deadline, payload, own) = columns[20:]
     try:
         found_in = PHASES[phase]
         kind_of(origin)
@@ -106,6 +106,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
             stop=REASONS[stop],
             deadline=deadline,
             payload=None if payload is None else from_json(payload, "payload"),
+            own=own_terms(own),
         )
         _check_numbers(occurrence)
     except KeyError as error:

@@ -37,6 +37,7 @@ COLUMNS = (
     "name",
     "description",
     "labels",
+    "trigger_type",
     "trigger_document",
     "terms_document",
     "source",
@@ -70,13 +71,26 @@ def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
     """The row of a schedule."""
     declared = schedule.declaration
     trigger, terms = _written(declared)
+    kind = "" if declared.trigger is None else declared.trigger.type
     return (
         key, schedule.owner.tenant, schedule.owner.user, schedule.schedule_id, declared.schedule_id,
         declared.name, declared.description,
-        json.dumps(declared.labels) if declared.labels else None, trigger, terms, schedule.source,
+        _lines(declared.labels) if declared.labels else None, kind, trigger, terms, schedule.source,
         declared.target.route, schedule.created, schedule.anchored, schedule.deleted,
         int(schedule.phase is not SchedulePhase.DELETED),
     )  # fmt: skip
+
+
+def label_line(name: str, value: str) -> str:
+    """A label as it stands in the text of all labels, on a line of its own.
+
+    Text in JSON has no ends of lines, so one is found here where there is such a label, and nowhere else.
+    """
+    return f"\n{_encode(name)}: {_encode(value)}"
+
+
+def _lines(labels: Mapping[str, str]) -> str:
+    return f"{{{','.join(label_line(*label) for label in labels.items())}}}"
 
 
 class Library:
@@ -126,8 +140,8 @@ class Library:
 
 
 def _restored(columns: tuple[Any, ...]) -> Schedule:
-    (_, tenant, user, schedule_id, declared_id, name, description, labels, trigger, terms, source) = columns[:11]
-    (_, created, anchored, deleted, _, uid, phase, revision, _, updated) = columns[11:]
+    (_, tenant, user, schedule_id, declared_id, name, description, labels, _, trigger, terms, source) = columns[:12]
+    (_, created, anchored, deleted, _, uid, phase, revision, _, updated) = columns[12:]
     try:
         declared = _declared(trigger, terms)
         if name is not None or declared_id is not None or description or labels is not None:

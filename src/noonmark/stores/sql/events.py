@@ -117,9 +117,13 @@ def commit(ledger: Ledger, reactions: Sequence[Reaction]) -> list[bool]:
     return written
 
 
-def newest(session: Session, tenant: str, limit: int) -> list[Event]:
+def newest(session: Session, tenant: str, limit: int, before: Micros | None, event_type: str | None) -> list[Event]:
     """The events of a tenant, newest first."""
-    return [event for event, _ in _read(session, "tenant = ? ORDER BY emitted DESC LIMIT ?", (tenant, limit))]
+    where, values = "tenant = ?", [tenant, *(one for one in (before, event_type) if one is not None)]
+    for condition, value in (("emitted < ?", before), ("event_type = ?", event_type)):
+        if value is not None:
+            where = f"{where} AND {condition}"
+    return [event for event, _ in _read(session, f"{where} ORDER BY emitted DESC LIMIT ?", (*values, limit))]
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:

@@ -1,15 +1,13 @@
-"""What has happened: occurrences and runs as callers read them, what is overdue, and forgetting what is old."""
+"""What has happened: occurrences as callers read them, what is overdue, and forgetting what is old."""
 
 from __future__ import annotations
 
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.run import Outcome, Run, Usage
-from noonmark.core.settlement import open_run
-from noonmark.ports.records import Activity
+from noonmark.core.lifecycle import LIVE
 from noonmark.stores.sql.finding import FIRST_LEASED, FIRST_READY
 from noonmark.stores.sql.records import Unreadable, from_json, occurrence
 
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row
@@ -26,13 +25,13 @@ ALL = 2**62
 """The limit that is none."""
 CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index of those; to find them, all schedules are read."""
-_DELIVERING = "phase IN ('dispatching', 'awaiting_completion')"
+DELIVERING = "phase IN ('dispatching', 'awaiting_completion')"
 NEXT_TIME = f"""
     SELECT min(time) FROM (
         SELECT min(plan_at) AS time FROM schedule_states
         WHERE phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL
         UNION ALL
-        SELECT min(deadline) FROM occurrences WHERE deadline IS NOT NULL AND {_DELIVERING}
+        SELECT min(deadline) FROM occurrences WHERE deadline IS NOT NULL AND {DELIVERING}
         UNION ALL SELECT CAST(? AS bigint) WHERE (
             SELECT tenant FROM event_streams WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT 1
         ) IS NOT NULL
@@ -40,36 +39,7 @@ NEXT_TIME = f"""
         UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
     ) AS times
 """  # noqa: S608 - our own text
-_OF_SCHEDULE = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) ORDER BY nominal DESC, id DESC LIMIT ?"
-_DISPATCHING = """
-    schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND phase = 'dispatching'
-"""
-OVERDUE = f"deadline IS NOT NULL AND {_DELIVERING} AND deadline <= ? ORDER BY deadline, id LIMIT ?"
-_RUN_COLUMNS = """
-    occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
-    outcome, result, error, tokens, cost_usd
-"""
-_RUNS = f"""
-    SELECT {_RUN_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
-    WHERE schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)
-    ORDER BY runs.started DESC, id || '-' || runs.fence DESC LIMIT ?
-"""  # noqa: S608 - our own text
-LAST_RUNS = f"""
-    SELECT {_RUN_COLUMNS}, uid FROM schedule_states
-    CROSS JOIN occurrences ON occurrences.key = (
-        SELECT newest.key FROM occurrences AS newest WHERE newest.schedule = schedule_states.schedule
-        AND EXISTS (SELECT 1 FROM runs AS own WHERE own.occurrence = newest.key AND own.ended IS NOT NULL)
-        ORDER BY newest.nominal DESC, newest.id DESC LIMIT 1
-    )
-    CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
-        SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key AND last.ended IS NOT NULL
-    ) WHERE uid IN EACH(text)
-"""  # noqa: S608 - likewise
-BEING_DELIVERED = f"""
-    SELECT uid, occurrences.id FROM schedule_states
-    CROSS JOIN occurrences ON occurrences.schedule = schedule_states.schedule AND ended IS NULL
-    AND occurrences.{_DELIVERING} WHERE uid IN EACH(text) ORDER BY occurrences.id
-"""  # noqa: S608 - likewise
+OVERDUE = f"deadline IS NOT NULL AND {DELIVERING} AND deadline <= ? ORDER BY deadline, id LIMIT ?"
 _OLD = """
     SELECT key, schedule FROM occurrences CROSS JOIN schedule_states AS s USING (schedule)
     WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ? /* quick: s, occurrences */
@@ -92,54 +62,30 @@ OLDEST = """
 def one(ledger: Ledger, occurrence_id: str) -> Occurrence | None:
     """One occurrence as it stands."""
     row = ledger.row(occurrence_id)
-    return None if row is None else _told(ledger, [row])[0]
+    return None if row is None else told(ledger, [row])[0]
 
 
-def of_schedule(ledger: Ledger, uid: str, limit: int | None) -> list[Occurrence]:
+def of_schedule(
+    ledger: Ledger, uid: str, limit: int | None, before: tuple[Micros, str] | None, phases: Collection[Phase]
+) -> list[Occurrence]:
     """A schedule's occurrences, newest nominal time first."""
-    return _told(ledger, ledger.find(_OF_SCHEDULE, uid, ALL if limit is None else limit))
+    where, values = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)", [uid, *(before or ())]
+    if before is not None:
+        where += " AND (nominal, id) < (?, ?)"
+    order = "nominal"
+    if phases:
+        where += " AND phase IN EACH(text)"
+        values.append(sorted(phases))
+        if LIVE.issuperset(phases):
+            # The live ones, which are few, are looked through, and not all in the order of their times: hence the sum.
+            where, order = f"{where} AND ended IS NULL", "nominal + 0"
+    text = f"{where} ORDER BY {order} DESC, id DESC LIMIT ?"
+    return told(ledger, ledger.find(text, *values, ALL if limit is None else limit))
 
 
 def overdue(ledger: Ledger, *, now: Micros, limit: int) -> list[Occurrence]:
     """Deliveries whose deadline has come, earliest first."""
-    return _told(ledger, ledger.find(OVERDUE, now, limit))
-
-
-def runs(ledger: Ledger, uid: str, limit: int | None) -> list[Run]:
-    """A schedule's runs, newest start first."""
-    ended = ledger.session.query(_RUNS, uid, ALL if limit is None else limit)
-    found = [_run(columns) for columns in ended]
-    dispatching = _told(ledger, ledger.find(_DISPATCHING, uid))
-    if dispatching:
-        found += [open_run(one, now=ledger.now()) for one in dispatching]
-        found.sort(key=lambda run: (run.started, run.id), reverse=True)
-    return found[:limit]
-
-
-def activities(ledger: Ledger, uids: Sequence[str]) -> list[Activity]:
-    """What each of some schedules does at present."""
-    asked = list(uids)
-    last = {columns[-1]: _run(columns[:-1]) for columns in ledger.session.query(LAST_RUNS, asked)}
-    delivering: dict[str, list[str]] = {}
-    for uid, occurrence_id in ledger.session.query(BEING_DELIVERED, asked):
-        delivering.setdefault(uid, []).append(occurrence_id)
-    return [Activity(delivering=tuple(delivering.get(uid, ())), last_run=last.get(uid)) for uid in uids]
-
-
-def _run(columns: Sequence[Any]) -> Run:
-    occurrence_id, fence, attempt, node, started, ended, outcome, result, error, tokens, cost = columns
-    return Run(
-        id=f"{occurrence_id}-{fence}",
-        occurrence_id=occurrence_id,
-        attempt=attempt,
-        node=node,
-        started=started,
-        ended=ended,
-        outcome=None if outcome is None else Outcome(outcome),
-        result=_shown(result),
-        error=error,
-        usage=None if tokens is None else Usage(tokens=tokens, cost_usd=cost),
-    )
+    return told(ledger, ledger.find(OVERDUE, now, limit))
 
 
 def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micros | None:
@@ -190,18 +136,19 @@ def _forget(session: Session, found: Sequence[Values]) -> int:
     return len(found)
 
 
-def _told(ledger: Ledger, rows: Sequence[Row]) -> list[Occurrence]:
+def told(ledger: Ledger, rows: Sequence[Row]) -> list[Occurrence]:
     """Rows as callers read them; a payload that cannot be read is left out, since the rest is worth telling."""
     ids: dict[int, str] = dict(
         ledger.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))
     )
     try:
-        return [occurrence(row, ledger.sheet_of(row).uid, ids[row.schedule], _shown(row.payload)) for row in rows]
+        return [occurrence(row, ledger.sheet_of(row).uid, ids[row.schedule], shown(row.payload)) for row in rows]
     except Unreadable as error:
         raise StoreUnavailable(f"the stored record of an occurrence is damaged: {error}") from None
 
 
-def _shown(text: str | None) -> object:
+def shown(text: str | None) -> object:
+    """The value of a text, or nothing, if it has none."""
     try:
         return from_json(text, "value")
     except Unreadable:

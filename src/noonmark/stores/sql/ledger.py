@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.stores.sql import documents
+from noonmark.stores.sql.journal import NOTE_COLUMNS, note_values
 from noonmark.stores.sql.records import (
     PLACE_COLUMNS,
     ROW_COLUMNS,
@@ -27,6 +28,7 @@ from noonmark.stores.sql.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from noonmark.core.audit import Note
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sql.documents import Library
@@ -57,6 +59,7 @@ class Ledger:
         self._runs: list[tuple[Any, ...]] = []
         self._schedules: list[tuple[Any, ...]] = []
         self._new_schedules: list[tuple[Any, ...]] = []
+        self._notes: list[tuple[str, Note]] = []
         self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
         self.woke = False
@@ -194,7 +197,11 @@ class Ledger:
 
     def add_run(self, row: Row, run: Run, result: str | None) -> None:
         """Keep a run of a row."""
-        self._runs.append(run_values(row.key, run, result))
+        self._runs.append(run_values(row.key, row.schedule, run, result))
+
+    def add_note(self, tenant: str, note: Note) -> None:
+        """Keep a note of what a caller did."""
+        self._notes.append((tenant, note))
 
     def reserve(self, ids: Iterable[str]) -> None:
         """Number rows that are to be added in the order of their ids.
@@ -236,6 +243,11 @@ class Ledger:
         if self._runs:
             self.session.put("runs", RUN_COLUMNS, self._runs, key=2)
             self._runs.clear()
+        if self._notes:
+            numbers = self.session.numbers("notes", len(self._notes))
+            noted = [note_values(number, *one) for number, one in zip(numbers, self._notes, strict=True)]
+            self.session.insert("notes", NOTE_COLUMNS, noted)
+            self._notes.clear()
 
     def _write(
         self,

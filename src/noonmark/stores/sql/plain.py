@@ -128,10 +128,10 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
             continue
         session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in found])
         _note_ends(session, found, phase, holds_slot=holds_slot, now=now)
-        for one, key, _, _ in found:
+        for one, key, schedule, _ in found:
             run = ends[one].run
             ended.add(one)
-            runs.append(run_values(key, run, to_json(run.result)))
+            runs.append(run_values(key, schedule, run, to_json(run.result)))
     if runs:
         session.put("runs", RUN_COLUMNS, runs, key=2)
     return ended

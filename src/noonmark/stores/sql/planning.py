@@ -49,6 +49,7 @@ def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
             dependents.bind(ledger, sheet, None, schedule)
             followed |= {(schedule.owner.tenant, one.schedule_id) for one in schedule.declaration.depends_on}
         _write(ledger, sheet, plan, schedule, schedule)
+        _note(ledger, plan)
     listening.add_all(ledger, created)
     return answers
 
@@ -120,7 +121,13 @@ def _commit(ledger: Ledger, sheet: Sheet | None, plan: Plan) -> bool:
     if plan.schedule is not None and snapshots.readable(ledger, sheet) != before:
         return False
     _write(ledger, sheet, plan, before, plan.schedule or before)
+    _note(ledger, plan)
     return True
+
+
+def _note(ledger: Ledger, plan: Plan) -> None:
+    if plan.note is not None:
+        ledger.add_note(plan.snapshot.schedule.owner.tenant, plan.note)
 
 
 def _patience(schedule: Schedule) -> int:

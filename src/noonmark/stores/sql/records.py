@@ -11,12 +11,14 @@ from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.plans import Projection
+from noonmark.core.policies.own import read_own
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.instants import Micros
+    from noonmark.core.policies.own import OwnTerms
     from noonmark.core.run import Run
 
 PHASES = {str(phase): phase for phase in Phase}
@@ -55,6 +57,8 @@ class Row:
     waiting_for: str | None
     holds_slot: int
     payload: str | None
+    own: str | None
+    """The terms that whoever asked for it has set, in JSON."""
     ready: Micros | None
     held: int
     node: str | None
@@ -173,19 +177,22 @@ def _columns(record: type[Record]) -> tuple[str, ...]:
 
 ROW_COLUMNS, SHEET_COLUMNS, PLACE_COLUMNS = _columns(Row), _columns(Sheet), _columns(Place)
 RUN_COLUMNS = (
-    "occurrence", "fence", "attempt", "node", "started", "ended", "outcome", "result", "error", "tokens", "cost_usd",
+    "occurrence", "fence", "schedule", "attempt", "node", "started", "ended", "outcome", "result", "error", "tokens",
+    "cost_usd",
 )  # fmt: skip
 row_values: Callable[[Row], tuple[Any, ...]] = attrgetter(*ROW_COLUMNS)
 sheet_values: Callable[[Sheet], tuple[Any, ...]] = attrgetter(*SHEET_COLUMNS)
 place_values: Callable[[Place], tuple[Any, ...]] = attrgetter(*PLACE_COLUMNS)
 
 
-def run_values(key: int, run: Run, result: str | None) -> tuple[Any, ...]:
-    """The columns of a run of the row with that key; its id ends in the fence."""
+def run_values(key: int, schedule: int, run: Run, result: str | None) -> tuple[Any, ...]:
+    """The columns of a run of the row with that key, of that schedule; its id ends in the fence."""
     tokens, cost = (None, None) if run.usage is None else (run.usage.tokens, run.usage.cost_usd)
     fence = int(run.id.rpartition("-")[2])
-    error = None if run.error is None else _storable(run.error)
-    return (key, fence, run.attempt, run.node, run.started, run.ended, run.outcome, result, error, tokens, cost)
+    error = None if run.error is None else storable(run.error)
+    return (
+        key, fence, schedule, run.attempt, run.node, run.started, run.ended, run.outcome, result, error, tokens, cost,
+    )  # fmt: skip
 
 
 def to_row(one: Occurrence, *, key: int, sheet: Sheet) -> Row:
@@ -193,8 +200,9 @@ def to_row(one: Occurrence, *, key: int, sheet: Sheet) -> Row:
     return Row(
         key, one.id, sheet.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
         one.first_due, one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first,
-        one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload), one.due,
-        0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, sheet.owner,
+        one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload),
+        None if one.own is None else to_json(one.own.to_document()), one.due, 0, one.node, None, one.started, one.stop,
+        one.deadline, None, None, None, None, None, sheet.owner,
     )  # fmt: skip
 
 
@@ -228,9 +236,20 @@ def occurrence(row: Row, uid: str, schedule_id: str, payload: object) -> Occurre
             stop=REASONS[row.stop],
             deadline=row.deadline,
             payload=payload,
+            own=own_terms(row.own),
         )
     except KeyError as error:
         raise Unreadable(f"{error} is no phase or reason") from None
+
+
+def own_terms(text: str | None) -> OwnTerms | None:
+    """The terms of one occurrence."""
+    if text is None:
+        return None
+    try:
+        return read_own(from_json(text, "own"))
+    except ValueError as error:
+        raise Unreadable(f"its own terms cannot be read ({error})") from None
 
 
 def to_projection(row: Row) -> Projection:
@@ -251,8 +270,8 @@ def to_json(value: object) -> str | None:
     return None if value is None else json.dumps(value, sort_keys=False, separators=(",", ":"))
 
 
-def _storable(text: str) -> str:
-    """What somebody's code said, without what SQLite cannot keep: NUL, and halves of characters."""
+def storable(text: str) -> str:
+    """What somebody's code said, without what a database cannot keep: NUL, and halves of characters."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 

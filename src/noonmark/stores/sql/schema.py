@@ -86,6 +86,7 @@ schedules = Table(
     Column("name", Text),
     Column("description", Text, nullable=False),
     Column("labels", Text),
+    Column("trigger_type", Text, nullable=False),
     Column("trigger_document", Text),
     Column("terms_document", Text, nullable=False),
     Column("source", Text, nullable=False),
@@ -172,6 +173,7 @@ occurrences = Table(
     Column("waiting_for", Text),
     _flag("holds_slot"),
     Column("payload", Text),
+    Column("own", Text),
     _instant("ready"),
     _flag("held"),
     Column("node", Text),
@@ -239,6 +241,7 @@ runs = Table(
     metadata,
     Column("occurrence", BigInteger, ForeignKey("occurrences.key"), primary_key=True, autoincrement=False),
     Column("fence", Integer, primary_key=True, autoincrement=False),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("node", Text, nullable=False),
     _instant("started", required=True),
@@ -250,6 +253,7 @@ runs = Table(
     Column("cost_usd", Double),
     sqlite_with_rowid=False,
 )
+_index("runs_of_schedule", runs, "schedule, started")
 
 concurrency_keys = Table(
     "concurrency_keys",
@@ -318,6 +322,37 @@ events = Table(
 _index("events_by_id", events, "tenant, event_id", unique=True)
 _index("events_in_order", events, "tenant, emitted", unique=True)
 _index("events_by_age", events, "emitted")
+
+notes = Table(
+    "notes",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    _instant("noted", required=True),
+    Column("caller", Text, nullable=False),
+    Column("operation", Text, nullable=False),
+    Column("schedule_id", Text),
+    Column("uid", Text),
+    Column("revision_before", Integer),
+    Column("revision_after", Integer),
+    Column("reason", Text),
+    Column("request_id", Text),
+)
+_index("notes_in_order", notes, "tenant, key")
+_index("notes_of_schedule", notes, "tenant, schedule_id, key")
+_index("notes_by_age", notes, "noted")
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    _instant("created", required=True),
+)
+_index("idempotency_keys_by_name", idempotency_keys, "tenant, name", unique=True)
+_index("idempotency_keys_by_age", idempotency_keys, "created")
 
 nodes = Table(
     "nodes",

@@ -38,18 +38,6 @@ BY_NAME = """
     SELECT key FROM schedules CROSS JOIN schedule_states ON schedule = key
     WHERE tenant = ? AND username = ? AND name = ? AND is_listed = 1 ORDER BY created, uid LIMIT 1
 """
-FIRST_PAGE = """
-    SELECT key, created, schedule_id FROM schedules WHERE tenant = ? AND is_listed = {is_listed}
-    ORDER BY created, schedule_id LIMIT ?
-"""
-NEXT_PAGE = """
-    SELECT key, created, schedule_id FROM schedules
-    WHERE tenant = ? AND is_listed = {is_listed} AND (created, schedule_id) > (?, ?)
-    ORDER BY created, schedule_id LIMIT ?
-"""
-_POSITION = """
-    SELECT created, schedule_id FROM schedule_states CROSS JOIN schedules ON key = schedule WHERE uid = ? AND tenant = ?
-"""
 _NEXT_DUE = """
     SELECT schedule, min(due) FROM occurrences
     WHERE schedule IN EACH(bigint) AND ended IS NULL AND (phase = 'claimed' OR phase = 'pending' AND held = 0
@@ -92,28 +80,16 @@ def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
     if not found:
         return None
     [sheet] = ledger.sheets_of(found[0])
-    return _kept(ledger, [(sheet, readable(ledger, sheet))])[0]
+    return told(ledger, [(sheet, readable(ledger, sheet))])[0]
 
 
-def page(ledger: Ledger, tenant: str, after: str | None, limit: int, *, deleted: bool) -> list[Kept]:
-    """A page of a tenant's schedules, oldest first; what cannot be read is passed over, and others fill the page."""
-    place: tuple[Micros | str, ...] | None = None
-    if after is not None:
-        place = next(iter(ledger.session.query(_POSITION, after, tenant)), None)
-        if place is None:
-            return []
-    known: list[tuple[Sheet, Schedule]] = []
-    while len(known) < limit:
-        query, where = (FIRST_PAGE, (tenant,)) if place is None else (NEXT_PAGE, (tenant, *place))
-        wanted = limit - len(known)
-        found = ledger.session.query(query.format(is_listed=int(not deleted)), *where, wanted)
-        sheets = ledger.sheets_of([key for key, *_ in found])
-        read = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
-        known += [(sheet, one) for sheet in sheets if not isinstance(one := read[sheet.schedule], Unreadable)]
-        if len(found) < wanted:
-            break
-        place = found[-1][1:]
-    return _kept(ledger, known)
+def told(ledger: Ledger, known: Sequence[tuple[Sheet, Schedule]]) -> list[Kept]:
+    """Schedules as callers read them."""
+    keys = [sheet.schedule for sheet, _ in known]
+    next_due: dict[int, Micros] = dict(ledger.session.query(_NEXT_DUE, keys, ledger.now()))
+    return [
+        Kept(schedule=schedule, tally=_tally(sheet), next_due=next_due.get(sheet.schedule)) for sheet, schedule in known
+    ]
 
 
 def by_uid(ledger: Ledger, uid: str) -> Snapshot | None:
@@ -211,12 +187,3 @@ def _tally(sheet: Sheet) -> Tally:
         last_started=sheet.last_started,
         last_phase=None if sheet.last_phase is None else PHASES[sheet.last_phase],
     )
-
-
-def _kept(ledger: Ledger, known: Sequence[tuple[Sheet, Schedule]]) -> list[Kept]:
-    """Schedules as callers read them."""
-    keys = [sheet.schedule for sheet, _ in known]
-    next_due: dict[int, Micros] = dict(ledger.session.query(_NEXT_DUE, keys, ledger.now()))
-    return [
-        Kept(schedule=schedule, tally=_tally(sheet), next_due=next_due.get(sheet.schedule)) for sheet, schedule in known
-    ]

@@ -41,6 +41,16 @@ CREATE TABLE events (
 CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
+CREATE TABLE idempotency_keys (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    created BIGINT NOT NULL,
+    PRIMARY KEY ("key")
+);
+CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created);
+CREATE UNIQUE INDEX idempotency_keys_by_name ON idempotency_keys (tenant, name);
 CREATE TABLE leadership (
     "key" SMALLINT NOT NULL,
     term BIGINT NOT NULL,
@@ -63,6 +73,23 @@ CREATE TABLE nodes (
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);
+CREATE TABLE notes (
+    "key" INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    noted BIGINT NOT NULL,
+    caller TEXT NOT NULL,
+    operation TEXT NOT NULL,
+    schedule_id TEXT,
+    uid TEXT,
+    revision_before INTEGER,
+    revision_after INTEGER,
+    reason TEXT,
+    request_id TEXT,
+    PRIMARY KEY ("key")
+);
+CREATE INDEX notes_by_age ON notes (noted);
+CREATE INDEX notes_in_order ON notes (tenant, "key");
+CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, "key");
 CREATE TABLE schedules (
     "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,
@@ -72,6 +99,7 @@ CREATE TABLE schedules (
     name TEXT,
     description TEXT NOT NULL,
     labels TEXT,
+    trigger_type TEXT NOT NULL,
     trigger_document TEXT,
     terms_document TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -135,6 +163,7 @@ CREATE TABLE occurrences (
     waiting_for TEXT,
     holds_slot SMALLINT DEFAULT 0 NOT NULL,
     payload TEXT,
+    own TEXT,
     ready BIGINT,
     held SMALLINT DEFAULT 0 NOT NULL,
     node TEXT,
@@ -215,6 +244,7 @@ CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >
 CREATE TABLE runs (
     occurrence BIGINT NOT NULL,
     fence INTEGER NOT NULL,
+    schedule BIGINT NOT NULL,
     attempt INTEGER NOT NULL,
     node TEXT NOT NULL,
     started BIGINT NOT NULL,
@@ -225,9 +255,11 @@ CREATE TABLE runs (
     tokens BIGINT,
     cost_usd DOUBLE,
     PRIMARY KEY (occurrence, fence),
-    FOREIGN KEY(occurrence) REFERENCES occurrences ("key")
+    FOREIGN KEY(occurrence) REFERENCES occurrences ("key"),
+    FOREIGN KEY(schedule) REFERENCES schedules ("key")
 )
  WITHOUT ROWID;
+CREATE INDEX runs_of_schedule ON runs (schedule, started);
 CREATE VIEW schedule_execution_history AS
 SELECT
     history.*,

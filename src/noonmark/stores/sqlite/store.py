@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
@@ -24,12 +24,13 @@ from noonmark.stores.sql import (
 from noonmark.stores.sql import events as emitted
 from noonmark.stores.sql.documents import Library
 from noonmark.stores.sql.ledger import Ledger
+from noonmark.stores.sql.verbs import SharedVerbs
 from noonmark.stores.sqlite import opening
 from noonmark.stores.sqlite.connections import Connections
 from noonmark.stores.sqlite.session import SqliteSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -40,15 +41,12 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.run import Run
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
-        Activity,
         Admitted,
         Beat,
         Graph,
         Hold,
-        Kept,
         Leadership,
         LeaseLost,
         NodeRecord,
@@ -57,10 +55,12 @@ if TYPE_CHECKING:
     )
     from noonmark.stores.sql.finding import Found
 
+T = TypeVar("T")
+
 WATCH_INTERVAL: Micros = SECOND // 4
 
 
-class SqliteStore:
+class SqliteStore(SharedVerbs):
     """Everything in one file. Verbs may be called from any thread; none awaits anything, each does its work at once."""
 
     def __init__(self, path: str | Path, clock: Callable[[], Micros], *, busy_seconds: float = 30) -> None:
@@ -107,26 +107,6 @@ class SqliteStore:
         with self._writing() as ledger:
             return planning.create_all(ledger, plans)
 
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
-        """The schedule of that id."""
-        with self._reading() as ledger:
-            found = snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
-            if found is None and deleted:
-                return snapshots.kept(ledger, snapshots.DELETED_BY_ID, tenant, schedule_id)
-            return found
-
-    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
-        """The owner's oldest schedule of that name that is not deleted."""
-        with self._reading() as ledger:
-            return snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name)
-
-    async def schedules(
-        self, tenant: str, *, after: str | None = None, limit: int, deleted: bool = False
-    ) -> list[Kept]:
-        """A page of the tenant's schedules, oldest first."""
-        with self._reading() as ledger:
-            return snapshots.page(ledger, tenant, after, limit, deleted=deleted)
-
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         with self._reading() as ledger:
@@ -172,11 +152,6 @@ class SqliteStore:
         """Write what becomes of events, where nothing has happened since."""
         with self._writing() as ledger:
             return emitted.commit(ledger, reactions)
-
-    async def events(self, tenant: str, limit: int) -> list[Event]:
-        """The tenant's events, newest first."""
-        with self._reading() as ledger:
-            return emitted.newest(ledger.session, tenant, limit)
 
     async def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -240,26 +215,6 @@ class SqliteStore:
         with self._writing() as ledger:
             return admitting.cancel(ledger, occurrence_id)
 
-    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
-        """One occurrence as it stands."""
-        with self._reading() as ledger:
-            return history.one(ledger, occurrence_id)
-
-    async def occurrences(self, uid: str, limit: int | None = None) -> list[Occurrence]:
-        """A schedule's occurrences, newest nominal time first."""
-        with self._reading() as ledger:
-            return history.of_schedule(ledger, uid, limit)
-
-    async def runs(self, uid: str, limit: int | None = None) -> list[Run]:
-        """A schedule's runs, newest start first."""
-        with self._reading() as ledger:
-            return history.runs(ledger, uid, limit)
-
-    async def activities(self, uids: Sequence[str]) -> list[Activity]:
-        """What each of some schedules does at present."""
-        with self._reading() as ledger:
-            return history.activities(ledger, uids)
-
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
         with self._reading() as ledger:
@@ -316,10 +271,16 @@ class SqliteStore:
         with self._writing() as ledger:
             return history.prune(ledger.session, before=before, keep=keep, limit=limit)
 
-    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget events that are old, or too many."""
+    def _read(self, work: Callable[[Ledger], T]) -> T:
+        with self._reading() as ledger:
+            return work(ledger)
+
+    def _quick(self, work: Callable[[Ledger], T]) -> T:
         with self._writing() as ledger:
-            return emitted.prune(ledger.session, before=before, keep=keep, limit=limit)
+            return work(ledger)
+
+    def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T]) -> T:  # noqa: ARG002 - one writes at a time
+        return self._quick(work)
 
     @contextmanager
     def _writing(self) -> Iterator[Ledger]:

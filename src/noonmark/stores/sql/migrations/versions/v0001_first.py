@@ -26,6 +26,8 @@ def upgrade() -> None:
     _index_occurrences()
     _create_schedule_states()
     _create_runs()
+    _create_notes()
+    _create_idempotency_keys()
     _create_execution_history()
 
 
@@ -90,6 +92,7 @@ def _create_schedules() -> None:
         sa.Column("name", TEXT, nullable=True),
         sa.Column("description", TEXT, nullable=False),
         sa.Column("labels", TEXT, nullable=True),
+        sa.Column("trigger_type", TEXT, nullable=False),
         sa.Column("trigger_document", TEXT, nullable=True),
         sa.Column("terms_document", TEXT, nullable=False),
         sa.Column("source", TEXT, nullable=False),
@@ -200,6 +203,7 @@ def _create_occurrences() -> None:
         sa.Column("waiting_for", TEXT, nullable=True),
         sa.Column("holds_slot", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("payload", TEXT, nullable=True),
+        sa.Column("own", TEXT, nullable=True),
         sa.Column("ready", sa.BigInteger(), nullable=True),
         sa.Column("held", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("node", TEXT, nullable=True),
@@ -333,6 +337,7 @@ def _create_runs() -> None:
         "runs",
         sa.Column("occurrence", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("fence", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("schedule", sa.BigInteger(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("node", TEXT, nullable=False),
         sa.Column("started", sa.BigInteger(), nullable=False),
@@ -343,9 +348,46 @@ def _create_runs() -> None:
         sa.Column("tokens", sa.BigInteger(), nullable=True),
         sa.Column("cost_usd", sa.Double(), nullable=True),
         *_references("occurrence", "occurrences.key"),
+        *_references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("occurrence", "fence"),
         sqlite_with_rowid=False,
     )
+    _index("runs_of_schedule", "runs", ["schedule", "started"])
+
+
+def _create_notes() -> None:
+    op.create_table(
+        "notes",
+        sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("noted", sa.BigInteger(), nullable=False),
+        sa.Column("caller", TEXT, nullable=False),
+        sa.Column("operation", TEXT, nullable=False),
+        sa.Column("schedule_id", TEXT, nullable=True),
+        sa.Column("uid", TEXT, nullable=True),
+        sa.Column("revision_before", sa.Integer(), nullable=True),
+        sa.Column("revision_after", sa.Integer(), nullable=True),
+        sa.Column("reason", TEXT, nullable=True),
+        sa.Column("request_id", TEXT, nullable=True),
+        sa.PrimaryKeyConstraint("key"),
+    )
+    _index("notes_in_order", "notes", ["tenant", "key"])
+    _index("notes_of_schedule", "notes", ["tenant", "schedule_id", "key"])
+    _index("notes_by_age", "notes", ["noted"])
+
+
+def _create_idempotency_keys() -> None:
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("fingerprint", TEXT, nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key"),
+    )
+    _index("idempotency_keys_by_name", "idempotency_keys", ["tenant", "name"], unique=True)
+    _index("idempotency_keys_by_age", "idempotency_keys", ["created"])
 
 
 def _create_execution_history() -> None:

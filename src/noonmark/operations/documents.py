@@ -1,0 +1,165 @@
+"""Documents: schedules, occurrences, runs, events and nodes as every surface tells them, in JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import SECOND, to_text
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.settlement import run_id
+from noonmark.core.triggers import EventTrigger
+
+if TYPE_CHECKING:
+    from noonmark.core.audit import Note
+    from noonmark.core.events import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
+    from noonmark.ports.records import Kept, NodeRecord, Tally
+
+NEXT_FIRES = 5
+
+
+def text(instant: Micros | None) -> str | None:
+    """An instant as RFC 3339, in UTC."""
+    return None if instant is None else to_text(instant)
+
+
+def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
+    """A schedule: what was declared, and what is read of it."""
+    schedule, tally = kept.schedule, kept.tally
+    fires = next_fires(schedule, tally, now=now)
+    return {
+        "schedule_id": schedule.schedule_id,
+        "name": None,
+        "description": "",
+        "labels": {},
+        "trigger": None,
+        **{name: value for name, value in schedule.declaration.to_document().items() if name != "schedule_id"},
+        # What it says when it is declared again: paused or not.
+        "enabled": schedule.phase is not SchedulePhase.PAUSED,
+        "phase": str(schedule.phase),
+        "revision": schedule.revision,
+        "owner": {"tenant": schedule.owner.tenant, "user": schedule.owner.user},
+        "source": schedule.source,
+        "next_run_at": text(kept.next_due) or (fires[0] if fires else None),
+        "next_fire_times": fires,
+        "last_run_at": text(tally.last_started),
+        "last_phase": None if tally.last_phase is None else str(tally.last_phase),
+        "counters": {
+            "total": tally.total,
+            "successful": tally.successful,
+            "failed": tally.failed,
+            "missed": tally.missed,
+            "skipped": tally.skipped,
+        },
+        "created_at_utc": text(schedule.created),
+        "updated_at_utc": text(schedule.updated),
+        "deleted_at_utc": text(schedule.deleted),
+    }
+
+
+def next_fires(schedule: Schedule, tally: Tally, *, now: Micros, count: int = NEXT_FIRES) -> list[str]:
+    """The next nominal times of its trigger, no more than the runs it has left; none while it is not active."""
+    trigger, max_runs = schedule.declaration.trigger, schedule.declaration.max_runs
+    if schedule.phase is not SchedulePhase.ACTIVE or trigger is None or isinstance(trigger, EventTrigger):
+        return []
+    left = count if max_runs is None else min(count, max(0, max_runs - tally.admitted))
+    found: list[str] = []
+    time: Micros | None = now
+    while len(found) < left and time is not None:
+        time = trigger.next_micros(time)
+        found += [] if time is None else [to_text(time)]
+    return found
+
+
+def occurrence_document(one: Occurrence) -> dict[str, Any]:
+    """An occurrence as it stands."""
+    return {
+        "occurrence_id": one.id,
+        "schedule_id": one.schedule_id,
+        "schedule_revision": one.revision,
+        "phase": str(one.phase),
+        "origin": str(one.origin),
+        "nominal_at_utc": text(one.nominal),
+        "due_at_utc": text(one.due),
+        "attempt": one.attempt,
+        "reason": None if one.reason is None else str(one.reason),
+        "why": None if one.reason is None else one.reason.sentence,
+        "detail": _detail(one.detail),
+        "missed_count": one.missed_count,
+        "missed_from": text(one.missed_first),
+        "missed_to": text(one.missed_last),
+        "waiting_for": None if one.waiting_for is None else str(one.waiting_for),
+        "node": one.node,
+        "started_at_utc": text(one.started),
+        "deadline_utc": text(one.deadline),
+        "run_id": None if one.started is None else run_id(one),
+        "payload": one.payload,
+    }
+
+
+def _detail(detail: str) -> dict[str, Any]:
+    """The numbers behind its reason."""
+    try:
+        facts = json.loads(detail) if detail else {}
+    except ValueError:
+        facts = {"text": detail}
+    return facts if isinstance(facts, dict) else {"text": detail}
+
+
+def run_document(run: Run, schedule_id: str) -> dict[str, Any]:
+    """A run; without an end while it goes on."""
+    usage = run.usage
+    return {
+        "run_id": run.id,
+        "occurrence_id": run.occurrence_id,
+        "schedule_id": schedule_id,
+        "attempt": run.attempt,
+        "node": run.node,
+        "started_at_utc": text(run.started),
+        "ended_at_utc": text(run.ended),
+        "duration_seconds": None if run.ended is None else (run.ended - run.started) / SECOND,
+        "outcome": None if run.outcome is None else str(run.outcome),
+        "result": run.result,
+        "error": run.error,
+        "usage": None if usage is None else {"tokens": usage.tokens, "cost_usd": usage.cost_usd},
+    }
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """An event as it is kept."""
+    return event.to_envelope()
+
+
+def node_document(node: NodeRecord) -> dict[str, Any]:
+    """A node as it was last heard of."""
+    return {
+        "node": node.name,
+        "is_alive": node.is_alive,
+        "is_leader": node.is_leader,
+        "routes": list(node.routes),
+        "capacity": node.capacity,
+        "load": node.load,
+        "version": node.version,
+        "started_at_utc": text(node.started),
+        "seen_at_utc": text(node.seen),
+        "left_at_utc": text(node.left),
+    }
+
+
+def note_document(note: Note) -> dict[str, Any]:
+    """An entry of the audit log."""
+    return {
+        "entry": note.key,
+        "at_utc": text(note.at),
+        "caller": note.caller,
+        "operation": note.operation,
+        "schedule_id": note.schedule_id,
+        "revision_before": note.revision_before,
+        "revision_after": note.revision_after,
+        "reason": note.reason,
+        "request_id": note.request_id,
+    }

@@ -1,0 +1,57 @@
+"""The next times that a schedule or a bare trigger names. Nothing here plans or changes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.planner import plan
+from noonmark.core.triggers import EventTrigger, fires
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.triggers import Trigger
+    from noonmark.ports.records import Kept
+    from noonmark.ports.store import Store
+
+MAX_PREVIEW = 1_000
+
+
+def fires_of(trigger: Trigger | None, count: int, *, after: Micros | None, now: Micros) -> list[datetime]:
+    """The next times of a bare trigger; it would fire at this very moment, if it were declared now."""
+    if trigger is None or isinstance(trigger, EventTrigger):
+        return []
+    return fires(trigger, from_micros(now - 1 if after is None else after), count)
+
+
+async def fires_of_schedule(
+    store: Store, kept: Kept, count: int, *, after: Micros | None, now: Micros
+) -> list[datetime]:
+    """The next times of a schedule, no more than the runs it has left; what is due and has yet to run comes first."""
+    declared = kept.schedule.declaration
+    since = now if after is None else after
+    trigger = declared.trigger
+    if trigger is None or isinstance(trigger, EventTrigger) or kept.schedule.phase is SchedulePhase.COMPLETED:
+        return []
+    due = await _due(store, kept.schedule, now)
+    if declared.max_runs is not None:
+        skipped = trigger.count_between(from_micros(now), from_micros(max(now, since)))
+        left = declared.max_runs - kept.tally.admitted - (0 if after is None else len(due) + skipped)
+        count = min(count, max(0, left))
+    begun = [from_micros(time) for time in due if after is None]
+    return [*begun, *fires(trigger, from_micros(since), count)][:count]
+
+
+async def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
+    """The times up to now that have yet to run."""
+    snapshot = await store.snapshot(schedule.uid) if schedule.phase is SchedulePhase.ACTIVE else None
+    if snapshot is None:
+        return []
+    planned = plan(snapshot, now=now, lookahead=0)
+    nominal = {one.id: one.nominal for one in snapshot.projections if one.id not in planned.gone}
+    nominal |= {one.id: one.nominal for one in planned.planned}
+    return sorted(time for time in nominal.values() if time <= now)

@@ -1,0 +1,94 @@
+"""What operations work with: the service that is asked, and the caller who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from noonmark.core.audit import Note
+from noonmark.core.schedule import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.operations.schedules import Sign
+    from noonmark.ports.store import Store
+
+
+class Worker(Protocol):
+    """The driver of this node, which can be stopped while others go on."""
+
+    def start(self) -> None:
+        """Begin to work; one that does already goes on."""
+
+    def stop(self) -> None:
+        """Begin nothing more, and hand back what has not begun; waits for what runs as long as the node is told to."""
+
+    def status(self) -> dict[str, Any]:
+        """What it does, and how it is set up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a caller who is not the admin may have; None is no limit."""
+
+    max_per_user: int | None = None
+    min_interval: Micros | None = None
+    max_budget_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What wiring picked for one process that answers callers."""
+
+    store: Store
+    lookahead: Micros
+    fresh_id: Callable[[], str]
+    """Never the same twice."""
+    node: str = ""
+    wake: Callable[[Micros | None], None] = field(default=lambda _: None)
+    """Tells the driver in this process that there is something to do, at that time or at once."""
+    attend: Callable[[], None] = field(default=lambda: None)
+    """Tells the driver in this process that something that runs is to stop."""
+    worker: Worker | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, on whose behalf, and how."""
+
+    owner: Owner
+    name: str
+    source: str
+    """The surface: `rest`, `jsonrpc`, `cli` or `client`."""
+    request_id: str = ""
+    is_admin: bool = True
+    operation: str = ""
+    """What is asked for."""
+
+    def signed(self, reason: str | None = None) -> Sign:
+        """What writes down that this caller made a change."""
+        return partial(_note, self, reason)
+
+
+def _note(caller: Caller, reason: str | None, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
+    either = after or before
+    return Note(
+        at=now,
+        caller=caller.name,
+        operation=caller.operation,
+        schedule_id=None if either is None else either.schedule_id,
+        uid=None if either is None else either.uid,
+        revision_before=None if before is None else before.revision,
+        revision_after=None if after is None else after.revision,
+        reason=reason,
+        request_id=caller.request_id or None,
+    )
+
+
+LOCAL = Caller(owner=Owner(tenant="default", user="local"), name="local", source="local")
+"""Whoever reaches a server on the loopback interface that has no keys."""

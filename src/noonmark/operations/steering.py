@@ -1,0 +1,281 @@
+"""Steering what runs: pause, resume, delete, run now, backfill, and the ends that callers tell of occurrences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import Conflict, InvalidRequest, NotFound, OverlapConflict
+from noonmark.core.ids import backfill as backfill_origin
+from noonmark.core.ids import occurrence_id
+from noonmark.core.instants import from_micros, to_text
+from noonmark.core.jsonvalues import identifier
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.occurrence import Occurrence
+from noonmark.core.policies.limits import Concurrency
+from noonmark.core.policies.overlap import Allow, Skip, read_overlap
+from noonmark.core.policies.own import OwnTerms
+from noonmark.core.run import Outcome, Usage
+from noonmark.core.settlement import Delivered, settle
+from noonmark.core.triggers import EventTrigger
+from noonmark.operations import schedules
+from noonmark.operations.arguments import Arguments
+from noonmark.operations.declaring import told
+from noonmark.operations.documents import occurrence_document, schedule_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.operations.schedules import Sign
+    from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import Kept
+
+MAX_REASON = 1_000
+BACKFILL_LIMIT = 1_000
+MAX_BACKFILL = 10_000
+"""So many past times one request may run again."""
+MAX_ERROR = 65_536
+
+
+async def pause(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Let nothing of its trigger start until it is resumed; what runs goes on."""
+    kept, sign = await _find(service, caller, arguments)
+    return await told(service, await schedules.pause(service.store, kept.schedule.uid, sign))
+
+
+async def resume(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Plan from now on; what the pause swallowed is recorded."""
+    kept, sign = await _find(service, caller, arguments)
+    uid, lookahead = kept.schedule.uid, service.lookahead
+    return await told(service, await schedules.resume(service.store, uid, lookahead=lookahead, sign=sign))
+
+
+async def delete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Let nothing of it start from now on; its history stays. One that is deleted stays so."""
+    kept, sign = await _find(service, caller, arguments, deleted=True)
+    if kept.schedule.phase is not SchedulePhase.DELETED:
+        await schedules.delete(service.store, kept.schedule.uid, sign)
+        service.wake(None)
+    gone = await schedules.find(service.store, caller.owner.tenant, kept.schedule.schedule_id, deleted=True)
+    return schedule_document(gone, now=await service.store.clock())
+
+
+async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Add an occurrence that is due now; it does not move the next fire. The same key again is the same occurrence."""
+    asked = Arguments(arguments)
+    schedule_id = asked.read("schedule_id", identifier)
+    payload, key = asked.json("payload"), asked.text("key", None)
+    override = None if asked.raw("overlap") is None else read_overlap(asked, "overlap", trigger_type="")
+    reason = asked.text("reason", None, high=MAX_REASON)
+    asked.done()
+    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
+    now = await service.store.clock()
+    own = None if override is None else OwnTerms(overlap_policy=override)
+    one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own)
+    if (known := await service.store.occurrence(one.id)) is None:
+        await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
+        if not (await service.store.add([one]))[0]:
+            await schedules.find(service.store, caller.owner.tenant, schedule_id)
+        await _note(service, caller, kept.schedule, reason)
+        service.wake(None)
+        known = await service.store.occurrence(one.id)
+    return occurrence_document(known or one)
+
+
+async def _check_free(service: Service, kept: Kept, policy: object) -> None:
+    """Refuse what would be skipped at once."""
+    [activity] = await service.store.activities([kept.schedule.uid])
+    if isinstance(policy, Skip) and activity.delivering:
+        raise OverlapConflict(
+            f"{activity.delivering[0]} is in flight, and the overlap policy is skip; ask with another overlap policy"
+            " for this run, such as queue or allow",
+            field="overlap",
+        )
+
+
+async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Run past times of the trigger, from the first to the last inclusive, one after another or so many at a time."""
+    asked = Arguments(arguments)
+    schedule_id = asked.read("schedule_id", identifier)
+    first, last = asked.instant("from", None), asked.instant("to", None)
+    is_dry = asked.boolean("dry_run", default=False)
+    limit = asked.integer("limit", BACKFILL_LIMIT, low=1, high=MAX_BACKFILL)
+    concurrency = asked.integer("concurrency", None, low=1, high=1_000)
+    key = asked.text("key", None)
+    for name, value in (("from", first), ("to", last)):
+        if value is None and not any(one.field == name for one in asked.problems):
+            asked.problem(name, "is required")
+    asked.done()
+    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
+    now = await service.store.clock()
+    times = _past_times(kept.schedule, first, last, limit=limit, now=now)
+    backfill_id = key or service.fresh_id()
+    own = _own_terms(kept.schedule, backfill_id, concurrency)
+    rows = [_again(kept.schedule, backfill_id, time, now + number, own) for number, time in enumerate(times)]
+    if not is_dry and rows:
+        await service.store.add(rows)
+        await _note(service, caller, kept.schedule)
+        service.wake(None)
+    shown = [occurrence_document(one) for one in rows]
+    return {"backfill_id": None if is_dry else backfill_id, "count": len(rows), "occurrences": shown}
+
+
+def _past_times(schedule: Schedule, first: Micros, last: Micros, *, limit: int, now: Micros) -> list[Micros]:
+    trigger = schedule.declaration.trigger
+    if trigger is None or isinstance(trigger, EventTrigger):
+        raise Conflict("it has no times of its own to run again: only a trigger that names times has")
+    if last < first:
+        raise InvalidRequest("must not be before `from`", field="to")
+    if last > now:
+        raise InvalidRequest(
+            f"must not be later than now, {to_text(now)}: what is to come needs no backfill", field="to"
+        )
+    if (count := trigger.count_between(from_micros(first - 1), from_micros(last))) > limit:
+        raise InvalidRequest(
+            f"{count:,} times lie between `from` and `to`, and at most {limit:,} are run; take a shorter range, or a"
+            f" limit of up to {MAX_BACKFILL:,}",
+            field="limit",
+        )
+    times: list[Micros] = []
+    time = trigger.next_micros(first - 1)
+    while time is not None and time <= last:
+        times.append(time)
+        time = trigger.next_micros(time)
+    return times
+
+
+def _own_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) -> OwnTerms | None:
+    """One after another, as the overlap policy has it; or so many at a time, whatever that says.
+
+    What shares its places with other schedules goes on doing so.
+    """
+    declared = schedule.declaration
+    if concurrency is None and not isinstance(declared.overlap_policy, Allow):
+        return None
+    places = Concurrency(key=f"backfill:{backfill_id}", limit=concurrency or 1)
+    return OwnTerms(overlap_policy=Allow(), concurrency=declared.concurrency or places)
+
+
+def _again(schedule: Schedule, backfill_id: str, nominal: Micros, due: Micros, own: OwnTerms | None) -> Occurrence:
+    origin = backfill_origin(backfill_id)
+    return Occurrence(
+        id=occurrence_id(schedule.uid, origin, nominal),
+        uid=schedule.uid,
+        schedule_id=schedule.schedule_id,
+        revision=schedule.revision,
+        origin=origin,
+        phase=Phase.PENDING,
+        route=schedule.declaration.target.route,
+        nominal=nominal,
+        # One behind the other, so that they begin in the order of their times.
+        due=due,
+        first_due=due,
+        own=own,
+    )
+
+
+async def complete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Tell that what its target accepted has been done."""
+    asked = Arguments(arguments)
+    result = asked.json("result")
+    return await _end(service, caller, asked, Outcome.COMPLETED, result=result)
+
+
+async def fail(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Tell that what its target accepted has failed; its retry policy says what follows."""
+    asked = Arguments(arguments)
+    error = asked.text("error", "it was told to have failed", high=MAX_ERROR, multiline=True)
+    return await _end(service, caller, asked, Outcome.FAILED, error=error)
+
+
+async def cancel(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Let it not begin, or ask it to stop."""
+    asked = Arguments(arguments)
+    reason = asked.text("reason", None, high=MAX_REASON)
+    one_id = asked.read("occurrence_id", identifier)
+    asked.done()
+    one, schedule = await find_occurrence(service, caller, one_id)
+    if one.phase is Phase.AWAITING_COMPLETION:
+        return await _end(service, caller, Arguments({"occurrence_id": one_id}), Outcome.CANCELLED)
+    if one.phase in FINAL:
+        raise Conflict(f"it has ended already, as {one.phase}")
+    if not await service.store.cancel(one_id) and not await service.store.request_stop(one_id):
+        one, _ = await find_occurrence(service, caller, one_id)
+        raise Conflict(f"it is {one.phase} by now; try again")
+    await _note(service, caller, schedule, reason)
+    service.attend()
+    service.wake(None)
+    one, _ = await find_occurrence(service, caller, one_id)
+    return occurrence_document(one)
+
+
+async def _end(
+    service: Service,
+    caller: Caller,
+    asked: Arguments,
+    outcome: Outcome,
+    *,
+    result: Any = None,  # noqa: ANN401 - JSON
+    error: str | None = None,
+) -> dict[str, Any]:
+    """Write the end of what awaits its completion."""
+    one_id = asked.read("occurrence_id", identifier)
+    asked.text("token", None)
+    usage = _usage(asked)
+    asked.done()
+    one, schedule = await find_occurrence(service, caller, one_id)
+    if one.phase is not Phase.AWAITING_COMPLETION:
+        raise Conflict(f"it does not await its completion: it is {one.phase}")
+    now = await service.store.clock()
+    delivered = Delivered(
+        outcome=outcome,
+        started=now if one.started is None else one.started,
+        ended=now,
+        result=result,
+        error=error,
+        usage=usage,
+    )
+    ended = settle(one, schedule.declaration, delivered, node=one.node or "")
+    if not (await service.store.settle([ended]))[0]:
+        raise Conflict("somebody else has ended it a moment before")
+    await _note(service, caller, schedule)
+    service.wake(None)
+    one, _ = await find_occurrence(service, caller, one_id)
+    return occurrence_document(one)
+
+
+def _usage(asked: Arguments) -> Usage | None:
+    if asked.raw("usage") is None:
+        return None
+    part = asked.child("usage")
+    usage = Usage(tokens=part.integer("tokens", 0, high=2**53), cost_usd=part.number("cost_usd", 0, high=1e9))
+    part.close()
+    return usage
+
+
+async def find_occurrence(service: Service, caller: Caller, one_id: str) -> tuple[Occurrence, Schedule]:
+    """An occurrence of the caller's tenant, with its schedule; NotFound when there is none."""
+    one = await service.store.occurrence(one_id)
+    snapshot = None if one is None else await service.store.snapshot(one.uid)
+    if one is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
+        raise NotFound(f"there is no occurrence {one_id!r}", field="occurrence_id")
+    return one, snapshot.schedule
+
+
+async def _find(
+    service: Service, caller: Caller, arguments: Mapping[str, Any], *, deleted: bool = False
+) -> tuple[Kept, Sign]:
+    """The schedule that is to be changed, and what writes down who did it, and why."""
+    asked = Arguments(arguments)
+    schedule_id = asked.read("schedule_id", identifier)
+    reason = asked.text("reason", None, high=MAX_REASON)
+    asked.done()
+    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
+    return kept, caller.signed(reason)
+
+
+async def _note(service: Service, caller: Caller, schedule: Schedule, reason: str | None = None) -> None:
+    """Write down what was asked of a schedule without changing it."""
+    note = caller.signed(reason)(schedule, schedule, now=await service.store.clock())
+    await service.store.note(caller.owner.tenant, [note])

@@ -1,0 +1,56 @@
+"""Telling the service something: that an event happened, that its worker is to start or to stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import Conflict
+from noonmark.core.events import parse_event
+from noonmark.core.instants import from_micros
+from noonmark.operations.arguments import Arguments
+from noonmark.operations.events import emit as keep_event
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.operations.service import Caller, Service, Worker
+
+
+async def emit(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep an event; the schedules that it sets off follow by themselves."""
+    document = {"source": caller.source, **arguments}
+    event = parse_event(document, now=from_micros(await service.store.clock()))
+    event_id = await keep_event(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
+    service.wake(None)
+    return {"event_id": event_id}
+
+
+async def start_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
+    """Let the driver of this node work; one that does already goes on."""
+    worker = _worker(service, arguments)
+    worker.start()
+    return _status(worker)
+
+
+async def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
+    """Stop the driver of this node; other nodes go on."""
+    worker = _worker(service, arguments)
+    worker.stop()
+    return _status(worker)
+
+
+async def worker_status(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
+    """What the driver of this node does."""
+    return _status(_worker(service, arguments))
+
+
+def _worker(service: Service, arguments: Mapping[str, Any]) -> Worker:
+    Arguments(arguments).done()
+    if service.worker is None:
+        raise Conflict("there is no driver in this process that could be started; `noonmark serve` has one")
+    return service.worker
+
+
+def _status(worker: Worker) -> dict[str, Any]:
+    status = worker.status()
+    return {"status": "running" if status["running"] else "stopped", "worker_status": status}

@@ -1,0 +1,165 @@
+"""What callers read of the memory store, and what is remembered of them: each verb in one step."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import TYPE_CHECKING
+
+from noonmark.core.lifecycle import Phase
+from noonmark.core.settlement import open_run
+from noonmark.ports.records import KeyRecord
+from noonmark.stores.memory import events as emitted
+from noonmark.stores.memory import history, listing
+from noonmark.stores.memory.atomic import atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from threading import RLock
+
+    from noonmark.core.audit import Note
+    from noonmark.core.events import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
+    from noonmark.ports.reading import Place
+    from noonmark.ports.records import Activity, Kept, Wanted
+    from noonmark.stores.memory.ledger import Ledger
+    from noonmark.stores.memory.rows import Row
+
+
+class CallersVerbs:
+    """Part of the memory store."""
+
+    _ledger: Ledger
+    _lock: RLock
+
+    @atomic
+    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
+        """The schedule of that id."""
+        uid = self._ledger.ids.get((tenant, schedule_id))
+        if uid is None and deleted:
+            uid = self._ledger.last_deleted.get((tenant, schedule_id))
+        return None if uid is None else self._ledger.sheets[uid].kept(self._ledger.now())
+
+    @atomic
+    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
+        """The owner's oldest schedule of that name that is not deleted."""
+        same_name = self._ledger.names.get((tenant, user, name))
+        return self._ledger.sheets[same_name[0][1]].kept(self._ledger.now()) if same_name else None
+
+    @atomic
+    async def schedules(
+        self,
+        tenant: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        deleted: bool = False,
+        wanted: Wanted | None = None,
+        newest_first: bool = False,
+    ) -> list[Kept]:
+        """A page of the tenant's schedules."""
+        wanted = wanted or listing.ANY
+        return listing.page(
+            self._ledger, tenant, wanted, after=after, limit=limit, deleted=deleted, newest_first=newest_first
+        )
+
+    @atomic
+    async def count_schedules(self, tenant: str, wanted: Wanted | None = None, *, deleted: bool = False) -> int:
+        """How many there are."""
+        return listing.count(self._ledger, tenant, wanted or listing.ANY, deleted=deleted)
+
+    @atomic
+    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        """One occurrence as it stands."""
+        row = self._ledger.rows.get(occurrence_id)
+        return None if row is None else row.occurrence
+
+    @atomic
+    async def occurrences(
+        self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
+    ) -> list[Occurrence]:
+        """A schedule's occurrences, newest nominal time first."""
+        found = [
+            one
+            for one in (row.occurrence for row in self._rows(uid))
+            if (not phases or one.phase in phases) and (before is None or (one.nominal, one.id) < before)
+        ]
+        return nlargest(len(found) if limit is None else limit, found, key=lambda one: (one.nominal, one.id))
+
+    @atomic
+    async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+        """A schedule's runs, newest start first."""
+        runs = [run for row in self._rows(uid) for run in self._runs(row)]
+        found = [run for run in runs if before is None or (run.started, run.id) < before]
+        return nlargest(len(found) if limit is None else limit, found, key=lambda run: (run.started, run.id))
+
+    @atomic
+    async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
+        """The runs of one occurrence, newest start first."""
+        row = self._ledger.rows.get(occurrence_id)
+        found = [] if row is None else self._runs(row)
+        return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
+
+    @atomic
+    async def run(self, run_id: str) -> tuple[str, Run] | None:
+        """One run, and the uid of its schedule."""
+        row = self._ledger.rows.get(run_id.rpartition("-")[0])
+        found = [] if row is None else [(row.occurrence.uid, run) for run in self._runs(row) if run.id == run_id]
+        return found[0] if found else None
+
+    @atomic
+    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+        """What each of some schedules does at present."""
+        return [history.activity(list(self._rows(uid))) for uid in uids]
+
+    @atomic
+    async def events(
+        self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
+    ) -> list[Event]:
+        """The tenant's events, newest first."""
+        return emitted.newest(self._ledger, tenant, limit, before, event_type)
+
+    @atomic
+    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget events that are old, or too many."""
+        return emitted.prune(self._ledger, before=before, keep=keep, limit=limit)
+
+    @atomic
+    async def note(self, tenant: str, notes: Sequence[Note]) -> None:
+        """Keep notes that come with no plan."""
+        for one in notes:
+            self._ledger.journal.add(tenant, one)
+
+    @atomic
+    async def notes(
+        self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
+    ) -> list[Note]:
+        """The tenant's notes, newest first."""
+        return self._ledger.journal.newest(tenant, limit, before, schedule_id)
+
+    @atomic
+    async def prune_notes(self, *, before: Micros, limit: int) -> int:
+        """Forget notes that are old."""
+        return self._ledger.journal.prune_notes(before, limit)
+
+    @atomic
+    async def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
+        """Keep who used a key, unless somebody has lately; tells what is kept."""
+        fresh = KeyRecord(fingerprint=fingerprint, created=now)
+        return self._ledger.journal.claim_key(tenant, key, fresh, now - lifetime)
+
+    @atomic
+    async def prune_keys(self, *, before: Micros, limit: int) -> int:
+        """Forget keys that are old."""
+        return self._ledger.journal.prune_keys(before, limit)
+
+    def _rows(self, uid: str) -> Iterable[Row]:
+        sheet = self._ledger.sheets.get(uid)
+        return () if sheet is None else (*sheet.live.values(), *sheet.ended.values())
+
+    def _runs(self, row: Row) -> list[Run]:
+        """Those that have ended, and the one that goes on."""
+        one = row.occurrence
+        going_on = [open_run(one, now=self._ledger.now())] if one.phase is Phase.DISPATCHING else []
+        return [*row.runs, *going_on]

@@ -1,0 +1,71 @@
+"""Lists of schedules: those of a tenant that a caller wants to see."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from noonmark.ports.records import Wanted
+from noonmark.stores.casing import lowered
+from noonmark.stores.memory.ledger import listed_at
+
+if TYPE_CHECKING:
+    from noonmark.core.schedule import Schedule
+    from noonmark.ports.records import Kept
+    from noonmark.stores.memory.ledger import Ledger
+
+ANY = Wanted()
+
+
+def page(  # noqa: PLR0913 - as the verb has it
+    ledger: Ledger,
+    tenant: str,
+    wanted: Wanted,
+    *,
+    after: str | None,
+    limit: int,
+    deleted: bool,
+    newest_first: bool,
+) -> list[Kept]:
+    """A page of a tenant's schedules."""
+    listed = (ledger.deleted if deleted else ledger.listed).get(tenant, [])
+    places = range(len(listed))
+    if after is not None:
+        sheet = ledger.sheets.get(after)
+        if sheet is None or sheet.schedule.owner.tenant != tenant:
+            return []
+        place = listed_at(sheet.schedule)
+        places = range(bisect_left(listed, place)) if newest_first else places[bisect_right(listed, place) :]
+    ordered = reversed(places) if newest_first else places
+    sheets = (ledger.sheets[listed[index][2]] for index in ordered)
+    found = (sheet for sheet in sheets if _fits(sheet.schedule, wanted))
+    return [sheet.kept(ledger.now()) for sheet in islice(found, limit)]
+
+
+def count(ledger: Ledger, tenant: str, wanted: Wanted, *, deleted: bool) -> int:
+    """How many there are."""
+    listed = (ledger.deleted if deleted else ledger.listed).get(tenant, [])
+    return sum(_fits(ledger.sheets[uid].schedule, wanted) for _, _, uid in listed)
+
+
+def _fits(schedule: Schedule, wanted: Wanted) -> bool:
+    declared = schedule.declaration
+    kind = "" if declared.trigger is None else declared.trigger.type
+    named = (
+        (wanted.user, schedule.owner.user),
+        (wanted.target, declared.target.route),
+        (wanted.name, declared.name),
+    )
+    return (
+        all(one is None or one == own for one, own in named)
+        and (not wanted.phases or schedule.phase in wanted.phases)
+        and (not wanted.kinds or kind in wanted.kinds)
+        and all(declared.labels.get(name) == value for name, value in wanted.labels.items())
+        and (not wanted.text or _has_text(schedule, lowered(wanted.text)))
+    )
+
+
+def _has_text(schedule: Schedule, text: str) -> bool:
+    declared = schedule.declaration
+    return any(text in lowered(own) for own in (schedule.schedule_id, declared.name or "", declared.description))

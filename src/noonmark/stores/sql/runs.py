@@ -1,0 +1,119 @@
+"""Runs as callers read them: those that have ended, and those that go on, which are told from their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.run import Outcome, Run, Usage
+from noonmark.core.settlement import open_run
+from noonmark.ports.records import Activity
+from noonmark.stores.sql import history
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.stores.sql.ledger import Ledger
+
+MOST_DIGITS = 18
+"""No fence has more; a longer number is nobody's."""
+_COLUMNS = """
+    occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
+    outcome, result, error, tokens, cost_usd
+"""
+_RUN_ID = "occurrences.id || '-' || runs.fence"
+_BEFORE = f"AND runs.started <= ? AND (runs.started < ? OR {_RUN_ID} < ?)"
+_OF_SCHEDULE = f"""
+    SELECT {_COLUMNS} FROM runs CROSS JOIN occurrences ON occurrences.key = runs.occurrence
+    WHERE runs.schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) {{before}}
+    ORDER BY runs.started DESC, {_RUN_ID} DESC LIMIT ?
+"""  # noqa: S608 - our own text
+_OF_OCCURRENCE = f"""
+    SELECT {_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
+    WHERE occurrences.id = ? ORDER BY runs.started DESC, {_RUN_ID} DESC
+"""  # noqa: S608 - likewise
+_ONE = f"""
+    SELECT {_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
+    WHERE occurrences.id = ? AND runs.fence = ?
+"""  # noqa: S608 - likewise
+_DISPATCHING = """
+    schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND phase = 'dispatching'
+"""
+LAST_RUNS = f"""
+    SELECT {_COLUMNS}, uid FROM schedule_states
+    CROSS JOIN occurrences ON occurrences.key = (
+        SELECT newest.key FROM occurrences AS newest WHERE newest.schedule = schedule_states.schedule
+        AND EXISTS (SELECT 1 FROM runs AS own WHERE own.occurrence = newest.key AND own.ended IS NOT NULL)
+        ORDER BY newest.nominal DESC, newest.id DESC LIMIT 1
+    )
+    CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
+        SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key AND last.ended IS NOT NULL
+    ) WHERE uid IN EACH(text)
+"""  # noqa: S608 - likewise
+BEING_DELIVERED = f"""
+    SELECT uid, occurrences.id FROM schedule_states
+    CROSS JOIN occurrences ON occurrences.schedule = schedule_states.schedule AND ended IS NULL
+    AND occurrences.{history.DELIVERING} WHERE uid IN EACH(text) ORDER BY occurrences.id
+"""  # noqa: S608 - likewise
+
+
+def of_schedule(ledger: Ledger, uid: str, limit: int | None, before: tuple[Micros, str] | None) -> list[Run]:
+    """A schedule's runs, newest start first."""
+    place = () if before is None else (before[0], *before)
+    text = _OF_SCHEDULE.format(before=_BEFORE if place else "")
+    ended = ledger.session.query(text, uid, *place, history.ALL if limit is None else limit)
+    found = [_run(columns) for columns in ended]
+    going_on = _going_on(ledger, _DISPATCHING, uid)
+    if going_on:
+        found += [run for run in going_on if before is None or (run.started, run.id) < before]
+        found.sort(key=lambda run: (run.started, run.id), reverse=True)
+    return found[:limit]
+
+
+def of_occurrence(ledger: Ledger, occurrence_id: str) -> list[Run]:
+    """An occurrence's runs, newest start first."""
+    found = [_run(columns) for columns in ledger.session.query(_OF_OCCURRENCE, occurrence_id)]
+    found += _going_on(ledger, "id = ? AND phase = 'dispatching'", occurrence_id)
+    return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
+
+
+def one(ledger: Ledger, run_id: str) -> tuple[str, Run] | None:
+    """One run, and the uid of its schedule."""
+    occurrence_id, _, number = run_id.rpartition("-")
+    is_number = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
+    row = ledger.row(occurrence_id) if is_number else None
+    if row is None:
+        return None
+    found = [_run(columns) for columns in ledger.session.query(_ONE, occurrence_id, int(number))]
+    found += _going_on(ledger, "id = ? AND phase = 'dispatching'", occurrence_id)
+    return next(((ledger.sheet_of(row).uid, run) for run in found if run.id == run_id), None)
+
+
+def activities(ledger: Ledger, uids: Sequence[str]) -> list[Activity]:
+    """What each of some schedules does at present."""
+    asked = list(uids)
+    last = {columns[-1]: _run(columns[:-1]) for columns in ledger.session.query(LAST_RUNS, asked)}
+    delivering: dict[str, list[str]] = {}
+    for uid, occurrence_id in ledger.session.query(BEING_DELIVERED, asked):
+        delivering.setdefault(uid, []).append(occurrence_id)
+    return [Activity(delivering=tuple(delivering.get(uid, ())), last_run=last.get(uid)) for uid in uids]
+
+
+def _going_on(ledger: Ledger, condition: str, value: str) -> list[Run]:
+    return [open_run(row, now=ledger.now()) for row in history.told(ledger, ledger.find(condition, value))]
+
+
+def _run(columns: Sequence[Any]) -> Run:
+    occurrence_id, fence, attempt, node, started, ended, outcome, result, error, tokens, cost = columns
+    return Run(
+        id=f"{occurrence_id}-{fence}",
+        occurrence_id=occurrence_id,
+        attempt=attempt,
+        node=node,
+        started=started,
+        ended=ended,
+        outcome=None if outcome is None else Outcome(outcome),
+        result=history.shown(result),
+        error=error,
+        usage=None if tokens is None else Usage(tokens=tokens, cost_usd=cost),
+    )

@@ -1,0 +1,145 @@
+"""The verbs that every SQL store has alike: what callers read, and what is remembered of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from noonmark.ports.records import KeyRecord
+from noonmark.stores.sql import events as emitted
+from noonmark.stores.sql import history, journal, listing, runs, snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from noonmark.core.audit import Note
+    from noonmark.core.events import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.lifecycle import Phase
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
+    from noonmark.ports.reading import Place
+    from noonmark.ports.records import Activity, Kept, Wanted
+    from noonmark.stores.sql.ledger import Ledger
+
+T = TypeVar("T")
+
+
+class SharedVerbs(ABC):
+    """Each is one transaction, of whichever kind the store has for that."""
+
+    @abstractmethod
+    def _read(self, work: Callable[[Ledger], T]) -> T:
+        """One moment of everything."""
+
+    @abstractmethod
+    def _quick(self, work: Callable[[Ledger], T]) -> T:
+        """Change what nobody else is changing."""
+
+    @abstractmethod
+    def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T]) -> T:
+        """Change anything of some tenants, one at a time."""
+
+    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
+        """The schedule of that id."""
+
+        def find(ledger: Ledger) -> Kept | None:
+            found = snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
+            if found is None and deleted:
+                return snapshots.kept(ledger, snapshots.DELETED_BY_ID, tenant, schedule_id)
+            return found
+
+        return self._read(find)
+
+    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
+        """The owner's oldest schedule of that name that is not deleted."""
+        return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name))
+
+    async def schedules(
+        self,
+        tenant: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        deleted: bool = False,
+        wanted: Wanted | None = None,
+        newest_first: bool = False,
+    ) -> list[Kept]:
+        """A page of the tenant's schedules."""
+        choice = listing.choice(tenant, wanted, deleted=deleted)
+        if choice is None:
+            return []
+        return self._read(
+            lambda ledger: listing.page(ledger, choice, tenant, after=after, limit=limit, newest_first=newest_first)
+        )
+
+    async def count_schedules(self, tenant: str, wanted: Wanted | None = None, *, deleted: bool = False) -> int:
+        """How many there are."""
+        choice = listing.choice(tenant, wanted, deleted=deleted)
+        return 0 if choice is None else self._read(lambda ledger: listing.count(ledger, choice))
+
+    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        """One occurrence as it stands."""
+        return self._read(lambda ledger: history.one(ledger, occurrence_id))
+
+    async def occurrences(
+        self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
+    ) -> list[Occurrence]:
+        """A schedule's occurrences, newest nominal time first."""
+        return self._read(lambda ledger: history.of_schedule(ledger, uid, limit, before, phases))
+
+    async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+        """A schedule's runs, newest start first."""
+        return self._read(lambda ledger: runs.of_schedule(ledger, uid, limit, before))
+
+    async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
+        """The runs of one occurrence, newest start first."""
+        return self._read(lambda ledger: runs.of_occurrence(ledger, occurrence_id))
+
+    async def run(self, run_id: str) -> tuple[str, Run] | None:
+        """One run, and the uid of its schedule."""
+        return self._read(lambda ledger: runs.one(ledger, run_id))
+
+    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+        """What each of some schedules does at present."""
+        return self._read(lambda ledger: runs.activities(ledger, uids))
+
+    async def events(
+        self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
+    ) -> list[Event]:
+        """The tenant's events, newest first."""
+        return self._read(lambda ledger: emitted.newest(ledger.session, tenant, limit, before, event_type))
+
+    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+        """Forget events that are old, or too many."""
+        return self._quick(lambda ledger: emitted.prune(ledger.session, before=before, keep=keep, limit=limit))
+
+    async def note(self, tenant: str, notes: Sequence[Note]) -> None:
+        """Keep notes that come with no plan."""
+
+        def note(ledger: Ledger) -> None:
+            for one in notes:
+                ledger.add_note(tenant, one)
+
+        self._careful({tenant}, note)
+
+    async def notes(
+        self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
+    ) -> list[Note]:
+        """The tenant's notes, newest first."""
+        return self._read(lambda ledger: journal.newest(ledger.session, tenant, limit, before, schedule_id))
+
+    async def prune_notes(self, *, before: Micros, limit: int) -> int:
+        """Forget notes that are old."""
+        return self._quick(lambda ledger: journal.prune_notes(ledger.session, before=before, limit=limit))
+
+    async def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
+        """Keep who used a key, unless somebody has lately; tells what is kept."""
+        fresh = KeyRecord(fingerprint=fingerprint, created=now)
+        return self._careful(
+            {tenant}, lambda ledger: journal.claim_key(ledger.session, tenant, key, fresh, since=now - lifetime)
+        )
+
+    async def prune_keys(self, *, before: Micros, limit: int) -> int:
+        """Forget keys that are old."""
+        return self._quick(lambda ledger: journal.prune_keys(ledger.session, before=before, limit=limit))

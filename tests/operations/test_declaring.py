@@ -1,0 +1,204 @@
+"""Schedules by document: created once, declared again, changed in part."""
+
+import pytest
+
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    KeyReused,
+    MethodNotFound,
+    NotFound,
+    RevisionConflict,
+)
+from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+WORKFLOW = {"target_kind": "workflow", "workflow_id": "wf_1", "version": 1}
+
+
+class TestCreating:
+    def test_what_is_told_is_what_was_declared_and_what_comes_of_it(self, desk):
+        made = desk.create(name="nightly", labels={"team": "a"})
+        assert made == made | {
+            "name": "nightly",
+            "labels": {"team": "a"},
+            "target": made["target"] | REPORT,
+            "phase": "active",
+            "revision": 1,
+            "owner": {"tenant": "default", "user": "local"},
+            "source": "rest",
+            "next_run_at": "2026-03-01T12:01:00Z",
+            "last_run_at": None,
+            "last_phase": None,
+            "counters": {"total": 0, "successful": 0, "failed": 0, "missed": 0, "skipped": 0},
+            "created_at_utc": "2026-03-01T12:00:00Z",
+            "deleted_at_utc": None,
+        }
+        assert made["next_fire_times"] == [f"2026-03-01T12:0{minute}:00Z" for minute in (1, 2, 3, 4, 5)]
+        assert desk("schedule/get", schedule_id=made["schedule_id"]) == made
+
+    def test_names_are_not_unique_but_ids_are(self, desk):
+        ids = {desk.create(name="twice")["schedule_id"] for _ in range(2)}
+        assert len(ids) == 2
+        desk.create(schedule_id="mine")
+        with pytest.raises(Conflict) as refused:
+            desk.create(schedule_id="mine")
+        assert refused.value.field == "schedule_id"
+
+    def test_the_admin_may_name_whose_it_is(self, desk):
+        assert desk.create(user_id="ann")["owner"]["user"] == "ann"
+
+    @pytest.mark.parametrize(
+        "field", ["phase", "revision", "owner", "source", "counters", "next_run_at", "created_at_utc", "uid"]
+    )
+    def test_what_only_the_service_says_is_refused(self, desk, field):
+        with pytest.raises(InvalidSchedule) as refused:
+            desk.create(**{field: "x"})
+        assert refused.value.field == field
+
+    def test_a_function_by_its_module_is_refused(self, desk):
+        with pytest.raises(InvalidSchedule) as refused:
+            desk.create(target={"target_kind": "function", "function": "os:system"})
+        assert refused.value.field == "target.function"
+
+    def test_fires_end_with_the_runs_that_are_left(self, desk):
+        assert len(desk.create(max_runs=2)["next_fire_times"]) == 2
+
+
+class TestKeys:
+    def test_the_same_request_again_gives_the_same_schedule(self, desk):
+        ids = {desk.create(name="once", idempotency_key="k1")["schedule_id"] for _ in range(3)}
+        assert len(ids) == 1
+        assert len(desk("schedule/list")["schedules"]) == 1
+
+    def test_another_request_under_it_is_refused(self, desk):
+        desk.create(name="once", idempotency_key="k1")
+        with pytest.raises(KeyReused):
+            desk.create(name="another", idempotency_key="k1")
+
+    def test_after_a_day_it_means_nothing_any_more(self, desk):
+        first = desk.create(name="once", idempotency_key="k1")
+        desk.clock.advance(24 * 3_600 + 1)
+        assert desk.create(name="once", idempotency_key="k1")["schedule_id"] != first["schedule_id"]
+
+    def test_tenants_have_their_own(self, desk):
+        first = desk.create(name="once", idempotency_key="k1")
+        other = desk.create(name="else", idempotency_key="k1", caller=FOREIGN)
+        assert first["schedule_id"] != other["schedule_id"]
+
+
+class TestUpserting:
+    def test_the_same_again_changes_nothing(self, desk):
+        first = desk("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        desk.clock.advance(30)
+        again = desk("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        assert (again["revision"], again["next_run_at"]) == (1, first["next_run_at"])
+
+    def test_another_trigger_is_another_revision(self, desk):
+        desk("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        again = desk(
+            "schedule/upsert", schedule_id="s1", trigger={"type": "cron", "expression": "@daily"}, target=REPORT
+        )
+        assert (again["revision"], again["next_run_at"]) == (2, "2026-03-02T00:00:00Z")
+
+    def test_it_is_known_by_its_owner_and_its_workflow(self, desk):
+        def declare(user):
+            return desk("schedule/upsert", trigger=EVERY_MINUTE, target=WORKFLOW, user_id=user)["schedule_id"]
+
+        assert declare("ann") == declare("ann")
+        assert declare("ann") != declare("bob")
+
+    def test_it_never_ends_a_pause(self, desk):
+        desk("schedule/upsert", schedule_id="s1", trigger=EVERY_MINUTE, target=REPORT)
+        desk("schedule/pause", schedule_id="s1")
+        again = desk(
+            "schedule/upsert", schedule_id="s1", trigger={"type": "cron", "expression": "@daily"}, target=REPORT
+        )
+        assert (again["phase"], again["revision"]) == ("paused", 2)
+
+    def test_without_anything_to_know_it_by_it_is_refused(self, desk):
+        with pytest.raises(InvalidRequest) as refused:
+            desk("schedule/upsert", trigger=EVERY_MINUTE, target=REPORT)
+        assert refused.value.field == "schedule_id"
+
+
+class TestUpdating:
+    def test_labels_keep_the_revision_and_a_trigger_does_not(self, desk):
+        made = desk.create()
+        relabelled = desk("schedule/update", schedule_id=made["schedule_id"], labels={"a": "b"})
+        assert (relabelled["revision"], relabelled["labels"]) == (1, {"a": "b"})
+        moved = desk(
+            "schedule/update", schedule_id=made["schedule_id"], trigger={"type": "cron", "expression": "@daily"}
+        )
+        assert (moved["revision"], moved["labels"], moved["next_run_at"]) == (2, {"a": "b"}, "2026-03-02T00:00:00Z")
+
+    def test_null_takes_a_field_back(self, desk):
+        made = desk.create(name="named", max_runs=3)
+        changed = desk("schedule/update", schedule_id=made["schedule_id"], name=None, max_runs=None)
+        assert (changed["name"], changed.get("max_runs")) == (None, None)
+
+    def test_a_default_policy_follows_the_kind_of_trigger(self, desk):
+        made = desk.create()
+        assert made["overlap_policy"] == "skip"
+        event = {"type": "event", "event_type": "seen"}
+        changed = desk("schedule/update", schedule_id=made["schedule_id"], trigger=event)
+        assert changed["overlap_policy"] == {"type": "queue", "queue_limit": 10_000}
+
+    def test_only_the_revision_that_was_read_is_changed(self, desk):
+        made = desk.create()
+        with pytest.raises(RevisionConflict) as refused:
+            desk("schedule/update", schedule_id=made["schedule_id"], expected_revision=2, max_runs=3)
+        assert refused.value.field == "expected_revision"
+        assert (
+            desk("schedule/update", schedule_id=made["schedule_id"], expected_revision=1, max_runs=3)["revision"] == 2
+        )
+
+    def test_enabled_pauses_and_resumes(self, desk):
+        made = desk.create()
+        phases = [
+            desk("schedule/update", schedule_id=made["schedule_id"], enabled=enabled)["phase"]
+            for enabled in (False, False, True, None)
+        ]
+        assert phases == ["paused", "paused", "active", "active"]
+
+    def test_the_document_that_was_told_changes_nothing(self, desk):
+        made = desk.create(name="same", labels={"a": "b"}, max_runs=7)
+        told = {field: made[field] for field in ("name", "labels", "trigger", "target", "max_runs", "enabled")}
+        again = desk("schedule/update", schedule_id=made["schedule_id"], **told)
+        assert again | {"updated_at_utc": ""} == made | {"updated_at_utc": ""}
+
+    @pytest.mark.parametrize("field", ["nonsense", "phase", "owner", "user_id"])
+    def test_other_fields_are_refused(self, desk, field):
+        made = desk.create()
+        with pytest.raises(InvalidSchedule) as refused:
+            desk("schedule/update", schedule_id=made["schedule_id"], **{field: "x"})
+        assert refused.value.field == field
+
+    def test_a_function_by_its_module_stays_but_does_not_come(self, desk):
+        desk.scheduler.schedule(print, name="ours")
+        stored = drive_id(desk)
+        desk("schedule/update", schedule_id=stored, labels={"a": "b"})
+        with pytest.raises(InvalidSchedule):
+            desk("schedule/update", schedule_id=stored, target={"target_kind": "function", "function": "os:system"})
+
+
+def drive_id(desk):
+    return desk.scheduler.list_jobs()[0].id
+
+
+def test_what_belongs_to_another_tenant_is_not_there(desk):
+    made = desk.create()
+    for name in ("get", "pause", "resume", "delete", "run", "occurrences", "runs", "update", "explain"):
+        with pytest.raises(NotFound):
+            desk(f"schedule/{name}", schedule_id=made["schedule_id"], caller=FOREIGN)
+
+
+def test_an_unknown_operation_is_not_there(desk):
+    with pytest.raises(MethodNotFound):
+        desk("schedule/explode", caller=LOCAL)

@@ -1,0 +1,197 @@
+"""What runs is paused, resumed, run by hand, run again for the past, ended and cancelled by callers."""
+
+import pytest
+
+from noonmark.core.admission import admit
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, OverlapConflict
+from noonmark.core.instants import SECOND
+from noonmark.core.settlement import Accepted, settle
+from noonmark.driver.drive import drive
+from tests.operations.desk import FOREIGN, Desk
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def phases(desk, made):
+    found = desk("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+    return [(one["phase"], one["reason"]) for one in found]
+
+
+class TestPausing:
+    def test_paused_resumed_and_paused_again(self, desk):
+        made = desk.create()
+        for _ in range(2):  # a second time changes nothing
+            assert desk("schedule/pause", schedule_id=made["schedule_id"], reason="holiday")["phase"] == "paused"
+        desk.pass_by(180)
+        assert desk.calls == []
+        resumed = desk("schedule/resume", schedule_id=made["schedule_id"])
+        assert (resumed["phase"], resumed["counters"]["skipped"]) == ("active", 3)
+
+    def test_deleted_is_told_and_hidden_and_stays(self, desk):
+        made = desk.create()
+        for _ in range(2):
+            gone = desk("schedule/delete", schedule_id=made["schedule_id"])
+            assert (gone["phase"], gone["deleted_at_utc"]) == ("deleted", "2026-03-01T12:00:00Z")
+        with pytest.raises(NotFound):
+            desk("schedule/get", schedule_id=made["schedule_id"])
+        assert desk("schedule/get", schedule_id=made["schedule_id"], include_deleted=True) == gone
+        assert desk("schedule/list")["schedules"] == []
+        assert desk("schedule/list", phase="deleted")["schedules"] == [gone]
+
+
+class TestRunningNow:
+    def test_it_runs_with_its_payload_and_does_not_move_the_next_fire(self, desk):
+        made = desk.create()
+        one = desk("schedule/run", schedule_id=made["schedule_id"], payload={"n": 1}, key="k")
+        assert (one["phase"], one["origin"], one["payload"]) == ("pending", "manual:k", {"n": 1})
+        desk.driver.run_due()
+        assert [context.payload for context in desk.calls] == [{"n": 1}]
+        assert desk("schedule/get", schedule_id=made["schedule_id"])["next_run_at"] == made["next_run_at"]
+        assert desk("occurrence/get", occurrence_id=one["occurrence_id"])["phase"] == "completed"
+
+    def test_the_same_key_again_is_the_same_occurrence(self, desk):
+        made = desk.create()
+        ids = {desk("schedule/run", schedule_id=made["schedule_id"], key="k")["occurrence_id"] for _ in range(2)}
+        assert len(ids) == 1
+
+    def test_what_would_be_skipped_is_refused_unless_told_otherwise(self, desk):
+        made = desk.create()
+        running = accepted(desk, made)
+        with pytest.raises(OverlapConflict) as refused:
+            desk("schedule/run", schedule_id=made["schedule_id"])
+        assert running in refused.value.message
+        beside = desk("schedule/run", schedule_id=made["schedule_id"], overlap="allow")
+        desk.driver.run_due()
+        assert desk("occurrence/get", occurrence_id=beside["occurrence_id"])["phase"] == "completed"
+
+    def test_a_bad_overlap_policy_is_refused(self, desk):
+        made = desk.create()
+        with pytest.raises(InvalidSchedule) as refused:
+            desk("schedule/run", schedule_id=made["schedule_id"], overlap="perhaps")
+        assert refused.value.field == "overlap"
+
+
+RANGE = {"from": "2026-03-01T11:00:00Z", "to": "2026-03-01T11:05:00Z"}
+MINUTES = {"type": "cron", "expression": "* 11 * * *"}
+
+
+class TestBackfilling:
+    def test_past_times_run_in_order(self, desk):
+        made = desk.create(trigger=MINUTES)
+        asked = desk("schedule/backfill", schedule_id=made["schedule_id"], **RANGE)
+        assert asked["count"] == 6
+        for _ in range(6):
+            desk.pass_by(1)
+        assert [context.nominal_at.minute for context in desk.calls] == [0, 1, 2, 3, 4, 5]
+        assert {one["origin"] for one in asked["occurrences"]} == {f"backfill:{asked['backfill_id']}"}
+
+    def test_a_dry_run_tells_and_does_nothing(self, desk):
+        made = desk.create(trigger=MINUTES)
+        told = desk("schedule/backfill", schedule_id=made["schedule_id"], dry_run=True, **RANGE)
+        assert (told["backfill_id"], told["count"]) == (None, 6)
+        assert told["occurrences"][0]["nominal_at_utc"] == "2026-03-01T11:00:00Z"
+        desk.pass_by(1)
+        assert desk.calls == []
+
+    def test_so_many_at_a_time_whatever_the_overlap_policy_says(self, desk):
+        made = desk.create(trigger=MINUTES)
+        asked = desk("schedule/backfill", schedule_id=made["schedule_id"], concurrency=2, **RANGE)
+        claims = drive(
+            desk.service.store.claim(
+                "n",
+                ["function:report"],
+                now=desk.clock.micros(),
+                until=desk.clock.micros() + SECOND,
+                limit=10,
+                lease=SECOND,
+            )
+        )
+        assert len(claims) == asked["count"]
+        assert {one.occurrence.own.concurrency.limit for one in claims} == {2}
+
+    def test_the_same_key_again_adds_nothing(self, desk):
+        made = desk.create(trigger=MINUTES)
+        for _ in range(2):
+            desk("schedule/backfill", schedule_id=made["schedule_id"], key="again", **RANGE)
+        rows = desk("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+        assert len([one for one in rows if one["origin"] == "backfill:again"]) == 6
+
+    @pytest.mark.parametrize(
+        ("change", "field"),
+        [
+            ({"to": "2026-03-01T12:30:00Z"}, "to"),
+            ({"to": "2026-03-01T10:00:00Z"}, "to"),
+            ({"limit": 5}, "limit"),
+            ({"limit": 0}, "limit"),
+            ({"concurrency": 0}, "concurrency"),
+            ({"from": None}, "from"),
+            ({"from": "yesterday"}, "from"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, desk, change, field):
+        made = desk.create(trigger=MINUTES)
+        with pytest.raises(InvalidRequest) as refused:
+            desk("schedule/backfill", schedule_id=made["schedule_id"], **(RANGE | change))
+        assert refused.value.field == field
+
+    def test_what_names_no_times_has_none_to_run_again(self, desk):
+        made = desk.create(trigger={"type": "event", "event_type": "seen"})
+        with pytest.raises(Conflict):
+            desk("schedule/backfill", schedule_id=made["schedule_id"], **RANGE)
+
+
+def accepted(desk, made):
+    """An occurrence that its target took over; its id."""
+    one = desk("schedule/run", schedule_id=made["schedule_id"])
+    store, now = desk.service.store, desk.clock.micros()
+    [claim] = drive(store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND))
+    [admitted] = drive(store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND))
+    taken = settle(admitted.occurrence, claim.schedule.declaration, Accepted(started=now, accepted=now), node="n")
+    assert drive(store.settle([taken])) == [True]
+    return one["occurrence_id"]
+
+
+class TestEnding:
+    def test_what_was_accepted_is_told_to_be_done(self, desk):
+        made = desk.create()
+        one = accepted(desk, made)
+        done = desk("occurrence/complete", occurrence_id=one, result={"rows": 3}, usage={"tokens": 5, "cost_usd": 0.5})
+        assert (done["phase"], done["reason"]) == ("completed", "succeeded")
+        [run] = desk("occurrence/runs", occurrence_id=one)["runs"]
+        assert (run["outcome"], run["result"], run["usage"]) == (
+            "completed",
+            {"rows": 3},
+            {"tokens": 5, "cost_usd": 0.5},
+        )
+        assert desk("run/get", run_id=run["run_id"]) == run
+
+    def test_or_to_have_failed(self, desk):
+        made = desk.create(retry_policy={"max_attempts": 2, "backoff_seconds": 30})
+        one = accepted(desk, made)
+        failed = desk("occurrence/fail", occurrence_id=one, error="no paper")
+        assert (failed["phase"], failed["due_at_utc"] > "2026-03-01T12:00:00Z") == ("pending", True)
+
+    def test_nothing_else_can_be_told_to_be_done(self, desk):
+        made = desk.create()
+        one = desk("schedule/run", schedule_id=made["schedule_id"])["occurrence_id"]
+        for name in ("complete", "fail"):
+            with pytest.raises(Conflict, match="it is pending"):
+                desk(f"occurrence/{name}", occurrence_id=one)
+
+    def test_what_waits_and_what_was_accepted_can_be_cancelled(self, desk):
+        made = desk.create()
+        waiting = desk("schedule/run", schedule_id=made["schedule_id"])["occurrence_id"]
+        assert desk("occurrence/cancel", occurrence_id=waiting)["phase"] == "cancelled"
+        running = accepted(desk, made)
+        assert desk("occurrence/cancel", occurrence_id=running)["phase"] == "cancelled"
+        with pytest.raises(Conflict, match="ended already"):
+            desk("occurrence/cancel", occurrence_id=running)
+
+    @pytest.mark.parametrize("name", ["get", "complete", "fail", "cancel", "explain", "runs"])
+    def test_what_belongs_to_another_tenant_is_not_there(self, desk, name):
+        one = accepted(desk, desk.create())
+        with pytest.raises(NotFound):
+            desk(f"occurrence/{name}", occurrence_id=one, caller=FOREIGN)
