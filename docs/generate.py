@@ -26,6 +26,7 @@ from noonmark import (
     Run,
     Scheduler,
 )
+from noonmark.config import SETTINGS
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
     ENDINGS,
@@ -173,8 +174,26 @@ def _conversation() -> Iterable[str]:
             yield f"```jsonc\n{text}\n```\n\n"
 
 
+def settings_page() -> str:
+    """Every setting of a server, with its flag, its variables and its default."""
+    rows = [
+        f"| `{one.name}` | `{one.flag}` | {_names(one.variables)} | {_default(one.default)} | {one.meaning} |"
+        for one in SETTINGS.values()
+    ]
+    return (
+        f"{NOTE}# Settings of a server\n\n"
+        "A flag wins over a variable, the first of several variables over the next, and these over the file:\n"
+        "`noonmark.toml`, or the one that `--config` or `NOONMARK_CONFIG` names. A variable that is empty counts as\n"
+        "not set. In the file, each setting is a key of the same name, and `functions` a table. Several functions are\n"
+        "several `--function NAME=module:function`, or have commas between them in a variable; several hosts and\n"
+        "commands likewise. `noonmark config` shows what is in force, see [the guide](../guides/service.md).\n\n"
+        "| setting | flag | variables | default | meaning |\n| --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    )
+
+
 PAGES = {
     "jsonrpc.md": jsonrpc_page,
+    "settings.md": settings_page,
     "errors.md": errors_page,
     "reasons.md": reasons_page,
     "lifecycles.md": lifecycle_page,
@@ -190,6 +209,13 @@ def _is_method(kind: type, name: str) -> bool:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def _default(value: object) -> str:
+    """As it would be written in a file; nothing, where there is none."""
+    if value in (None, (), {}):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _class(kind: type, methods: list[str], heading: str = "##") -> str:

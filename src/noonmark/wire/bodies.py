@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 Json = Any
 Document = dict[str, Any]
@@ -146,7 +146,7 @@ class NewEvent(Body):
 
     event_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,160}$", examples=["file_uploaded"])]
     payload: Json = None
-    source: Name | None = None
+    source: Annotated[str, Field(max_length=200)] | None = None
     event_id: Id | None = None
     """The same id again is the same event."""
 
@@ -195,3 +195,7 @@ class NewTask(Body):
     max_budget_per_run_usd: Annotated[float, Field(ge=0)] | None = None
     timeout_seconds: Annotated[float, Field(ge=0)] | None = None
     user_id: Name | None = None
+
+
+class Call(RootModel[Json]):
+    """A call by JSON-RPC 2.0, or a batch of calls."""

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
+from structlog.contextvars import bind_contextvars
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.jsonvalues import shown
@@ -50,6 +51,7 @@ class Guard:
         request = Request(scope, receive)
         request_id = self._request_id(request)
         scope.setdefault("state", {})["request_id"] = request_id
+        bind_contextvars(request_id=request_id)  # for all log lines of this request, which has a task of its own
         has_begun = False
 
         async def told(message: Message) -> None:
