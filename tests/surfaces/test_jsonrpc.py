@@ -8,6 +8,7 @@ import pytest
 from noonmark.operations.errors import STATUS
 from noonmark.operations.registry import OPERATIONS
 from noonmark.surfaces.jsonrpc.dispatch import MAX_CALLS, answer
+from noonmark.wiring import make_store
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
 CALLER = replace(LOCAL, source="jsonrpc", request_id="req-7")
@@ -125,6 +126,11 @@ class TestErrors:
             "conflict": -32009,
         }
         assert line.result("schedule/get", ["here"])["revision"] == made["revision"]
+
+    def test_a_store_that_does_not_answer_is_unavailable(self, line):
+        line.service = replace(line.service, store=make_store("postgresql://127.0.0.1:1/nobody", line.clock))
+        error = line.error("schedule/count")
+        assert (error["code"], error["data"]["code"]) == (-32020, "store_unavailable")
 
     def test_everything_wrong_is_told_at_once(self, line):
         error = line.error("schedule/create", {"name": "", "trigger": {"type": "once"}, "target": {}, "max_runs": 0})

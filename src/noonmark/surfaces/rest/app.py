@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter, to_thread
@@ -14,14 +15,14 @@ from starlette.routing import Route as Path
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations.service import LOCAL
-from noonmark.surfaces.rest import canonical, cron_service, rpc, tasks, watching
+from noonmark.surfaces.rest import canonical, cron_service, openapi, rpc, tasks, watching
 from noonmark.surfaces.rest.asked import Asked
 from noonmark.surfaces.rest.guard import Guard
 from noonmark.surfaces.rest.problems import Refused, problem, request_id_of
 from noonmark.surfaces.rest.reading import read_body
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -38,10 +39,17 @@ while all others wait for the store."""
 
 
 def make_app(
-    service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
+    service: Service,
+    settings: HttpSettings,
+    metrics: Metrics | None = None,
+    *,
+    health: Health | None = None,
+    version: str = "0",
 ) -> FastAPI:
     """Everything that is served over HTTP."""
-    app = FastAPI(title="Noonmark", redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="Noonmark", version=version, redoc_url=None, redirect_slashes=False)
+    described = cache(partial(openapi.document, version))
+    app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
     app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
     app.add_exception_handler(HTTPException, _refused)
     table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
@@ -84,8 +92,7 @@ class Endpoint:
     async def _answer(self, request: Request) -> Response:
         handler = self._handlers.get(request.method)
         if handler is None:
-            allowed = ", ".join(sorted(self._handlers))
-            raise Refused(405, "method_not_allowed", f"allowed are {allowed}", headers={"Allow": allowed})
+            raise _not_by_this_method(self._handlers)
         body = b"" if request.method in NO_BODY else await read_body(request, self._settings)
         asked = Asked(
             service=self._service,
@@ -100,6 +107,11 @@ class Endpoint:
         return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
 
 
+def _not_by_this_method(methods: Iterable[str]) -> Refused:
+    allowed = ", ".join(sorted(methods))
+    return Refused(405, "method_not_allowed", f"allowed are {allowed}", headers={"Allow": allowed})
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     """What the router itself refuses."""
     status = error.status_code if isinstance(error, HTTPException) else 500
@@ -107,6 +119,5 @@ async def _refused(request: Request, error: Exception) -> Response:
     if status == 404:
         return problem(Refused(404, "not_found", "there is nothing at this path"), request)
     if status == 405:
-        allowed = headers.get("Allow", "")
-        return problem(Refused(405, "method_not_allowed", f"allowed are {allowed}", headers=headers), request)
+        return problem(_not_by_this_method(headers.get("Allow", "").split(", ")), request)
     return problem(Refused(status, "invalid_request", "the request is not valid", headers=headers), request)
