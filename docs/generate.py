@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import textwrap
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +26,7 @@ from noonmark import (
     Run,
     Scheduler,
 )
+from noonmark.config import SETTINGS
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
     ENDINGS,
@@ -35,6 +38,12 @@ from noonmark.core.lifecycle import (
 )
 from noonmark.core.reasons import Reason
 from noonmark.embedded.decorators import Decorators
+from noonmark.operations import declaring
+from noonmark.operations.errors import STATUS
+from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.service import LOCAL, Service
+from noonmark.stores.memory import MemoryStore
+from noonmark.surfaces.jsonrpc.dispatch import MAX_CALLS, answer
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -115,7 +124,76 @@ def embedded_page() -> str:
     )
 
 
+def jsonrpc_page() -> str:
+    """Every method with its params, every error code, and calls as a service answers them."""
+    fields = _names(declaring.FIELDS)
+    methods = [
+        f"| `{one.name}` | {_names(one.parameters).replace(fields, '*fields*')} | {one.summary} |"
+        for one in OPERATIONS.values()
+    ]
+    codes = [
+        f"| {number} | {_names(code for code, row in STATUS.items() if row.jsonrpc == number)} |"
+        for number in sorted({row.jsonrpc for row in STATUS.values()}, reverse=True)
+    ]
+    return (
+        f"{NOTE}# JSON-RPC\n\n"
+        "`POST /rpc` speaks [JSON-RPC 2.0](https://www.jsonrpc.org/specification): every operation is a method, and\n"
+        "its params are an object, or an array in the order below.\n\n"
+        + "".join(_conversation())
+        + f"A batch has at most {MAX_CALLS} calls, which are carried out and answered in order. A call without an\n"
+        "`id` is a notification: it is carried out, and nobody is told what came of it. Where nothing else came, the\n"
+        "answer is 204, without a body.\n\n"
+        "## Methods\n\n"
+        "| method | params, in order | |\n| --- | --- | --- |\n" + "\n".join(methods) + "\n\n"
+        f"*fields* are those of a [schedule document](schedules.md): {fields}.\n\n"
+        "## Errors\n\n"
+        "`error.data` has the stable `code` of the [error](errors.md), a `detail` for people, the `field` it speaks\n"
+        "of, if there is one, the `problems`, if there are several, and the `request_id` under which the server logs\n"
+        "it. A body that is not strict JSON is -32700, and a call that is none -32600, with `invalid_request`.\n\n"
+        "| code | errors |\n| --- | --- |\n" + "\n".join(codes) + "\n"
+    )
+
+
+def _conversation() -> Iterable[str]:
+    """A call and a batch, each with what a service answers."""
+    clock = FakeClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    service = Service(store=MemoryStore(clock.micros), lookahead=0, fresh_id=lambda: "1")
+    caller = replace(LOCAL, source="jsonrpc", request_id="req_1")
+    trigger = {"type": "cron", "expression": "0 9 * * 1-5", "timezone": "Europe/Stockholm"}
+    document = {"name": "report", "trigger": trigger, "target": {"target_kind": "function", "function": "report"}}
+    for call in (
+        {"jsonrpc": "2.0", "id": 1, "method": "schedule/preview", "params": {"trigger": trigger, "count": 2}},
+        [
+            {"jsonrpc": "2.0", "method": "schedule/create", "params": document},
+            {"jsonrpc": "2.0", "id": 2, "method": "schedule/count"},
+            {"jsonrpc": "2.0", "id": 3, "method": "schedule/get", "params": ["nowhere"]},
+        ],
+    ):
+        given = answer(service, caller, json.dumps(call).encode()) or b"null"
+        for text in (json.dumps(call, indent=2), json.dumps(json.loads(given), indent=2)):
+            yield f"```jsonc\n{text}\n```\n\n"
+
+
+def settings_page() -> str:
+    """Every setting of a server, with its flag, its variables and its default."""
+    rows = [
+        f"| `{one.name}` | `{one.flag}` | {_names(one.variables)} | {_default(one.default)} | {one.meaning} |"
+        for one in SETTINGS.values()
+    ]
+    return (
+        f"{NOTE}# Settings of a server\n\n"
+        "A flag wins over a variable, the first of several variables over the next, and these over the file:\n"
+        "`noonmark.toml`, or the one that `--config` or `NOONMARK_CONFIG` names. A variable that is empty counts as\n"
+        "not set. In the file, each setting is a key of the same name, and `functions` a table. Several functions are\n"
+        "several `--function NAME=module:function`, or have commas between them in a variable; several hosts and\n"
+        "commands likewise. `noonmark config` shows what is in force, see [the guide](../guides/service.md).\n\n"
+        "| setting | flag | variables | default | meaning |\n| --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    )
+
+
 PAGES = {
+    "jsonrpc.md": jsonrpc_page,
+    "settings.md": settings_page,
     "errors.md": errors_page,
     "reasons.md": reasons_page,
     "lifecycles.md": lifecycle_page,
@@ -131,6 +209,13 @@ def _is_method(kind: type, name: str) -> bool:
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def _default(value: object) -> str:
+    """As it would be written in a file; nothing, where there is none."""
+    if value in (None, (), {}):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _class(kind: type, methods: list[str], heading: str = "##") -> str:

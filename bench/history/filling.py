@@ -38,8 +38,8 @@ _OCCURRENCES = """
     FROM generate_series(0::bigint, {count} - 1) AS number, LATERAL (SELECT {begin} + number * {step} AS time) AS fires
 """
 _RUNS = """
-    INSERT INTO noonmark.runs (occurrence, fence, attempt, node, started, ended, outcome, result)
-    SELECT key, fence, 1, 'worker-3.example-4711-0a1b2c', nominal + 1500, ended, 'completed', '{"rows":1024}'
+    INSERT INTO noonmark.runs (occurrence, fence, schedule, attempt, node, started, ended, outcome, result)
+    SELECT key, fence, schedule, 1, 'worker-3.example-4711-0a1b2c', nominal + 1500, ended, 'completed', '{"rows":1024}'
     FROM noonmark.occurrences WHERE ended IS NOT NULL ORDER BY key
 """
 _STATES = """

@@ -26,8 +26,8 @@ UPDATE occurrences SET phase = 'completed', reason = 'succeeded', holds_slot = 0
 node = NULL, started = NULL, ready = NULL WHERE key = :key AND phase = 'dispatching'
 """
 RUN = """
-INSERT INTO runs (occurrence, fence, attempt, node, started, ended, outcome)
-VALUES (:key, 1, 1, 'raw', :now, :now, 'completed')
+INSERT INTO runs (occurrence, fence, schedule, attempt, node, started, ended, outcome)
+VALUES (:key, 1, :schedule, 1, 'raw', :now, :now, 'completed')
 """
 ENDED = """
 UPDATE schedule_states SET total = total + 1, successful = successful + 1, last_phase = 'completed',

@@ -22,9 +22,9 @@ LEASE = 15_000_000
 YEAR = 365 * 86_400_000_000
 
 SCHEDULES = """
-INSERT INTO schedules (key, tenant, username, schedule_id, description, trigger_document, terms_document, source, route,
-                       created, is_listed)
-SELECT key, 'default', 'local', 'job_' || key, '', '{"type": "once"}', '{}', 'bench', $3, $4, 1
+INSERT INTO schedules (key, tenant, username, schedule_id, description, trigger_type, trigger_document, terms_document,
+                       source, route, created, is_listed)
+SELECT key, 'default', 'local', 'job_' || key, '', 'once', '{"type": "once"}', '{}', 'bench', $3, $4, 1
 FROM generate_series($1::bigint, $2::bigint) AS key
 """
 STATES = """
@@ -63,9 +63,10 @@ UPDATE occurrences AS one SET phase = 'completed', reason = 'succeeded', holds_s
 FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
 WHERE one.key = claim.key AND one.fence = claim.fence
 """
+# Every schedule has the number of its one occurrence.
 RUN = """
-INSERT INTO runs (occurrence, fence, attempt, node, started, ended, outcome)
-SELECT key, fence, 1, 'raw', $3, $3, 'completed' FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
+INSERT INTO runs (occurrence, fence, schedule, attempt, node, started, ended, outcome)
+SELECT key, fence, key, 1, 'raw', $3, $3, 'completed' FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
 """
 ENDED = """
 UPDATE schedule_states AS state SET total = total + 1, successful = successful + 1, last_phase = 'completed',

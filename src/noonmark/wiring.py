@@ -20,8 +20,11 @@ SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 
 
-def make_store(url: object, clock: Clock) -> Store:
-    """The store that a URL names; it is not open yet."""
+def make_store(url: object, clock: Clock, *, migrates: bool = True) -> Store:
+    """The store that a URL names; it is not open yet.
+
+    The schema of a file is always created and brought up to date when it is opened, one on a server if it `migrates`.
+    """
     if url == MEMORY:
         from noonmark.stores.memory import MemoryStore
 
@@ -38,7 +41,7 @@ def make_store(url: object, clock: Clock) -> Store:
         from noonmark.stores.postgres import PostgresStore
 
         # Its time is the server's, whatever this machine's clock says. A test that sets the time sets it there too.
-        return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros)
+        return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros, migrates=migrates)
     known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.audit import Note
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan
@@ -27,6 +28,7 @@ from noonmark.driver.reports import (
 )
 from noonmark.operations import schedules
 from noonmark.ports import sink
+from noonmark.ports.records import KEY_LIFETIME
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
 from tests.driver.rig import ROUTE, Rig
@@ -658,6 +660,24 @@ class TestPruning:
         rig.lead_once()
         assert rig.prune_once() == PruneReport(forgotten=2, more=True)
         assert rig.prune_once() == PruneReport(forgotten=1)
+
+    def test_forgets_old_notes_and_keys_that_mean_nothing_any_more(self):
+        rig = Rig(keep_for=2 * KEY_LIFETIME, batch=2)
+        drive(rig.store.note("acme", [Note(at=NOW, caller="ada", operation="pause") for _ in range(3)]))
+        drive(rig.store.claim_key("acme", "key", "body", now=NOW, lifetime=KEY_LIFETIME))
+        for passed, forgotten in (
+            (KEY_LIFETIME, PruneReport()),
+            (1, PruneReport(keys=1)),
+            (KEY_LIFETIME, PruneReport(notes=2, more=True)),
+            (0, PruneReport(notes=1)),
+        ):
+            rig.advance(passed)
+            rig.lead_once()
+            rig.sink.take()
+            assert rig.prune_once() == forgotten
+            told = [sink.Pruned(0, 0, forgotten.notes, forgotten.keys)]
+            assert rig.sink.take() == (told if forgotten.notes or forgotten.keys else [])
+        assert drive(rig.store.notes("acme", 9)) == []
 
 
 class TestLooking:

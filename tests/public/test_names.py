@@ -46,6 +46,12 @@ CODES = {
     "RevisionConflict": ("revision_conflict", NoonmarkError),
     "QuotaExceeded": ("quota_exceeded", NoonmarkError),
     "StoreUnavailable": ("store_unavailable", NoonmarkError),
+    "InvalidRequest": ("invalid_request", ValueError),
+    "KeyReused": ("idempotency_key_reused", NoonmarkError),
+    "MethodNotFound": ("method_not_found", LookupError),
+    "NotAllowed": ("not_allowed", NoonmarkError),
+    "PayloadTooLarge": ("payload_too_large", NoonmarkError),
+    "Unreachable": ("unreachable", NoonmarkError),
 }
 
 

@@ -11,6 +11,8 @@ from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.plain import ENDABLE, STARTABLE
 from noonmark.testing import factories
 from noonmark.testing.factories import NOW
+from tests.embedded.waiting import eventually
+from tests.stores.connected import ask
 
 SCHEDULES = 1_000
 IDS = [f"occ_{n:032x}" for n in range(SCHEDULES)]
@@ -32,3 +34,23 @@ def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(st
     plan = store._glance(lambda ledger: ledger.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on schedule_states" not in steps, steps
+
+
+def test_a_plan_that_was_made_while_the_tables_were_empty_serves_when_they_are_full(database):
+    store = PostgresStore(database.url)
+    drive(store.open())
+    ask(store, "ANALYZE")  # as the server does by itself, now and then
+    made = [factories.schedule(f"uid-{n}") for n in range(2_000)]
+    for one in made[:20]:  # by now the server has settled on a plan for what it is asked again and again
+        assert drive(store.create([first_plan(one, lookahead=0)])) == [True]
+    assert all(drive(store.create([first_plan(one, lookahead=0) for one in made[20:]])))
+    for one in made[:20]:
+        assert drive(store.find(one.owner.tenant, one.schedule_id)) is not None
+    drive(store.close())
+    watcher = PostgresStore(database.url)
+    drive(watcher.open())
+    read = "SELECT relname, seq_tup_read FROM pg_stat_user_tables WHERE seq_tup_read > 1000 AND schemaname = 'noonmark'"
+    eventually(lambda: ask(watcher, "SELECT sum(n_tup_ins) FROM pg_stat_user_tables")[0][0] >= 4_000)
+    read_through = ask(watcher, read)
+    drive(watcher.close())
+    assert read_through == []

@@ -6,17 +6,19 @@ import pytest
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Wait, after_upstreams
+from noonmark.core.audit import Note
 from noonmark.core.events import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan, plan
+from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.reactions import Reaction, match
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.records import Admitted, Beat, Shares
+from noonmark.ports.records import Admitted, Beat, Shares, Wanted
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing import factories
@@ -26,7 +28,7 @@ from noonmark.testing.factories import MINUTE, NOW
 from tests.conformance.test_memory_model import done
 
 TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
-TABLES += ("events", "event_streams", "event_listeners")
+TABLES += ("events", "event_streams", "event_listeners", "notes", "idempotency_keys")
 
 
 @pytest.fixture
@@ -161,7 +163,44 @@ def a_day_of_events(bench):
     assert done(bench.commit(edits.edit(snapshot, other, now=bench.now, lookahead=LOOKAHEAD)))
 
 
-DAYS = (a_day_of_work, a_day_of_waiting, a_day_of_limits, a_day_of_events)
+def a_day_of_questions(bench):
+    """Everything that callers ask, in pages, and what is noted of them."""
+    store = bench.store
+    made = [factories.schedule(f"uid-{n}", name=f"name-{n}", labels={"n": f"{n % 2}"}) for n in range(20)]
+    plans = [first_plan(one, lookahead=LOOKAHEAD) for one in made]
+    note = Note(at=bench.now, caller="ada", operation="create", schedule_id=made[0].schedule_id)
+    assert all(done(store.create([replace(one, note=note) for one in plans])))
+    every = {"user": "ada", "phases": frozenset(SchedulePhase), "kinds": frozenset({"interval"}), "text": "NAME"}
+    every |= {"target": ROUTE, "labels": {"n": "1"}}
+    for wanted in (None, *(Wanted(**{field: value}) for field, value in every.items()), Wanted(**every)):
+        assert len(done(store.schedules("acme", limit=3, wanted=wanted, newest_first=True))) == 3
+        assert done(store.schedules("acme", limit=3, wanted=wanted, after="uid-10"))
+        assert done(store.count_schedules("acme", wanted)) >= 10
+    bench.advance(MINUTE)
+    ended, running = done(bench.claim(limit=2))
+    ended = done(bench.start(ended))
+    done(bench.start(running))
+    assert done(bench.settle(ended))
+    for uid, one in ((ended.uid, ended), (running.occurrence.uid, running.occurrence)):
+        place = (bench.now + 1, "")
+        assert done(store.occurrences(uid, 3, before=place, phases=[Phase.COMPLETED, Phase.DISPATCHING]))
+        done(store.occurrences(uid, 3, phases=[Phase.PENDING]))
+        [run] = done(store.runs(uid, 3, before=place))
+        assert done(store.run(run.id)) == (uid, run)
+        assert done(store.occurrence_runs(one.id)) == [run]
+    assert done(store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e1")])) == [True]
+    assert len(done(store.events("acme", 3, before=bench.now + 1, event_type="seen"))) == 1
+    done(store.note("acme", [note]))
+    [newest] = done(store.notes("acme", 1))
+    assert len(done(store.notes("acme", 3, before=newest.key))) == 3
+    assert len(done(store.notes("acme", 3, before=newest.key, schedule_id=made[0].schedule_id))) == 3
+    assert done(store.prune_notes(before=bench.now, limit=5)) == 5
+    for now in (0, 2):
+        assert done(store.claim_key("acme", "key", "body", now=now, lifetime=1)).created == now
+    assert done(store.prune_keys(before=3, limit=5)) == 1
+
+
+DAYS = (a_day_of_work, a_day_of_waiting, a_day_of_limits, a_day_of_events, a_day_of_questions)
 
 
 @pytest.mark.parametrize("work", DAYS)
@@ -201,6 +240,52 @@ def test_a_share_costs_as_much_as_the_owners_who_have_something_due(tmp_path):
         costs.append(len(steps))
         done(store.close())
     assert max(costs) < 2 * min(costs), costs
+
+
+@pytest.mark.parametrize("verb", ["runs", "occurrences"])
+def test_a_page_costs_as_much_as_the_page(tmp_path, verb):
+    costs = []
+    for many in (50, 2_000):
+        clock = HandClock()
+        store = SqliteStore(tmp_path / f"{many}.db", clock)
+        done(store.open())
+        bench = Bench(store, clock)
+        made = done(bench.create_quiet(overlap_policy=overlap.Allow()))
+        rows = [factories.occurrence(made, manual(f"{n}"), nominal=NOW + n) for n in range(many)]
+        assert all(done(store.add(rows)))
+        bench.advance(many)
+        claims = done(bench.claim(limit=many))
+        starts = [replace(start(claim), takes_slot=False) for claim in claims]
+        answers = done(store.admit(starts, now=bench.now, lease=LEASE))
+        settlements = [bench.settlement(answer.occurrence) for answer in answers]
+        ends = [
+            replace(one, run=replace(one.run, started=bench.now + n, ended=bench.now + n))
+            for n, one in enumerate(settlements)
+        ]
+        assert all(done(store.settle(ends)))
+        steps = []
+        with store._connections.reading() as reader:
+            reader.set_progress_handler(lambda steps=steps: steps.append(1), 10)
+        [*_, last] = page = done(getattr(store, verb)(made.uid, 10))
+        place = (last.started, last.id) if verb == "runs" else (last.nominal, last.id)
+        page += done(getattr(store, verb)(made.uid, 10, before=place))
+        assert len({one.id for one in page}) == 20
+        costs.append(len(steps))
+        done(store.close())
+    assert max(costs) < 1.5 * min(costs), costs
+
+
+def test_a_list_reads_no_other_schedules_than_those_on_the_page(tmp_path):
+    store = SqliteStore(tmp_path / "noonmark.db", HandClock())
+    done(store.open())
+    made = [factories.schedule(f"uid-{n}", created=NOW + n, labels={"n": f"{n % 50}"}) for n in range(500)]
+    assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
+    store._library.forget()
+    wanted = Wanted(labels={"n": "7"}, phases=frozenset({SchedulePhase.ACTIVE}), text="uid")
+    assert [one.schedule.uid for one in done(store.schedules("acme", limit=2, wanted=wanted))] == ["uid-7", "uid-57"]
+    assert done(store.count_schedules("acme", wanted)) == 10
+    assert len(store._library._known) == 2
+    done(store.close())
 
 
 def _steps(connection, statement):

@@ -35,12 +35,15 @@ def main() -> int:
 
 def _prepare_streams() -> None:
     """Give a closed stream somewhere to write to, and print what a terminal cannot show as escapes."""
-    nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
-    sys.stdout = sys.stdout or nowhere
-    sys.stderr = sys.stderr or nowhere
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> TextIOWrapper:
+    return Path(os.devnull).open("w", encoding="utf-8")  # for as long as the process lives
 
 
 def _drop_output() -> None:

@@ -34,6 +34,21 @@ app.command(
     help="Check a schedule document, and say in words what it does.",
     usage="Usage: noonmark check [OPTIONS] FILE",
 )
+app.command(
+    "noonmark.cli.serve:serve",
+    help="Run a server that answers requests and runs what is due.",
+    usage="Usage: noonmark serve [OPTIONS]",
+)
+app.command(
+    "noonmark.cli.migrate:migrate",
+    help="Create the schema of a store, or bring it up to date.",
+    usage="Usage: noonmark migrate [OPTIONS]",
+)
+app.command(
+    "noonmark.cli.config:config",
+    help="Show the settings of a server, and where each comes from.",
+    usage="Usage: noonmark config [OPTIONS]",
+)
 
 GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "schedule": (

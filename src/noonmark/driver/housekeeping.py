@@ -12,7 +12,7 @@ from noonmark.core.admission import unserved
 from noonmark.core.settlement import expire
 from noonmark.driver.leading import beat_once, still_leads
 from noonmark.driver.reports import PruneReport, ReapReport
-from noonmark.ports.records import Admitted, Hold
+from noonmark.ports.records import KEY_LIFETIME, Admitted, Hold
 from noonmark.ports.sink import Ended, Pruned, Settled
 
 if TYPE_CHECKING:
@@ -59,9 +59,12 @@ async def prune_once(node: Node) -> PruneReport:
     before, limit = node.now - timing.keep_for, timing.batch
     forgotten = await node.ask(node.store.prune(before=before, keep=timing.keep_count, limit=limit))
     events = await node.ask(node.store.prune_events(before=before, keep=timing.keep_events, limit=limit))
-    if forgotten or events:
-        node.tell([Pruned(forgotten, events)])
-    return PruneReport(forgotten=forgotten, events=events, more=limit in (forgotten, events))
+    notes = await node.ask(node.store.prune_notes(before=before, limit=limit))
+    keys = await node.ask(node.store.prune_keys(before=node.now - KEY_LIFETIME, limit=limit))
+    counts = (forgotten, events, notes, keys)
+    if any(counts):
+        node.tell([Pruned(*counts)])
+    return PruneReport(forgotten=forgotten, events=events, notes=notes, keys=keys, more=limit in counts)
 
 
 async def _end_overdue(node: Node) -> int:

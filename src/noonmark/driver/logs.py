@@ -26,7 +26,7 @@ def ended(schedule: Schedule, row: Occurrence) -> None:
     first, last = to_text(row.missed_first or row.nominal), to_text(row.missed_last or row.nominal)
     when = f"the fire of {first}" if first == last else f"{row.missed_count:,} fires, {first} to {last},"
     why = "" if row.reason is None else row.reason.sentence
-    logger.log(level, "%s: %s ended as %s. %s", _called(schedule), when, row.phase, why)
+    logger.log(level, "%s: %s ended as %s. %s", _called(schedule), when, row.phase, why, extra=_ids(row))
 
 
 def failed(schedule: Schedule, settlement: Settlement) -> None:
@@ -43,6 +43,7 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
         allowed,
         then,
         text,
+        extra=_ids(settlement.occurrence) | {"run_id": run.id},
     )
 
 
@@ -54,6 +55,11 @@ def leader(node: str, leads: str | None, term: int) -> None:
         logger.info("%s leads from now on, term %d", node, term)
     else:
         logger.info("%s leads no longer: %s does, term %d", node, leads, term)
+
+
+def _ids(row: Occurrence) -> dict[str, str]:
+    """For whoever looks for all lines about one of them."""
+    return {"occurrence_id": row.id, "schedule_id": row.schedule_id}
 
 
 def _called(schedule: Schedule) -> str:

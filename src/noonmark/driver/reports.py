@@ -87,8 +87,10 @@ class ReapReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport:
-    """Occurrences and events that were forgotten."""
+    """Occurrences, events, notes of what callers did, and keys they used, that were forgotten."""
 
     forgotten: int = 0
     events: int = 0
+    notes: int = 0
+    keys: int = 0
     more: bool = False

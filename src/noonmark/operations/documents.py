@@ -32,12 +32,12 @@ def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
     schedule, tally = kept.schedule, kept.tally
     fires = next_fires(schedule, tally, now=now)
     return {
+        "schedule_id": schedule.schedule_id,
         "name": None,
         "description": "",
         "labels": {},
         "trigger": None,
-        **schedule.declaration.to_document(),
-        "schedule_id": schedule.schedule_id,
+        **{name: value for name, value in schedule.declaration.to_document().items() if name != "schedule_id"},
         # What it says when it is declared again: paused or not.
         "enabled": schedule.phase is not SchedulePhase.PAUSED,
         "phase": str(schedule.phase),

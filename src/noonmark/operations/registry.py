@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import MethodNotFound
+from noonmark.core.jsonvalues import shown
 from noonmark.operations import declaring, explaining, looking, previewing, steering, telling
 
 if TYPE_CHECKING:
@@ -82,5 +83,5 @@ async def perform(service: Service, caller: Caller, name: str, arguments: Mappin
     """Do what a caller asks for, and give the answer as JSON."""
     operation = OPERATIONS.get(name)
     if operation is None:
-        raise MethodNotFound(f"there is no operation {name!r}", field="method")
+        raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
     return await operation.call(service, replace(caller, operation=name), arguments)

@@ -93,10 +93,12 @@ class Abandoned:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """So many occurrences, and so many events, were forgotten, by age or by count."""
+    """So many occurrences, events, notes of what callers did, and keys they used, were forgotten."""
 
     count: int
     events: int = 0
+    notes: int = 0
+    keys: int = 0
 
 
 @dataclass(frozen=True, slots=True)

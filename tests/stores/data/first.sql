@@ -227,13 +227,13 @@ CREATE TABLE notes (
     PRIMARY KEY ("key")
 );
 CREATE TABLE idempotency_keys (
+    "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,
     name TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     created BIGINT NOT NULL,
-    PRIMARY KEY (tenant, name)
-)
- WITHOUT ROWID;
+    PRIMARY KEY ("key")
+);
 CREATE TABLE served_routes (
     route TEXT NOT NULL,
     seen BIGINT NOT NULL,
@@ -270,6 +270,7 @@ CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
 CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created);
+CREATE UNIQUE INDEX idempotency_keys_by_name ON idempotency_keys (tenant, name);
 CREATE INDEX notes_by_age ON notes (noted);
 CREATE INDEX notes_in_order ON notes (tenant, "key");
 CREATE INDEX notes_of_schedule ON notes (tenant, schedule_id, "key");

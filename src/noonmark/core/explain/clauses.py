@@ -18,6 +18,7 @@ from noonmark.core.explain.phrases import (
     overlap_policy,
     plain,
     shown,
+    times,
 )
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.policies.misfire import Skip
@@ -44,7 +45,7 @@ def _due(case: Case) -> str:
 
 
 def _caught_up(case: Case) -> str:
-    return f"it was missed, and {misfire_policy(case)} runs it after all"
+    return f"it was missed at first, and {misfire_policy(case)} took it up after all"
 
 
 def _late(case: Case) -> str:
@@ -104,25 +105,28 @@ def _window_closed(case: Case) -> str:
 
 
 def _dependency_failed(case: Case) -> str:
-    upstream, phase = case.detail.get("upstream"), case.detail.get("phase")
-    if upstream is None:
-        return plain(Reason.DEPENDENCY_FAILED)
-    how = "does not exist" if phase == "missing" else f"ended as `{phase}`"
-    return f"the schedule `{upstream}`, on which it depends, {how}"
+    match case.detail:
+        case {"upstream": upstream, "phase": "missing"}:
+            return f"the schedule `{upstream}`, on which it depends, does not exist"
+        case {"upstream": upstream, "phase": phase}:
+            return f"the schedule `{upstream}`, on which it depends, ended as `{phase}`"
+        case _:
+            return plain(Reason.DEPENDENCY_FAILED)
 
 
 def _dependency_timed_out(case: Case) -> str:
-    upstream, limit = case.detail.get("upstream"), case.detail.get("waits_until")
-    if upstream is None:
-        return plain(Reason.DEPENDENCY_TIMED_OUT)
-    return f"the schedule `{upstream}`, on which it depends, had not ended by {shown(limit)}"
+    match case.detail:
+        case {"upstream": upstream, "waits_until": limit}:
+            return f"the schedule `{upstream}`, on which it depends, had not ended by {shown(limit)}"
+        case _:
+            return plain(Reason.DEPENDENCY_TIMED_OUT)
 
 
 def _paused(case: Case) -> str:
     row = case.occurrence
     if row.phase in LIVE:
         return "the schedule is paused, and holds it until it is resumed"
-    return f"{fires(case, 'due')} while the schedule was paused" if row.missed_count else plain(Reason.PAUSED)
+    return fires(case, "swallowed by a pause of the schedule") if row.missed_count else plain(Reason.PAUSED)
 
 
 def _target_missing(case: Case) -> str:
@@ -133,7 +137,7 @@ def _target_missing(case: Case) -> str:
 
 def _max_runs(case: Case) -> str:
     limit = case.detail.get("max_runs")
-    return plain(Reason.MAX_RUNS_REACHED) if limit is None else f"the schedule may run {limit} times, and had done so"
+    return plain(Reason.MAX_RUNS_REACHED) if limit is None else f"the schedule may run {times(limit)}, and had done so"
 
 
 def _deleted(case: Case) -> str:
@@ -175,8 +179,9 @@ def _timed_out(case: Case) -> str:
 
 
 def _retry(case: Case) -> str:
-    row = case.occurrence
-    return f"attempt {attempts(case)} failed{error(case)}, and the next one is due at {instant_words(row.due)}"
+    due = case.occurrence.due
+    when = f"is due at {instant_words(due)}" if due > case.now else f"has been due since {instant_words(due)}"
+    return f"attempt {attempts(case)} failed{error(case)}, and the next one {when}"
 
 
 def _lease_lost(case: Case) -> str:
@@ -186,7 +191,7 @@ def _lease_lost(case: Case) -> str:
 
 def _poison(case: Case) -> str:
     losses = case.detail.get("losses", case.occurrence.losses)
-    return f"its node was lost {losses} times while it ran, so it is taken for the cause, and is not delivered again"
+    return f"its node was lost {times(losses)} while it ran, so it is taken for the cause, and is not delivered again"
 
 
 def _unreadable(case: Case) -> str:

@@ -10,15 +10,16 @@ from noonmark.core.describe.words import instant_words, words
 from noonmark.core.explain.clock_changes import at_silence
 from noonmark.core.explain.explanation import NOT_KNOWN, NOT_REACHED, Explanation, Rule, Step
 from noonmark.core.explain.occurrences import explain_occurrence
-from noonmark.core.explain.phrases import listed
+from noonmark.core.explain.phrases import listed, times
 from noonmark.core.explain.sentences import sentence
-from noonmark.core.explain.standing import Case, Standing, standing
+from noonmark.core.explain.standing import OWN, Case, Standing, standing
 from noonmark.core.explain.steps import chain, instant, known
-from noonmark.core.ids import TRIGGER
+from noonmark.core.ids import TRIGGER, kind_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.planner import in_force_after, timed_trigger
+from noonmark.core.planner import in_force_after, is_used_up, timed_trigger
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.jitter import due_at
+from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def _outside(moment: _Moment, decision: str, told: str) -> Explanation:
 
 def _completed(moment: _Moment) -> Explanation:
     limit = moment.schedule.declaration.max_runs
-    why = "nothing more was to come" if limit is None else f"it may run {limit} times"
+    why = "nothing more was to come" if limit is None else f"it may run {times(limit)}"
     return _outside(
         moment, "completed", f"the schedule was completed by {instant_words(moment.schedule.updated)}: {why}"
     )
@@ -213,6 +214,9 @@ def _unrecorded(moment: _Moment) -> Explanation:
         return _tell(moment, here, until)
     if schedule.phase is SchedulePhase.COMPLETED:
         return _completed(moment)
+    if is_used_up(schedule, sum(row.has_begun for row in moment.rows if kind_of(row.origin) in OWN)):
+        here = Standing(rule=Rule.LIMITS, decision=str(Reason.MAX_RUNS_REACHED), reached=Rule.WINDOW, ahead=NOT_REACHED)
+        return _tell(moment, here, f"the schedule may run {times(schedule.declaration.max_runs)}, and has done so")
     case = _case(moment)
     here = standing(case)
     return Explanation(summary=sentence(case, here), steps=chain(case, here))
@@ -231,7 +235,7 @@ def _is_open(moment: _Moment) -> bool:
 def _forgotten(moment: _Moment) -> Explanation:
     oldest = min((row.nominal for row in moment.own), default=None)
     told = "its record is not kept any more; ended occurrences are kept for some time, and only so many of a schedule"
-    here = Standing(rule=Rule.RUNS, decision="forgotten", passed=Rule.PAUSE, ahead=NOT_KNOWN)
+    here = Standing(rule=Rule.RUNS, decision="forgotten", reached=Rule.PAUSE, ahead=NOT_KNOWN)
     steps = _chain(moment, here, {Rule.RUNS: known(oldest_kept=instant(oldest))})
     return Explanation(summary=f"What became of {instant_words(moment.at)} is not known: {told}.", steps=steps)
 

@@ -72,12 +72,17 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def times(count: object) -> str:
+    """How often."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def is_caught_up(case: Case) -> bool:
     """Whether the misfire policy would take an overdue one up now, as the planner asks it."""
     row, trigger = case.occurrence, case.declaration.trigger
     # One that was caught up before, or that an edit left over, is decided by itself.
-    alone = row.caught_up is not None or trigger is None or not case.is_named
-    named = Listed((row.nominal,)) if alone or trigger is None else trigger
+    is_apart = row.caught_up is not None or not case.is_named
+    named = Listed((row.nominal,)) if trigger is None or is_apart else trigger
     decision = decide(
         case.declaration.misfire_policy, named, uid=case.schedule.uid, after=row.nominal - 1, now=case.now
     )

@@ -141,7 +141,7 @@ class Standing:
     rule: Rule
     decision: str
     reason: Reason | None = None
-    passed: Rule | None = None
+    reached: Rule | None = None
     """The first rule that it has not passed, where that is not the same one: a claim comes before what is asked at the
     due time."""
     ahead: str = NOT_YET
@@ -155,7 +155,7 @@ def standing(case: Case) -> Standing:
         return _ended(case)
     match row.phase:
         case Phase.CLAIMED:
-            return Standing(rule=Rule.CLAIM, decision="claimed", passed=Rule.WINDOW)
+            return Standing(rule=Rule.CLAIM, decision="claimed", reached=Rule.WINDOW)
         case Phase.DISPATCHING:
             return Standing(rule=Rule.RUNS, decision="running")
         case Phase.AWAITING_COMPLETION:
@@ -171,7 +171,7 @@ def _ended(case: Case) -> Standing:
         rule=rule,
         decision=str(row.reason or row.phase),
         reason=row.reason,
-        passed=Rule.WINDOW if rule is Rule.CLAIM else None,
+        reached=Rule.WINDOW if rule is Rule.CLAIM else None,
         ahead=NOT_REACHED,
     )
 
@@ -185,11 +185,11 @@ def _pending(case: Case) -> Standing:
     if case.has_begun:
         return _at(Reason.LEASE_LOST if row.reason is Reason.LEASE_LOST else Reason.RETRY_SCHEDULED)
     if row.due > case.now:
-        return Standing(rule=Rule.CLAIM, decision=NOT_YET, reason=Reason.NOT_DUE, passed=Rule.WINDOW)
+        return Standing(rule=Rule.CLAIM, decision=NOT_YET, reason=Reason.NOT_DUE, reached=Rule.WINDOW)
     lateness = case.lateness(case.now)
     if row.origin == TRIGGER and not lateness.runs:
         return _at(lateness.reason)
-    return Standing(rule=Rule.CLAIM, decision="due", reason=Reason.ON_TIME, passed=Rule.WINDOW)
+    return Standing(rule=Rule.CLAIM, decision="due", reason=Reason.ON_TIME, reached=Rule.WINDOW)
 
 
 def _at(reason: Reason) -> Standing:

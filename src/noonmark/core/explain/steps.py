@@ -62,7 +62,7 @@ def _placed(case: Case, at: Standing, step: Step) -> Step:
         # Beside another reason than this one, the numbers are those of an earlier attempt.
         detail = case.detail if at.reason is case.occurrence.reason else {}
         return Step(rule=step.rule, decision=at.decision, facts=step.facts | _missed(case.occurrence) | detail)
-    is_passed = ORDER.index(step.rule) < ORDER.index(at.passed or at.rule)
+    is_passed = ORDER.index(step.rule) < ORDER.index(at.reached or at.rule)
     if step.decision == DOES_NOT_APPLY or is_passed or (step.rule is Rule.RUNS and case.runs):
         return step
     return Step(rule=step.rule, decision=at.ahead, facts=step.facts)

@@ -125,6 +125,8 @@ async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typ
             "search_path": address.schema,
             "timezone": "UTC",
             "jit": "off",
+            # A plan that was made while a table was small is kept when it has grown; every statement has its index.
+            "enable_seqscan": "off",
             "statement_timeout": str(milliseconds),
             # A node that is frozen in the middle of a transaction must not keep its locks.
             "idle_in_transaction_session_timeout": str(milliseconds // 2),

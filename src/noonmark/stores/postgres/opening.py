@@ -26,9 +26,15 @@ _OURS = re.compile(r"\d{4}|")
 """How our versions are written."""
 
 
-def make_ready(line: Line, address: Address) -> None:
-    """Create the schema, or check it."""
+def make_ready(line: Line, address: Address, *, migrates: bool = True) -> None:
+    """Create the schema, or bring it up to date, or only check it."""
     version = _version(line, address)
+    if not migrates and (version is None or version < VERSION):
+        state = f"has version {version}" if version else "does not exist yet"
+        raise StoreUnavailable(
+            f"the schema {address.schema} of {address.shown} {state}, and this Noonmark needs version {VERSION}; run"
+            " `noonmark migrate` with this store once, or start the server with --migrate"
+        )
     if version is None:
         version = _create_once(line, address)
     if version < VERSION:

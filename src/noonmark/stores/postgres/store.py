@@ -71,9 +71,9 @@ _TENANTS_OF_KEYS = """
 class PostgresStore(Transactions, SharedVerbs):
     """Everything in one schema of a database. Verbs may be called from any thread; each waits where it is called."""
 
-    def __init__(self, url: str, clock: Callable[[], Micros] | None = None) -> None:
-        """Time is the server's own; only a test gives it another clock."""
-        super().__init__(parse_address(url), clock)
+    def __init__(self, url: str, clock: Callable[[], Micros] | None = None, *, migrates: bool = True) -> None:
+        """Time is the server's own; only a test gives it another clock. Its schema is changed only if it `migrates`."""
+        super().__init__(parse_address(url), clock, migrates=migrates)
         forking.watch(self)
 
     @property

@@ -37,9 +37,9 @@ _TELL = "SELECT pg_notify(?, '')"
 class Transactions:
     """What the verbs of a store are made of. Each waits where it is called, in any thread."""
 
-    def __init__(self, address: Address, clock: Callable[[], Micros] | None) -> None:
+    def __init__(self, address: Address, clock: Callable[[], Micros] | None, *, migrates: bool) -> None:
         """Nothing is connected yet."""
-        self._address, self._clock = address, clock
+        self._address, self._clock, self._migrates = address, clock, migrates
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -50,7 +50,7 @@ class Transactions:
     def _make_ready(self) -> None:
         line = self._lines.take()
         try:
-            opening.make_ready(line, self._address)
+            opening.make_ready(line, self._address, migrates=self._migrates)
         except BaseException as error:
             self._lines.discard(line)
             raise self._unavailable(explained(self._address, error)) from error

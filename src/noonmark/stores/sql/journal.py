@@ -10,7 +10,7 @@ from noonmark.stores.sql.records import storable
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.stores.sql.session import Session
+    from noonmark.stores.sql.session import Session, Values
 
 NOTE_COLUMNS = (
     "key", "tenant", "noted", "caller", "operation", "schedule_id", "uid", "revision_before", "revision_after",
@@ -20,10 +20,8 @@ _SELECTED = ", ".join(name for name in NOTE_COLUMNS if name != "tenant")
 _OLD_NOTES = "SELECT key FROM notes WHERE noted < ? ORDER BY noted, key LIMIT ? /* quick: notes */"
 _KEY = "SELECT fingerprint, created FROM idempotency_keys WHERE tenant = ? AND name = ?"
 _OLD_KEYS = """
-    SELECT tenant, name FROM idempotency_keys WHERE created < ? ORDER BY created LIMIT ?
-    /* quick: idempotency_keys */
+    SELECT key FROM idempotency_keys WHERE created < ? ORDER BY created, key LIMIT ? /* quick: idempotency_keys */
 """
-_FORGET_KEYS = "DELETE FROM idempotency_keys WHERE (tenant, name) IN (SELECT j.c0, j.c1 FROM ROWS(text, text) AS j)"
 
 
 def note_values(key: int, tenant: str, note: Note) -> tuple[Any, ...]:
@@ -48,10 +46,7 @@ def newest(session: Session, tenant: str, limit: int, before: int | None, schedu
 
 def prune_notes(session: Session, *, before: Micros, limit: int) -> int:
     """Forget notes that are old."""
-    keys = [key for (key,) in session.query(_OLD_NOTES, before, limit)]
-    if keys:
-        session.delete("notes", "key", keys)
-    return len(keys)
+    return _forget(session, "notes", session.query(_OLD_NOTES, before, limit))
 
 
 def claim_key(session: Session, tenant: str, key: str, fresh: KeyRecord, *, since: Micros) -> KeyRecord:
@@ -66,9 +61,12 @@ def claim_key(session: Session, tenant: str, key: str, fresh: KeyRecord, *, sinc
 
 def prune_keys(session: Session, *, before: Micros, limit: int) -> int:
     """Forget keys that are old."""
-    found = session.query(_OLD_KEYS, before, limit)
+    return _forget(session, "idempotency_keys", session.query(_OLD_KEYS, before, limit))
+
+
+def _forget(session: Session, table: str, found: list[Values]) -> int:
     if found:
-        session.execute(_FORGET_KEYS, found)
+        session.delete(table, "key", [key for (key,) in found])
     return len(found)
 
 

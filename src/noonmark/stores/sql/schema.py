@@ -345,12 +345,13 @@ _index("notes_by_age", notes, "noted")
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
     _instant("created", required=True),
-    sqlite_with_rowid=False,
 )
+_index("idempotency_keys_by_name", idempotency_keys, "tenant, name", unique=True)
 _index("idempotency_keys_by_age", idempotency_keys, "created")
 
 nodes = Table(

@@ -42,14 +42,15 @@ CREATE INDEX events_by_age ON events (emitted);
 CREATE UNIQUE INDEX events_by_id ON events (tenant, event_id);
 CREATE UNIQUE INDEX events_in_order ON events (tenant, emitted);
 CREATE TABLE idempotency_keys (
+    "key" INTEGER NOT NULL,
     tenant TEXT NOT NULL,
     name TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     created BIGINT NOT NULL,
-    PRIMARY KEY (tenant, name)
-)
- WITHOUT ROWID;
+    PRIMARY KEY ("key")
+);
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created);
+CREATE UNIQUE INDEX idempotency_keys_by_name ON idempotency_keys (tenant, name);
 CREATE TABLE leadership (
     "key" SMALLINT NOT NULL,
     term BIGINT NOT NULL,

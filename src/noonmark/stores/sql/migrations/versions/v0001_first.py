@@ -379,13 +379,14 @@ def _create_notes() -> None:
 def _create_idempotency_keys() -> None:
     op.create_table(
         "idempotency_keys",
+        sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("tenant", TEXT, nullable=False),
         sa.Column("name", TEXT, nullable=False),
         sa.Column("fingerprint", TEXT, nullable=False),
         sa.Column("created", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("tenant", "name"),
-        sqlite_with_rowid=False,
+        sa.PrimaryKeyConstraint("key"),
     )
+    _index("idempotency_keys_by_name", "idempotency_keys", ["tenant", "name"], unique=True)
     _index("idempotency_keys_by_age", "idempotency_keys", ["created"])
 
 

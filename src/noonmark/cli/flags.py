@@ -1,0 +1,52 @@
+"""The flags that set what a server goes by. Their values are read with the settings, so that all errors are alike."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from noonmark.config import SETTINGS, Loaded, load
+
+
+def _meaning(name: str) -> Parameter:
+    """What the setting is for."""
+    meaning = SETTINGS[name].meaning
+    return Parameter(help=f"{meaning[0].upper()}{meaning[1:]}.".replace("`", ""))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What was given on the command line; None is for what was not."""
+
+    config: Annotated[str | None, Parameter(help="A TOML file with settings; noonmark.toml, if it is there.")] = None
+    host: Annotated[str | None, _meaning("host")] = None
+    port: Annotated[str | None, _meaning("port")] = None
+    store: Annotated[str | None, _meaning("store")] = None
+    worker: Annotated[bool | None, _meaning("worker")] = None
+    migrate: Annotated[bool | None, _meaning("migrate")] = None
+    public_url: Annotated[str | None, _meaning("public_url")] = None
+    allowed_hosts: Annotated[str | None, _meaning("allowed_hosts")] = None
+    functions: Annotated[
+        list[str] | None,
+        Parameter(name="--function", negative=(), help="A function of this node, as NAME=module:function; repeatable."),
+    ] = None
+    allow_commands: Annotated[str | None, _meaning("allow_commands")] = None
+    lease: Annotated[str | None, _meaning("lease")] = None
+    grace: Annotated[str | None, _meaning("grace")] = None
+    max_threads: Annotated[str | None, _meaning("max_threads")] = None
+    keep_days: Annotated[str | None, _meaning("keep_days")] = None
+    log_level: Annotated[str | None, _meaning("log_level")] = None
+    log_format: Annotated[str | None, _meaning("log_format")] = None
+    max_per_user: Annotated[str | None, _meaning("max_per_user")] = None
+    min_interval_minutes: Annotated[str | None, _meaning("min_interval_minutes")] = None
+    max_budget_usd: Annotated[str | None, _meaning("max_budget_usd")] = None
+    reload: Annotated[bool | None, _meaning("reload")] = None
+
+    def load(self) -> Loaded:
+        """The effective settings."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "config"}
+        return load(given, os.environ, self.config)

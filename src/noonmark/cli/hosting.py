@@ -1,0 +1,207 @@
+"""Hosting: everything that a server is made of, put together, started, and taken down again in order."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import uvicorn
+
+from noonmark import __version__
+from noonmark.cli.listening import url_of
+from noonmark.clocks import SystemClock
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.driver.drive import drive
+from noonmark.embedded.references import check_callable
+from noonmark.embedded.worker import Worker
+from noonmark.operations.service import Limits, Service
+from noonmark.ports.runtime import Runtime, Timing
+from noonmark.surfaces.rest.app import make_app
+from noonmark.surfaces.rest.settings import HttpSettings
+from noonmark.targets.functions import Functions, import_function
+from noonmark.telemetry import logs
+from noonmark.telemetry.health import Health
+from noonmark.telemetry.masking import masked
+from noonmark.telemetry.metrics import Metrics
+from noonmark.telemetry.sinks import LogSink, Sinks
+from noonmark.wiring import fresh_id, make_store, make_target, node_name
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from types import FrameType
+
+    from fastapi import FastAPI
+
+    from noonmark.config import Loaded, Settings
+    from noonmark.ports.store import Store
+
+logger = logging.getLogger("noonmark.serve")
+KEEP_ALIVE = 5
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Asked(KeyboardInterrupt):
+    """Somebody asked the server to stop before it answered anybody."""
+
+
+def host(loaded: Loaded, listener: socket.socket) -> int:
+    """Run a server until somebody asks it to stop; 0 when that went well."""
+    settings = loaded.settings
+    logs.configure(level=settings.log_level, form=settings.log_format)
+    with ExitStack() as cleanup:
+        cleanup.callback(listener.close)
+        on_signal = cleanup.enter_context(_Signals())
+        try:
+            store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
+            cleanup.callback(lambda: drive(store.close()))
+            drive(store.open())
+            metrics = Metrics(__version__)
+            worker = _worker(loaded, store, clock, metrics)
+            metrics.watch(worker)
+            cleanup.callback(worker.stop)
+            app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
+            if settings.worker:
+                worker.start()
+            server = _Server(app, settings, listener)
+            on_signal.then(server.leave)
+            server.run([listener])
+            on_signal.then(worker.hurry)
+        except Asked:
+            on_signal.then(_nothing)
+            logger.info("asked to stop before it had begun")
+    return 0
+
+
+def _worker(loaded: Loaded, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
+    settings, functions = loaded.settings, _functions(loaded)
+    timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
+    runtime = Runtime(
+        node=node_name(),
+        store=store,
+        clock=clock,
+        target=make_target(functions, settings.max_threads, None),
+        sink=Sinks(metrics, LogSink()),
+        version=__version__,
+        timing=timing,
+    )
+    return Worker(runtime, functions, max_threads=settings.max_threads, grace=int(settings.grace * SECOND))
+
+
+def _functions(loaded: Loaded) -> Functions:
+    """The functions that this node offers; the folder it was started in counts as a place for modules."""
+    functions = Functions()
+    if loaded.settings.functions and "" not in sys.path:
+        sys.path.insert(0, "")
+    for name, place in loaded.settings.functions.items():
+        try:
+            found = import_function(place)
+            check_callable(found)
+        except (Exception, SystemExit) as error:  # whatever the module does when it is loaded
+            raise loaded.refuse("functions", f"{name}={place} cannot be used: {error}") from error
+        functions.register(name, found)
+    return functions
+
+
+def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> FastAPI:
+    node = worker.vitals().node
+    service = Service(
+        store=store,
+        lookahead=Timing().lookahead,
+        fresh_id=lambda: fresh_id(clock),
+        node=node,
+        wake=worker.wake,
+        attend=worker.attend,
+        worker=worker,
+        limits=Limits(
+            max_per_user=settings.max_per_user,
+            min_interval=settings.min_interval_minutes * 60 * SECOND,
+            max_budget_usd=settings.max_budget_usd,
+        ),
+    )
+    http = HttpSettings(
+        host=settings.host,
+        port=settings.port,
+        allowed_hosts=settings.allowed_hosts,
+        public_url=settings.public_url,
+    )
+    health = Health(lambda: drive(store.nodes()), node=node, version=__version__, worker=worker)
+    return make_app(service, http, metrics, health=health)
+
+
+class _Server(uvicorn.Server):
+    """The web server; it says on standard output where it listens, once it does."""
+
+    def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            proxy_headers=False,  # on loopback, anybody could claim to be anybody
+            server_header=False,
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=max(1, math.ceil(settings.grace)),
+        )
+        super().__init__(config)
+        worker = "on" if settings.worker else "off"
+        self._line = (
+            f"Noonmark {__version__} listens on {url_of(listener)} (store {masked(settings.store)}, worker {worker})"
+        )
+
+    def leave(self) -> None:
+        """End as soon as it has begun. While it runs it hears signals by itself, and repeats them when it has ended."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            with suppress(OSError):  # nobody reads it
+                sys.stdout.write(self._line + "\n")
+                sys.stdout.flush()
+
+
+class _Signals:
+    """What SIGINT and SIGTERM mean: at first that nothing is begun, later whatever is said."""
+
+    def __init__(self) -> None:
+        self._means: Callable[[], None] = _give_up
+
+    def then(self, means: Callable[[], None]) -> None:
+        """From now on they mean that."""
+        self._means = means
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._take) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self._means()
+
+
+def _give_up() -> None:
+    raise Asked
+
+
+def _nothing() -> None:
+    """It stops already."""
+
+
+def host_again(loaded: Loaded, sockets: list[socket.socket]) -> None:
+    """The same in a process that is started anew when a file has changed; it is told what is wrong, and waits."""
+    from noonmark.cli.output import complain  # noqa: PLC0415 - only here
+
+    try:
+        host(loaded, sockets[0])
+    except NoonmarkError as error:
+        complain([error])
+        sys.exit(1)

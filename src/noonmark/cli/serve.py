@@ -1,0 +1,43 @@
+"""`noonmark serve`: a server with its worker, until it is asked to stop."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from noonmark.cli.flags import Flags
+from noonmark.cli.listening import listen
+
+if TYPE_CHECKING:
+    import socket
+
+    from noonmark.config import Loaded
+
+_NO_FLAGS = Flags()
+
+
+def serve(*, flags: Annotated[Flags, Parameter(name="*")] = _NO_FLAGS) -> int:
+    """Answer requests, and run what is due."""
+    loaded = flags.load()
+    listener = listen(loaded)  # first of all: a second server by mistake must not become a second node
+    if loaded.settings.reload:
+        return _reload(loaded, listener)
+    from noonmark.cli.hosting import host  # noqa: PLC0415 - a wrong setting is told before all this is loaded
+
+    return host(loaded, listener)
+
+
+def _reload(loaded: Loaded, listener: socket.socket) -> int:
+    """Let another process serve, and start it anew whenever a file has changed."""
+    from uvicorn import Config  # noqa: PLC0415 - only then
+    from uvicorn.supervisors import ChangeReload  # noqa: PLC0415 - likewise
+
+    from noonmark.cli.hosting import host_again  # noqa: PLC0415 - likewise
+    from noonmark.telemetry import logs  # noqa: PLC0415 - likewise
+
+    logs.configure(level=loaded.settings.log_level, form=loaded.settings.log_format)
+    config = Config("noonmark", log_config=None, reload=True)
+    ChangeReload(config, partial(host_again, loaded), [listener]).run()
+    return 0

@@ -1,0 +1,38 @@
+"""The client: a Noonmark server as an object, its documents as values, its errors as errors."""
+
+from noonmark.client.clients import AsyncClient, Client
+from noonmark.client.values import (
+    AuditEntry,
+    Backfill,
+    Counters,
+    Event,
+    Explanation,
+    Node,
+    Occurrence,
+    Owner,
+    Preview,
+    Run,
+    Schedule,
+    Step,
+    Usage,
+    WorkerStatus,
+)
+
+__all__ = [
+    "AsyncClient",
+    "AuditEntry",
+    "Backfill",
+    "Client",
+    "Counters",
+    "Event",
+    "Explanation",
+    "Node",
+    "Occurrence",
+    "Owner",
+    "Preview",
+    "Run",
+    "Schedule",
+    "Step",
+    "Usage",
+    "WorkerStatus",
+]

@@ -1,0 +1,238 @@
+"""The clients: two ways to wait for the same requests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import update_wrapper
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+import httpx2
+
+from noonmark.client import requests
+from noonmark.client.answers import again_in, conclude
+from noonmark.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+    from noonmark.client.answers import Outcome
+    from noonmark.client.asking import Listing, Request
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BASE_URL = "http://127.0.0.1:8001"
+TIMEOUT = 30.0
+"""Seconds for which an answer is waited for."""
+
+
+def _settings(base_url: str, timeout: float) -> dict[str, Any]:
+    """What both transports are told."""
+    try:
+        url = httpx2.URL(base_url)
+    except (httpx2.InvalidURL, TypeError) as error:
+        raise InvalidRequest(f"is no address: {error}", field="base_url") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InvalidRequest(f"must be an address such as {BASE_URL}, not {base_url!r}", field="base_url")
+    return {
+        "base_url": url,
+        "timeout": timeout,
+        # What an environment says of proxies or credentials is not meant for this.
+        "trust_env": False,
+        # Certificates take a while to load, and without https nobody looks at them.
+        "verify": url.scheme == "https",
+        "headers": {"User-Agent": "noonmark-client"},
+    }
+
+
+def _dressed(method: Callable[..., Any], describe: Callable[..., Any], answers: str) -> None:
+    """Give a method the name, the words and the arguments of what describes its request."""
+    update_wrapper(method, describe)
+    del method.__wrapped__  # type: ignore[attr-defined]
+    described = signature(describe)
+    inner = str(described.return_annotation).partition("[")[2][:-1]
+    arguments = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *described.parameters.values()]
+    method.__signature__ = described.replace(  # type: ignore[attr-defined]
+        parameters=arguments, return_annotation=answers.format(inner)
+    )
+
+
+def _asks(describe: Callable[P, Request[T]]) -> Callable[Concatenate[Client, P], T]:
+    def ask(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._send(describe(*args, **kwargs))
+
+    _dressed(ask, describe, "{}")
+    return ask
+
+
+def _pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Client, P], Iterator[T]]:
+    def walk(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._walk(describe(*args, **kwargs))
+
+    _dressed(walk, describe, "Iterator[{}]")
+    return walk
+
+
+class Client:
+    """A Noonmark server, for programs that wait for its answers. It can be used by several threads at a time."""
+
+    def __init__(self, base_url: str = BASE_URL, *, timeout: float = TIMEOUT) -> None:
+        """`timeout` is in seconds, for each try; nothing is sent before the first request."""
+        self._http = httpx2.Client(**_settings(base_url, timeout))
+
+    create = _asks(requests.create)
+    upsert = _asks(requests.upsert)
+    get = _asks(requests.get)
+    list = _pages(requests.list_schedules)
+    count = _asks(requests.count)
+    update = _asks(requests.update)
+    pause = _asks(requests.pause)
+    resume = _asks(requests.resume)
+    delete = _asks(requests.delete)
+    run_now = _asks(requests.run_now)
+    backfill = _asks(requests.backfill)
+    preview = _asks(requests.preview)
+    occurrences = _pages(requests.occurrences)
+    occurrence = _asks(requests.occurrence)
+    occurrence_runs = _asks(requests.occurrence_runs)
+    explain = _asks(requests.explain)
+    explain_at = _asks(requests.explain_at)
+    runs = _pages(requests.runs)
+    run = _asks(requests.run)
+    complete = _asks(requests.complete)
+    fail = _asks(requests.fail)
+    cancel = _asks(requests.cancel)
+    emit = _asks(requests.emit)
+    events = _pages(requests.events)
+    nodes = _asks(requests.nodes)
+    audit = _pages(requests.audit)
+    worker_start = _asks(requests.worker_start)
+    worker_stop = _asks(requests.worker_stop)
+    worker_status = _asks(requests.worker_status)
+    health = _asks(requests.health)
+    call = _asks(requests.call)
+
+    def _send(self, request: Request[T]) -> T:
+        tries = 0
+        while True:
+            outcome, tries = self._once(request), tries + 1
+            if (wait := again_in(request, outcome, tries)) is None:
+                return conclude(request, outcome)
+            time.sleep(wait)
+
+    def _once(self, request: Request[Any]) -> Outcome:
+        http = request.http
+        try:
+            return self._http.request(http.method, http.path, content=http.content, headers=http.headers)
+        except httpx2.TransportError as error:
+            return error
+
+    def _walk(self, listing: Listing[T]) -> Iterator[T]:
+        cursor: str | None = None
+        while True:
+            page = self._send(listing.page(cursor))
+            yield from page.entries
+            if (cursor := page.next_cursor) is None:
+                return
+
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _awaits(describe: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    async def ask(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._send(describe(*args, **kwargs))
+
+    _dressed(ask, describe, "{}")
+    return ask
+
+
+def _awaits_pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
+    def walk(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self._walk(describe(*args, **kwargs))
+
+    _dressed(walk, describe, "AsyncIterator[{}]")
+    return walk
+
+
+class AsyncClient:
+    """A Noonmark server, for programs with an event loop: what `Client` has, awaited; lists are for `async for`."""
+
+    def __init__(self, base_url: str = BASE_URL, *, timeout: float = TIMEOUT) -> None:
+        """`timeout` is in seconds, for each try; nothing is sent before the first request."""
+        self._http = httpx2.AsyncClient(**_settings(base_url, timeout))
+
+    create = _awaits(requests.create)
+    upsert = _awaits(requests.upsert)
+    get = _awaits(requests.get)
+    list = _awaits_pages(requests.list_schedules)
+    count = _awaits(requests.count)
+    update = _awaits(requests.update)
+    pause = _awaits(requests.pause)
+    resume = _awaits(requests.resume)
+    delete = _awaits(requests.delete)
+    run_now = _awaits(requests.run_now)
+    backfill = _awaits(requests.backfill)
+    preview = _awaits(requests.preview)
+    occurrences = _awaits_pages(requests.occurrences)
+    occurrence = _awaits(requests.occurrence)
+    occurrence_runs = _awaits(requests.occurrence_runs)
+    explain = _awaits(requests.explain)
+    explain_at = _awaits(requests.explain_at)
+    runs = _awaits_pages(requests.runs)
+    run = _awaits(requests.run)
+    complete = _awaits(requests.complete)
+    fail = _awaits(requests.fail)
+    cancel = _awaits(requests.cancel)
+    emit = _awaits(requests.emit)
+    events = _awaits_pages(requests.events)
+    nodes = _awaits(requests.nodes)
+    audit = _awaits_pages(requests.audit)
+    worker_start = _awaits(requests.worker_start)
+    worker_stop = _awaits(requests.worker_stop)
+    worker_status = _awaits(requests.worker_status)
+    health = _awaits(requests.health)
+    call = _awaits(requests.call)
+
+    async def _send(self, request: Request[T]) -> T:
+        tries = 0
+        while True:
+            outcome, tries = await self._once(request), tries + 1
+            if (wait := again_in(request, outcome, tries)) is None:
+                return conclude(request, outcome)
+            await asyncio.sleep(wait)
+
+    async def _once(self, request: Request[Any]) -> Outcome:
+        http = request.http
+        try:
+            return await self._http.request(http.method, http.path, content=http.content, headers=http.headers)
+        except httpx2.TransportError as error:
+            return error
+
+    async def _walk(self, listing: Listing[T]) -> AsyncIterator[T]:
+        cursor: str | None = None
+        while True:
+            page = await self._send(listing.page(cursor))
+            for one in page.entries:
+                yield one
+            if (cursor := page.next_cursor) is None:
+                return
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

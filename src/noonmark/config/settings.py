@@ -1,0 +1,120 @@
+"""The settings of a server, each with what it may be and what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from noonmark.config import readers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PREFIX = "NOONMARK_"
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One of them: how it is read, what it is for, and which variables of other systems set it too."""
+
+    name: str = ""
+    default: Any
+    read: Callable[[object], Any]
+    meaning: str
+    also: tuple[str, ...] = ()
+    switch: str = ""
+    """Its flag, where that does not follow from the name."""
+
+    @property
+    def flag(self) -> str:
+        """How it is written on the command line."""
+        return self.switch or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables of the environment that set it; the first that is set counts."""
+        return (PREFIX + self.name.upper(), *self.also)
+
+
+def _set(
+    read: Callable[[object], Any], meaning: str, *, default: object, also: tuple[str, ...] = (), switch: str = ""
+) -> Any:  # noqa: ANN401 - a field of whatever type it is declared with
+    setting = {"default": default, "read": read, "meaning": meaning, "also": also, "switch": switch}
+    return field(default_factory=lambda: default, metadata=setting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a server goes by."""
+
+    host: str = _set(
+        readers.text,
+        "where to listen; nothing but loopback, until there are keys",
+        also=("SCHEDULER_HOST",),
+        default="127.0.0.1",
+    )
+    port: int = _set(readers.whole(0, 65_535), "the port; 0 takes a free one", also=("SCHEDULER_PORT",), default=8001)
+    store: str = _set(
+        readers.store,
+        "where everything is kept: a SQLite file, a PostgreSQL database, or memory",
+        default="sqlite:///noonmark.db",
+    )
+    worker: bool = _set(
+        readers.yes_or_no, "whether this server runs what is due, or only answers", switch="--no-worker", default=True
+    )
+    migrate: bool = _set(
+        readers.yes_or_no,
+        "whether to create or upgrade the schema in PostgreSQL; that of a SQLite file always is",
+        default=False,
+    )
+    public_url: str | None = _set(
+        readers.url, "the address under which others reach the server, where a proxy stands before it", default=None
+    )
+    allowed_hosts: tuple[str, ...] = _set(
+        readers.hosts, "names that a request may be addressed to, besides the server's own", default=()
+    )
+    functions: Mapping[str, str] = _set(
+        readers.functions, "the functions that this node offers, by name", switch="--function", default={}
+    )
+    allow_commands: tuple[str, ...] = _set(
+        readers.commands,
+        'programs that command targets may start on this node, or `"*"`, once there are any',
+        default=(),
+    )
+    lease: float = _set(
+        readers.number(1, 3_600), "seconds after which what a dead node held is taken over", default=15.0
+    )
+    grace: float = _set(
+        readers.number(0, 86_400),
+        "seconds that runs have to end when the worker stops, before they are handed back",
+        default=10.0,
+    )
+    max_threads: int = _set(readers.whole(1, 10_000), "so many functions run at a time, at most", default=256)
+    keep_days: float = _set(readers.number(0.001, 36_500), "days for which what has ended is kept", default=30.0)
+    log_level: str = _set(readers.one_of(*LEVELS), "the least that is logged", default="info")
+    log_format: str = _set(readers.one_of("json", "text"), "how log lines are written", default="json")
+    max_per_user: int = _set(
+        readers.whole(0, 1_000_000), "schedules of a user, under `/api/v1`", also=("SCHEDULE_MAX_PER_USER",), default=50
+    )
+    min_interval_minutes: int = _set(
+        readers.whole(0, 525_600),
+        "minutes between two fires, at least, under `/api/v1`",
+        also=("SCHEDULE_MIN_INTERVAL_MINS",),
+        default=60,
+    )
+    max_budget_usd: float = _set(
+        readers.number(0, 1_000_000),
+        "the budget of a schedule, at most, under `/api/v1`",
+        also=("SCHEDULE_MAX_BUDGET_USD",),
+        default=10.0,
+    )
+    reload: bool = _set(
+        readers.yes_or_no,
+        "whether to start anew when a Python file in this folder or below changes, for development",
+        also=("SCHEDULER_RELOAD",),
+        default=False,
+    )
+
+
+SETTINGS: Mapping[str, Setting] = {one.name: Setting(name=one.name, **one.metadata) for one in fields(Settings)}

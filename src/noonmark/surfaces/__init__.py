@@ -1,0 +1,1 @@
+"""Surfaces: how callers outside the process reach the operations."""

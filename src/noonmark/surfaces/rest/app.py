@@ -1,0 +1,120 @@
+"""The application: every route of the table behind one guard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Path
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.operations.service import LOCAL
+from noonmark.surfaces.rest import canonical, cron_service, openapi, rpc, tasks, watching
+from noonmark.surfaces.rest.asked import Asked
+from noonmark.surfaces.rest.guard import Guard
+from noonmark.surfaces.rest.problems import Refused, problem, request_id_of
+from noonmark.surfaces.rest.reading import read_body
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import Receive, Scope, Send
+
+    from noonmark.operations.service import Service
+    from noonmark.surfaces.rest.asked import Handler
+    from noonmark.surfaces.rest.settings import HttpSettings
+    from noonmark.surfaces.rest.watching import Health, Metrics
+
+SOURCE = "rest"
+NO_BODY = frozenset({"GET", "HEAD"})
+WORKING, WATCHING = 40, 8
+"""How many requests are worked on at a time; those who watch have threads of their own, so that they are answered
+while all others wait for the store."""
+
+
+def make_app(
+    service: Service,
+    settings: HttpSettings,
+    metrics: Metrics | None = None,
+    *,
+    health: Health | None = None,
+    version: str = "",
+) -> FastAPI:
+    """Everything that is served over HTTP."""
+    app = FastAPI(title="Noonmark", version=version, redoc_url=None, redirect_slashes=False)
+    described = cache(partial(openapi.document, version))
+    app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
+    app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
+    app.add_exception_handler(HTTPException, _refused)
+    table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
+    add(app, service, settings, table, threads=WORKING)
+    add(app, service, settings, watching.handlers(health, metrics), threads=WATCHING)
+    return app
+
+
+def add(
+    app: FastAPI, service: Service, settings: HttpSettings, table: Mapping[tuple[str, str], Handler], *, threads: int
+) -> None:
+    """Serve the handlers of a table, so many at a time; a path without a variable part goes first."""
+    limiter = CapacityLimiter(threads)
+    for path in sorted({path for _, path in table}, key=lambda one: "{" in one):
+        by_method = {method: handler for (method, where), handler in table.items() if where == path}
+        app.router.routes.append(Path(path, Endpoint(service, settings, by_method, limiter)))
+
+
+class Endpoint:
+    """One path: reads the body, lets the handler of the method answer in a thread."""
+
+    def __init__(
+        self, service: Service, settings: HttpSettings, by_method: Mapping[str, Handler], limiter: CapacityLimiter
+    ) -> None:
+        """A path that can be got can be asked for its headers alone, too."""
+        self._limiter = limiter
+        self._service, self._settings, self._handlers = service, settings, dict(by_method)
+        if "GET" in self._handlers:
+            self._handlers["HEAD"] = self._handlers["GET"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except NoonmarkError as error:
+            response = problem(error, request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            allowed = ", ".join(sorted(self._handlers))
+            raise Refused(405, "method_not_allowed", f"allowed are {allowed}", headers={"Allow": allowed})
+        body = b"" if request.method in NO_BODY else await read_body(request, self._settings)
+        asked = Asked(
+            service=self._service,
+            caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request)),
+            path=request.path_params,
+            query_string=request.scope["query_string"],
+            headers=request.headers,
+            body=body,
+        )
+        answer = await to_thread.run_sync(handler, asked, limiter=self._limiter)
+        content, media_type = answer.content
+        return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What the router itself refuses."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(getattr(error, "headers", None) or {})
+    if status == 404:
+        return problem(Refused(404, "not_found", "there is nothing at this path"), request)
+    if status == 405:
+        allowed = headers.get("Allow", "")
+        return problem(Refused(405, "method_not_allowed", f"allowed are {allowed}", headers=headers), request)
+    return problem(Refused(status, "invalid_request", "the request is not valid", headers=headers), request)

@@ -1,0 +1,69 @@
+"""Problem documents: what every route answers when it cannot do what it was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.operations.errors import STATUS, told
+from noonmark.surfaces.rest.writing import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+PROBLEM = "application/problem+json"
+TASK_ROUTES = "/api/v1/"
+"""Under it, callers look for the sentence in a member named `error`."""
+
+_TITLES = {
+    "unsupported_media_type": "This kind of content is not read",
+    "method_not_allowed": "Not by this method",
+    "request_timeout": "The body did not come",
+}
+
+
+class Refused(NoonmarkError):
+    """A request that HTTP itself is enough to refuse, with a status of its own."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, field: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        """The code is one of this surface, or of the tree of errors."""
+        super().__init__(message, field=field)
+        self.status, self.http_code, self.headers = status, code, dict(headers or {})
+
+
+def problem(error: NoonmarkError, request: Request) -> Response:
+    """The answer that tells of an error."""
+    said = told(error)
+    status, headers = STATUS[error.code].http, {}
+    if isinstance(error, Refused):
+        said["code"], status, headers = error.http_code, error.status, error.headers
+    code = str(said["code"])
+    title = _TITLES[code] if code in _TITLES else STATUS[code].title
+    document = {
+        "type": f"urn:noonmark:problem:{code}",
+        "title": title,
+        "status": status,
+        **said,
+        "request_id": request_id_of(request),
+    }
+    if request.url.path.startswith(TASK_ROUTES):
+        document["error"] = said["detail"]
+    return Response(write_json(document), status, {**headers, "Cache-Control": "no-store"}, media_type=PROBLEM)
+
+
+def failure(request: Request) -> Response:
+    """The answer when something went wrong that nobody thought of; what it was is in the log, under the same id."""
+    return problem(
+        NoonmarkError("something went wrong in the server; its log says what, under this request_id"), request
+    )
+
+
+def request_id_of(request: Request) -> str:
+    """The id under which a request is logged."""
+    return str(request.scope.get("state", {}).get("request_id", ""))

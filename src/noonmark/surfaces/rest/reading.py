@@ -1,0 +1,169 @@
+"""Reading requests: bodies with a bound in size and in time, parameters each of its kind."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from noonmark.core.errors import InvalidRequest, Problem, refusal
+from noonmark.core.jsonvalues import key_path, shown, text_problem
+from noonmark.surfaces.rest.problems import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+    from noonmark.surfaces.rest.settings import HttpSettings
+
+MAX_PARAMETERS = 100
+DRAINED = 33_554_432
+"""So many bytes of what is too large are taken and thrown away, so that the caller gets to read the answer."""
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
+
+
+class Kind(StrEnum):
+    """What a parameter may be."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    INSTANT = "instant"
+    SEVERAL = "several"
+    """Text that may be given again and again."""
+
+
+async def read_body(request: Request, settings: HttpSettings) -> bytes:
+    """The bytes of a body; refused when there are too many, they do not come, or they are no JSON by their headers."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise Refused(
+            415,
+            "unsupported_media_type",
+            f"Content-Encoding {shown(encoding)} is not read; send the body as it is",
+            headers={"Accept-Encoding": "identity"},
+        )
+    body = await _bytes(request, settings)
+    if body:
+        _check_type(request.headers.getlist("content-type"))
+    return body
+
+
+def _check_type(types: list[str]) -> None:
+    kind, _, parameters = (types[0] if len(types) == 1 else "").partition(";")
+    charset = parameters.strip().lower().replace('"', "").replace(" ", "")
+    if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+        given = shown(types[0]) if types else "none"
+        raise Refused(
+            415, "unsupported_media_type", f"the Content-Type must be application/json, in UTF-8; it is {given}"
+        )
+
+
+async def _bytes(request: Request, settings: HttpSettings) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    declared = request.headers.get("content-length", "0")
+    is_too_large = declared.isdecimal() and len(declared) < 20 and int(declared) > settings.max_body
+    if is_too_large and "expect" in request.headers:
+        raise _too_large(settings)
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > settings.max_body:
+                    parts.clear()
+                    is_too_large = True
+                if size > DRAINED:
+                    break
+                if not is_too_large:
+                    parts.append(part)
+    except TimeoutError:
+        raise Refused(
+            408,
+            "request_timeout",
+            f"the body did not come within {settings.body_seconds:g} seconds",
+            headers={"Connection": "close"},
+        ) from None
+    if is_too_large:
+        raise _too_large(settings)
+    return b"".join(parts)
+
+
+def _too_large(settings: HttpSettings) -> Refused:
+    return Refused(
+        413,
+        "payload_too_large",
+        f"the body is larger than {settings.max_body:,} bytes",
+        headers={"Connection": "close"},
+    )
+
+
+def read_query(query_string: bytes, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """The parameters by name, each of its kind; whatever is unknown, wrong or given twice is refused."""
+    try:
+        pairs = parse_qsl(
+            query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
+        )
+    except UnicodeError:
+        raise InvalidRequest("the parameters are not UTF-8") from None
+    except ValueError:
+        raise InvalidRequest(f"there are more than {MAX_PARAMETERS} parameters") from None
+    problems: list[Problem] = []
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        message = _take(found, kinds, name, value)
+        if message is not None:
+            problems.append(Problem(key_path(name), message, InvalidRequest.code))
+    if problems:
+        raise refusal(problems)
+    return found
+
+
+def _take(found: dict[str, Any], kinds: Mapping[str, Kind], name: str, text: str) -> str | None:
+    """Keep a parameter; says what is wrong with it, if anything is."""
+    kind = kinds.get(name)
+    if kind is None:
+        allowed = f"allowed are {', '.join(kinds)}" if kinds else "there are none here"
+        return f"unknown parameter; {allowed}"
+    if (wrong := text_problem(text)) is not None:
+        return wrong
+    if kind is Kind.SEVERAL:
+        found.setdefault(name, []).append(text)
+        return None
+    if name in found:
+        return "is given twice"
+    try:
+        found[name] = _value(kind, text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _value(kind: Kind, text: str) -> object:
+    if kind is Kind.INTEGER:
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        raise ValueError(f"must be a whole number, not {shown(text)}")
+    if kind is Kind.BOOLEAN:
+        if text in ("true", "false"):
+            return text == "true"
+        raise ValueError(f"must be true or false, not {shown(text)}")
+    if kind is Kind.INSTANT:
+        # A plus sign that was not escaped has become a blank on its way.
+        return _LOST_PLUS.sub(r"+\1", text)
+    return text
+
+
+def read_match(header: str | None) -> tuple[int, ...] | None:
+    """The revisions that an If-Match header allows; None when every one will do."""
+    if header is None or header.strip() == "*":
+        return None
+    tags = [one.strip() for one in header.split(",")]
+    if not all(re.fullmatch(r'(?:W/)?"[^"]*"|[0-9]+', one) for one in tags):
+        raise InvalidRequest('If-Match must be the ETag of a schedule, such as "3"', field="If-Match")
+    bare = [one.strip('"') for one in tags if not one.startswith("W/")]
+    return tuple(int(one) for one in bare if one.isascii() and one.isdecimal() and len(one) < 10)

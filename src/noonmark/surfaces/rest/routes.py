@@ -1,0 +1,138 @@
+"""The canonical routes: one table from operations to methods and paths. Routing, reading and describing follow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from noonmark.surfaces.rest.reading import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TEXT, INTEGER, BOOLEAN, INSTANT, SEVERAL = Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.INSTANT, Kind.SEVERAL
+
+
+class Body(StrEnum):
+    """Whether a route reads one."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How one operation is asked for by HTTP. What stands in the path is an argument of that name."""
+
+    operation: str
+    method: str
+    path: str
+    status: int = 200
+    query: Mapping[str, Kind] = field(default_factory=dict)
+    body: Body = Body.NONE
+    key: str | None = None
+    """The argument that an Idempotency-Key header gives."""
+    is_schedule: bool = False
+    """Whether it answers with one schedule, whose revision is its ETag."""
+    is_conditional: bool = False
+    """Whether an If-Match header must name the present revision."""
+
+
+_PAGE = {"limit": INTEGER, "cursor": TEXT}
+_FILTERS = {
+    "phase": TEXT,
+    "kind": TEXT,
+    "label": SEVERAL,
+    "owner": TEXT,
+    "text": TEXT,
+    "name": TEXT,
+    "route": TEXT,
+    "include_deleted": BOOLEAN,
+}
+_LIST = {
+    **_FILTERS,
+    "user_id": TEXT,
+    "workflow_id": TEXT,
+    "newest_first": BOOLEAN,
+    "limit": INTEGER,
+    "offset": INTEGER,
+    "cursor": TEXT,
+}
+_PREVIEW = {"after": INSTANT, "count": INTEGER}
+_OCCURRENCES = {"include_terminal": BOOLEAN, "phase": TEXT, **_PAGE}
+_ONE, _SOME = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
+
+
+def _get(operation: str, path: str, query: Mapping[str, Kind] | None = None, *, is_schedule: bool = False) -> Route:
+    return Route(operation=operation, method="GET", path=path, query=query or {}, is_schedule=is_schedule)
+
+
+def _post(operation: str, path: str, body: Body = Body.OPTIONAL, *, status: int = 200, key: str | None = None) -> Route:
+    return Route(operation=operation, method="POST", path=path, body=body, status=status, key=key)
+
+
+def _steer(operation: str, path: str) -> Route:
+    return Route(
+        operation=operation, method="POST", path=path, body=Body.OPTIONAL, is_schedule=True, is_conditional=True
+    )
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        operation="schedule/create",
+        method="POST",
+        path="/schedules",
+        status=201,
+        body=Body.REQUIRED,
+        key="idempotency_key",
+        is_schedule=True,
+    ),
+    _get("schedule/list", "/schedules", _LIST),
+    _get("schedule/count", "/schedules/count", {**_FILTERS, "user_id": TEXT}),
+    Route(operation="schedule/upsert", method="POST", path="/schedules/upsert", body=Body.REQUIRED, is_schedule=True),
+    _post("schedule/preview", "/schedules/preview", Body.REQUIRED),
+    _get("schedule/get", _ONE, {"include_deleted": BOOLEAN}, is_schedule=True),
+    Route(
+        operation="schedule/update",
+        method="PATCH",
+        path=_ONE,
+        body=Body.REQUIRED,
+        is_schedule=True,
+        is_conditional=True,
+    ),
+    Route(
+        operation="schedule/delete",
+        method="DELETE",
+        path=_ONE,
+        query={"reason": TEXT},
+        body=Body.OPTIONAL,
+        is_schedule=True,
+        is_conditional=True,
+    ),
+    _steer("schedule/pause", f"{_ONE}/pause"),
+    _steer("schedule/resume", f"{_ONE}/resume"),
+    _post("schedule/run", f"{_ONE}/run", status=202, key="key"),
+    _post("schedule/backfill", f"{_ONE}/backfill", Body.REQUIRED, key="key"),
+    _get("schedule/occurrences", f"{_ONE}/occurrences", _OCCURRENCES),
+    _get("schedule/runs", f"{_ONE}/runs", _PAGE),
+    _get("schedule/preview", f"{_ONE}/preview", _PREVIEW),
+    _get("schedule/explain", f"{_ONE}/explain", {"at": INSTANT}),
+    _get("occurrence/get", _SOME),
+    _get("occurrence/runs", f"{_SOME}/runs"),
+    _get("occurrence/explain", f"{_SOME}/explain"),
+    _post("occurrence/complete", f"{_SOME}/complete"),
+    _post("occurrence/fail", f"{_SOME}/fail"),
+    _post("occurrence/cancel", f"{_SOME}/cancel"),
+    _get("run/get", "/runs/{run_id}"),
+    _post("event/emit", "/events", Body.REQUIRED, status=202),
+    _get("event/list", "/events", {"event_type": TEXT, **_PAGE}),
+    _get("node/list", "/nodes"),
+    _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
+    _post("worker/start", "/worker/start"),
+    _post("worker/stop", "/worker/stop"),
+    _get("worker/status", "/worker/status"),
+)
+RESERVED = frozenset({"count", "preview", "upsert"})
+"""Ids that a schedule cannot have here: its path means something else."""

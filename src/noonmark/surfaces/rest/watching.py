@@ -1,0 +1,66 @@
+"""Watching a server: whether it lives, whether it is ready, and what it has counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from noonmark.core.errors import NotFound
+from noonmark.surfaces.rest.asked import Answer
+
+if TYPE_CHECKING:
+    from noonmark.surfaces.rest.asked import Asked, Handler
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Health(Protocol):
+    """What a process knows of itself. Only `ready` asks the store."""
+
+    def summary(self) -> dict[str, Any]:
+        """That it is well, and what it is."""
+
+    def live(self) -> dict[str, Any]:
+        """That it answers at all."""
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it can do its work, and what it lacks."""
+
+
+class Metrics(Protocol):
+    """What a process has counted."""
+
+    def render(self) -> bytes:
+        """Everything, in the text format of Prometheus."""
+
+
+def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
+    """The handlers of these routes, by method and path. Nobody who watches a server that has no health is told more."""
+
+    def summary(asked: Asked) -> Answer:
+        asked.query({})
+        return Answer(document=_WELL if health is None else health.summary())
+
+    def live(asked: Asked) -> Answer:
+        asked.query({})
+        return Answer(document=_WELL if health is None else health.live())
+
+    def ready(asked: Asked) -> Answer:
+        asked.query({})
+        is_ready, document = (True, _WELL) if health is None else health.ready()
+        return Answer(document=document, status=200 if is_ready else 503)
+
+    def counted(asked: Asked) -> Answer:
+        asked.query({})
+        if metrics is None:
+            raise NotFound("nothing is counted here")
+        return Answer(raw=(metrics.render(), METRICS_TYPE))
+
+    return {
+        ("GET", "/health"): summary,
+        ("GET", "/health/live"): live,
+        ("GET", "/health/ready"): ready,
+        ("GET", "/metrics"): counted,
+    }
+
+
+_WELL = {"status": "healthy", "service": "noonmark"}

@@ -1,0 +1,115 @@
+"""Health: whether a process lives, and whether it can do its work."""
+
+from __future__ import annotations
+
+import logging
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from noonmark.telemetry.vitals import Vitals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noonmark.ports.records import NodeRecord
+    from noonmark.telemetry.vitals import Watched
+
+SERVICE = "noonmark"
+PATIENCE = 2.0
+"""Seconds that the store has to answer; longer, and it counts as down."""
+MOST_QUESTIONS = 4
+logger = logging.getLogger("noonmark.health")
+
+
+class Health:
+    """Answers three questions. Only `ready` asks the store, so that the others answer however busy that is."""
+
+    def __init__(
+        self, nodes: Callable[[], Sequence[NodeRecord]], *, node: str, version: str, worker: Watched | None = None
+    ) -> None:
+        """`nodes` asks the store who there is, and waits for the answer; it raises when there is none."""
+        self._probe = _Probe(nodes)
+        self._node, self._version, self._worker = node, version, worker
+
+    def summary(self) -> dict[str, Any]:
+        """That it is well, and what it is."""
+        worker = self._vitals()
+        return {
+            "status": "healthy",
+            "service": SERVICE,
+            "version": self._version,
+            "node": self._node,
+            "worker": _worker(worker),
+            "leader": worker.leader,
+        }
+
+    def live(self) -> dict[str, Any]:
+        """That it answers at all; whoever gets no answer should start it anew."""
+        return {"status": "alive", "service": SERVICE}
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it can do its work, and what it lacks. Waits for the store, but not for long."""
+        found = self._probe.look()
+        worker = self._vitals()
+        leader = worker.leader
+        if leader is None and found is not None:
+            leader = next((one.name for one in found if one.is_leader), None)
+        checks = {
+            "store": found is not None,
+            "driver": worker.is_running or not worker.is_wanted,
+            # Without a worker of its own, it can take calls while nobody leads.
+            "leader": leader is not None or not worker.is_wanted,
+        }
+        is_ready = all(checks.values())
+        said = {name: "ok" if is_so else "failing" for name, is_so in checks.items()}
+        return is_ready, self.summary() | {
+            "status": "ready" if is_ready else "not_ready",
+            "leader": leader,
+            "checks": said,
+        }
+
+    def _vitals(self) -> Vitals:
+        return Vitals() if self._worker is None else self._worker.vitals()
+
+
+class _Probe:
+    """Asks the store on behalf of everybody who waits: one that hangs must not hang them all, nor be asked for ever."""
+
+    def __init__(self, nodes: Callable[[], Sequence[NodeRecord]]) -> None:
+        self._nodes = nodes
+        self._lock = Lock()
+        self._pending: list[_Answer] = []
+
+    def look(self) -> Sequence[NodeRecord] | None:
+        """What the store said; None when it did not answer in time."""
+        with self._lock:
+            self._pending = [one for one in self._pending if not one.has_come.is_set()]
+            # One that is late may have been lost with its connection, and the store be back.
+            if not self._pending or (self._pending[-1].is_late and len(self._pending) < MOST_QUESTIONS):
+                self._pending.append(_Answer())
+                Thread(target=self._ask, args=self._pending[-1:], name="noonmark-health", daemon=True).start()
+            answer = self._pending[-1]
+        if not answer.has_come.wait(PATIENCE):
+            answer.is_late = True
+        return answer.nodes
+
+    def _ask(self, answer: _Answer) -> None:
+        try:
+            answer.nodes = self._nodes()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store did not answer
+            logger.warning("the store does not answer: %s", error)
+        finally:
+            answer.has_come.set()
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self.has_come = Event()
+        self.is_late = False
+        self.nodes: Sequence[NodeRecord] | None = None
+
+
+def _worker(worker: Vitals) -> str:
+    if worker.is_running:
+        return "running"
+    return "failed" if worker.is_wanted else "stopped"

@@ -1,0 +1,1 @@
+"""Wire: the envelopes of the public JSON, described for people and for tools."""

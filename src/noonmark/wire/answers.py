@@ -1,0 +1,308 @@
+"""What callers get: the documents of answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from noonmark.wire.bodies import Declaration, Document, Instant, Json
+
+
+class Answer(BaseModel):
+    """An answer; later versions may say more."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+
+class Owner(Answer):
+    """Whose it is."""
+
+    tenant: str
+    user: str
+
+
+class Counters(Answer):
+    """What became of a schedule's fires."""
+
+    total: int
+    successful: int
+    failed: int
+    missed: int
+    skipped: int
+
+
+class Schedule(Declaration):
+    """A schedule: what was declared, and what is read of it."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    schedule_id: str
+    phase: str
+    revision: int
+    owner: Owner
+    source: str
+    next_run_at: Instant | None
+    next_fire_times: list[Instant]
+    last_run_at: Instant | None
+    last_phase: str | None
+    counters: Counters
+    created_at_utc: Instant
+    updated_at_utc: Instant
+    deleted_at_utc: Instant | None
+
+
+class Occurrence(Answer):
+    """One planned delivery of a schedule."""
+
+    occurrence_id: str
+    schedule_id: str
+    schedule_revision: int
+    phase: str
+    origin: str
+    nominal_at_utc: Instant
+    due_at_utc: Instant
+    attempt: int
+    reason: str | None
+    detail: Document
+    missed_count: int | None
+    missed_from: Instant | None
+    missed_to: Instant | None
+    waiting_for: str | None
+    node: str | None
+    started_at_utc: Instant | None
+    deadline_utc: Instant | None
+    payload: Json
+
+
+class Usage(Answer):
+    """What a run has used."""
+
+    tokens: int
+    cost_usd: float
+
+
+class Run(Answer):
+    """One attempt to deliver an occurrence; without an end while it goes on."""
+
+    run_id: str
+    occurrence_id: str
+    schedule_id: str
+    attempt: int
+    node: str
+    started_at_utc: Instant
+    ended_at_utc: Instant | None
+    duration_seconds: float | None
+    outcome: str | None
+    result: Json
+    error: str | None
+    usage: Usage | None
+
+
+class Event(Answer):
+    """Something that happened."""
+
+    event_id: str
+    event_type: str
+    source: str
+    payload: Json
+    emitted_at: Instant
+
+
+class Node(Answer):
+    """A process that was heard of."""
+
+    node: str
+    is_alive: bool
+    is_leader: bool
+    routes: list[str]
+
+
+class Entry(Answer):
+    """Who did what."""
+
+    at_utc: Instant
+    caller: str
+    operation: str
+    schedule_id: str | None
+    revision_before: int | None
+    revision_after: int | None
+    reason: str | None
+    request_id: str | None
+
+
+class Page(Answer):
+    """Part of a list."""
+
+    next_cursor: str | None
+    """What the next page is asked for with; null on the last one."""
+
+
+class Schedules(Page):
+    """A page of schedules."""
+
+    schedules: list[Schedule]
+
+
+class Occurrences(Page):
+    """A page of occurrences, the newest nominal time first."""
+
+    occurrences: list[Occurrence]
+
+
+class Runs(Page):
+    """A page of runs, the newest start first."""
+
+    runs: list[Run]
+
+
+class Events(Page):
+    """A page of events, the newest first."""
+
+    events: list[Event]
+
+
+class Entries(Page):
+    """A page of the audit log, the newest first."""
+
+    entries: list[Entry]
+
+
+class Nodes(Answer):
+    """The nodes that were heard of within the last day."""
+
+    nodes: list[Node]
+
+
+class Counted(Answer):
+    """How many there are."""
+
+    count: int
+
+
+class Previewed(Answer):
+    """The next times, and the trigger in words."""
+
+    fires: list[Instant]
+    description: str
+    warnings: list[str]
+
+
+class Backfilled(Answer):
+    """What is run again."""
+
+    backfill_id: str | None
+    count: int
+    occurrences: list[Occurrence]
+
+
+class Step(Answer):
+    """One rule, what it decided and the facts behind it."""
+
+    rule: str
+    decision: str
+    facts: Document
+
+
+class Explanation(Answer):
+    """Why something ran, or did not."""
+
+    summary: str
+    steps: list[Step]
+
+
+class Emitted(Answer):
+    """The id of an event that is on record."""
+
+    event_id: str
+
+
+class Worker(Answer):
+    """What the driver of the node that answers does."""
+
+    status: Annotated[str, Field(json_schema_extra={"enum": ["running", "stopped"]})]
+    worker_status: Document
+
+
+class Health(Answer):
+    """How the server is."""
+
+    status: str
+
+
+class Launched(Answer):
+    """A workflow that runs once."""
+
+    message: str
+    schedule_id: str
+
+
+class Problem(Answer):
+    """What went wrong, as RFC 9457 has it."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    """Stable: programs go by it."""
+    detail: str
+    field: str | None = None
+    """Where in the request it is."""
+    problems: list[dict[str, Any]] | None = None
+    """Everything that is wrong, when that is more than one thing."""
+    request_id: str
+    """Under which the server's log has it."""
+
+
+class TaskSchedule(Answer):
+    """A schedule in the words of the task routes."""
+
+    schedule_id: str
+    name: str
+    cron_expression: str
+    timezone: str
+    task_query: str
+    task_context: Document
+    max_budget_per_run_usd: float
+    timeout_seconds: float
+    status: str
+    total_runs: int
+    successful_runs: int
+    failed_runs: int
+    next_run_at: Instant | None
+    last_run_at: Instant | None
+
+
+class TaskMade(Answer):
+    """A schedule that was kept."""
+
+    schedule_id: str
+    message: str
+    next_run_at: Instant | None
+
+
+class TaskDone(Answer):
+    """A change that was made."""
+
+    success: bool
+    message: str
+
+
+class TaskPage(Answer):
+    """Part of a list, by the number of the page."""
+
+    total_count: int
+    page: int
+    page_size: int
+
+
+class TaskSchedules(TaskPage):
+    """A page of schedules, the newest first."""
+
+    schedules: list[TaskSchedule]
+
+
+class TaskRuns(TaskPage):
+    """A page of runs, the newest first."""
+
+    runs: list[Document]

@@ -1,0 +1,291 @@
+"""Lists in pages, filtered; single things by id; previews, explanations and the audit log."""
+
+import pytest
+
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound
+from noonmark.operations.arguments import MAX_LIMIT, read_cursor, write_cursor
+from noonmark.operations.registry import OPERATIONS
+from tests.operations.desk import EVERY_MINUTE, FOREIGN, REPORT, Desk
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def ids(page):
+    return [one["schedule_id"] for one in page["schedules"]]
+
+
+class TestLists:
+    @pytest.fixture
+    def five(self, desk):
+        desk.create(schedule_id="a", labels={"team": "x"}, name="Alpha 100%")
+        desk.create(schedule_id="b", trigger={"type": "once", "delay_seconds": 60}, description="second")
+        desk.create(schedule_id="c", trigger={"type": "event", "event_type": "seen"}, user_id="ann")
+        desk.create(schedule_id="d", labels={"team": "x", "level": "2"}, target=WORKFLOW)
+        desk.create(schedule_id="e", trigger=None, depends_on=[{"schedule_id": "a"}])
+        desk("schedule/pause", schedule_id="b")
+        return desk
+
+    def test_pages_follow_each_other_until_there_is_none(self, five):
+        found, cursor = [], None
+        while True:
+            page = five("schedule/list", limit=2, cursor=cursor)
+            found += ids(page)
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        assert found == ["a", "b", "c", "d", "e"]
+
+    @pytest.mark.parametrize(
+        ("filters", "expected"),
+        [
+            ({"phase": "paused"}, ["b"]),
+            ({"phase": "active,paused"}, ["a", "b", "c", "d", "e"]),
+            ({"phase": ["paused"]}, ["b"]),
+            ({"kind": "periodic"}, ["a", "d"]),
+            ({"kind": "delayed"}, ["b"]),
+            ({"kind": "event"}, ["c"]),
+            ({"kind": "dependent"}, ["e"]),
+            ({"kind": "interval,once"}, ["a", "b", "d"]),
+            ({"label": "team=x"}, ["a", "d"]),
+            ({"labels": {"team": "x", "level": "2"}}, ["d"]),
+            ({"owner": "ann"}, ["c"]),
+            ({"text": "ALPHA 100%"}, ["a"]),
+            ({"text": "100_"}, []),
+            ({"text": "secon"}, ["b"]),
+            ({"name": "Alpha 100%"}, ["a"]),
+            ({"route": "function:report"}, ["a", "b", "c", "e"]),
+            ({"workflow_id": "wf_1"}, ["d"]),
+            ({"workflow_id": "wf_2"}, []),
+            ({"newest_first": True, "limit": 2}, ["e", "d"]),
+            ({"limit": 2, "offset": 1}, ["b", "c"]),
+            ({"include_deleted": True}, []),
+        ],
+    )
+    def test_filters(self, five, filters, expected):
+        assert ids(five("schedule/list", **filters)) == expected
+        if not filters.keys() & {"workflow_id", "newest_first", "limit", "offset"}:
+            assert five("schedule/count", **filters) == {"count": len(expected)}
+
+    @pytest.mark.parametrize(
+        ("arguments", "field"),
+        [
+            ({"phase": "sleeping"}, "phase"),
+            ({"phase": 5}, "phase"),
+            ({"kind": "weekly"}, "kind"),
+            ({"limit": 0}, "limit"),
+            ({"limit": "ten"}, "limit"),
+            ({"offset": 10**9}, "offset"),
+            ({"cursor": "forged"}, "cursor"),
+            ({"cursor": write_cursor(1)}, "cursor"),
+            ({"cursor": 7}, "cursor"),
+            ({"surprise": 1}, "surprise"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, desk, arguments, field):
+        with pytest.raises(InvalidRequest) as refused:
+            desk("schedule/list", **arguments)
+        assert refused.value.field == field
+
+    def test_a_huge_limit_is_brought_down(self, desk):
+        for number in range(MAX_LIMIT + 1):
+            desk.create(schedule_id=f"n{number:05}")
+        assert len(desk("schedule/list", limit=10**6)["schedules"]) == MAX_LIMIT
+
+    def test_the_cursor_of_another_tenant_leads_nowhere(self, desk):
+        desk.create(schedule_id="a")
+        desk.create(schedule_id="b")
+        cursor = desk("schedule/list", limit=1)["next_cursor"]
+        desk.create(schedule_id="theirs", caller=FOREIGN)
+        assert desk("schedule/list", cursor=cursor, caller=FOREIGN)["schedules"] == []
+
+
+WORKFLOW = {"target_kind": "workflow", "workflow_id": "wf_1", "version": 1}
+
+
+@pytest.mark.parametrize("values", [("uid",), (1_900_000_000_000_000, "occ_1"), (-5,)])
+def test_a_cursor_is_read_as_it_was_written(values):
+    assert read_cursor(write_cursor(*values), *map(type, values)) == values
+
+
+@pytest.mark.parametrize("text", ["", "=", "W10", "x" * 2_000, write_cursor(2**70), write_cursor("\n"), "é", None])
+def test_what_is_no_cursor_is_refused(text):
+    with pytest.raises(ValueError, match="no cursor"):
+        read_cursor(text, int)
+
+
+class TestHistory:
+    def test_occurrences_and_runs_in_pages_newest_first(self, desk):
+        made = desk.create()
+        desk.answers = [1, RuntimeError("broken"), 3]
+        for _ in range(3):
+            desk.pass_by(60)
+        of = {"schedule_id": made["schedule_id"]}
+        rows, runs = walk(desk, "schedule/occurrences", "occurrences", **of), walk(desk, "schedule/runs", "runs", **of)
+        assert [one["nominal_at_utc"][14:16] for one in rows] == ["04", "03", "02", "01"]
+        assert [one["phase"] for one in rows] == ["pending", "completed", "failed", "completed"]
+        assert [(one["outcome"], one["result"]) for one in runs] == [
+            ("completed", 3),
+            ("failed", None),
+            ("completed", 1),
+        ]
+        live = desk("schedule/occurrences", include_terminal=False, **of)["occurrences"]
+        assert [one["phase"] for one in live] == ["pending"]
+        failed = desk("schedule/occurrences", phase="failed", **of)["occurrences"]
+        assert failed == [rows[2]]
+        assert desk("occurrence/get", occurrence_id=rows[2]["occurrence_id"]) == rows[2]
+        [run] = desk("occurrence/runs", occurrence_id=rows[2]["occurrence_id"])["runs"]
+        assert "broken" in run["error"]
+        counters = desk("schedule/get", **of)["counters"]
+        assert counters == {"total": 3, "successful": 2, "failed": 1, "missed": 0, "skipped": 0}
+
+    def test_events_newest_first_and_by_type(self, desk):
+        for number in range(3):
+            desk("event/emit", event_type=f"kind{number % 2}", payload={"n": number}, event_id=f"e{number}")
+        assert [one["event_id"] for one in walk(desk, "event/list", "events")] == ["e2", "e1", "e0"]
+        assert [one["event_id"] for one in desk("event/list", event_type="kind0")["events"]] == ["e2", "e0"]
+        assert desk("event/list", caller=FOREIGN)["events"] == []
+
+    def test_an_event_sets_off_what_listens_for_it_once(self, desk):
+        desk.create(trigger={"type": "event", "event_type": "seen"})
+        for _ in range(2):
+            assert desk("event/emit", event_type="seen", payload={"n": 1}, event_id="one") == {"event_id": "one"}
+        desk.driver.run_due()
+        assert [context.event["payload"] for context in desk.calls] == [{"n": 1}]
+
+    @pytest.mark.parametrize(("name", "field"), [("occurrence/get", "occurrence_id"), ("run/get", "run_id")])
+    def test_what_is_not_there(self, desk, name, field):
+        with pytest.raises(NotFound):
+            desk(name, **{field: "nothing"})
+        with pytest.raises(InvalidRequest):
+            desk(name, **{field: "no/id"})
+
+
+def walk(desk, name, member, **arguments):
+    """All pages of a list, one entry at a time."""
+    found, cursor = [], None
+    while True:
+        page = desk(name, limit=1, cursor=cursor, **arguments)
+        assert len(page[member]) <= 1
+        found += page[member]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return found
+
+
+class TestPreviews:
+    def test_a_stored_schedule(self, desk):
+        made = desk.create(max_runs=2)
+        told = desk("schedule/preview", schedule_id=made["schedule_id"], count=5)
+        assert told["fires"] == ["2026-03-01T12:01:00Z", "2026-03-01T12:02:00Z"]
+        assert told["description"]
+
+    def test_a_bare_trigger(self, desk):
+        trigger = {"type": "cron", "expression": "0 9 */2 * 1", "timezone": "Europe/Berlin"}
+        told = desk("schedule/preview", trigger=trigger, count=1, after="2026-03-20T00:00:00Z")
+        assert told["fires"] == ["2026-03-23T08:00:00Z"]
+        assert told["warnings"]
+
+    def test_what_follows_others_has_no_times(self, desk):
+        desk.create(schedule_id="a")
+        desk.create(schedule_id="b", trigger=None, depends_on=[{"schedule_id": "a"}])
+        assert desk("schedule/preview", schedule_id="b")["fires"] == []
+
+    @pytest.mark.parametrize(
+        "arguments", [{}, {"schedule_id": "a", "trigger": EVERY_MINUTE}, {"trigger": EVERY_MINUTE, "count": 1_001}]
+    )
+    def test_what_makes_no_sense_is_refused(self, desk, arguments):
+        with pytest.raises(InvalidRequest):
+            desk("schedule/preview", **arguments)
+
+    def test_a_bad_trigger_is_refused_as_one(self, desk):
+        with pytest.raises(InvalidSchedule) as refused:
+            desk("schedule/preview", trigger={"type": "cron", "expression": "99 * * * *"})
+        assert refused.value.code == "invalid_trigger"
+
+
+class TestExplaining:
+    def test_what_ran(self, desk):
+        made = desk.create()
+        desk.pass_by(60)
+        [_, one] = desk("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+        told = desk("occurrence/explain", occurrence_id=one["occurrence_id"])
+        assert (told["occurrence_id"], told["phase"]) == (one["occurrence_id"], "completed")
+        assert {"rule", "decision", "facts"} == set(told["steps"][0])
+        assert told["summary"].endswith(".")
+
+    def test_why_nothing_ran_at_an_instant(self, desk):
+        made = desk.create()
+        told = desk("schedule/explain", schedule_id=made["schedule_id"], at="2026-03-01T12:00:30Z")
+        assert told["at"] == "2026-03-01T12:00:30Z"
+        assert "12:01" in told["summary"] or "12:01" in str(told["steps"])
+
+    def test_what_a_long_outage_has_swallowed(self, desk):
+        made = desk.create()
+        desk.pass_by(3_600)
+        told = desk("schedule/explain", schedule_id=made["schedule_id"], at="2026-03-01T12:10:00Z")
+        assert "misfire" in str(told)
+
+
+class TestAudit:
+    def test_who_did_what_newest_first(self, desk):
+        made = desk.create(schedule_id="s")
+        desk("schedule/update", schedule_id="s", max_runs=5)
+        desk("schedule/pause", schedule_id="s", reason="holiday")
+        desk("schedule/pause", schedule_id="s", reason="once more")  # changes nothing
+        desk("schedule/run", schedule_id="s")
+        desk("schedule/delete", schedule_id="s")
+        entries = walk(desk, "audit/list", "entries")
+        assert [
+            (one["operation"], one["revision_before"], one["revision_after"], one["reason"]) for one in entries
+        ] == [
+            ("schedule/delete", 2, 2, None),
+            ("schedule/run", 2, 2, None),
+            ("schedule/pause", 2, 2, "holiday"),
+            ("schedule/update", 1, 2, None),
+            ("schedule/create", None, 1, None),
+        ]
+        assert {(one["caller"], one["schedule_id"], one["request_id"]) for one in entries} == {("local", "s", "req-1")}
+        assert made["revision"] == 1
+
+    def test_of_one_schedule_and_of_one_tenant(self, desk):
+        desk.create(schedule_id="a")
+        desk.create(schedule_id="b")
+        assert [one["schedule_id"] for one in desk("audit/list", schedule_id="a")["entries"]] == ["a"]
+        assert desk("audit/list", caller=FOREIGN)["entries"] == []
+
+
+class TestWorkers:
+    def test_without_one_it_is_said_so(self, desk):
+        for name in ("start", "stop", "status"):
+            with pytest.raises(Conflict):
+                desk(f"worker/{name}")
+
+    def test_nodes_that_were_heard_of(self, desk):
+        assert desk("node/list") == {"nodes": []}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_every_operation_says_what_it_does_and_refuses_what_it_does_not_know(desk, name):
+    operation = OPERATIONS[name]
+    assert operation.summary.endswith(".")
+    assert len(set(operation.parameters)) == len(operation.parameters)
+    with pytest.raises((InvalidSchedule, Conflict)) as refused:
+        desk(name, surprise=1, **({"schedule_id": "s"} if name in ("schedule/upsert", "schedule/update") else {}))
+    if isinstance(refused.value, InvalidSchedule):
+        assert "surprise" in {problem.field for problem in refused.value.problems}
+
+
+@pytest.mark.parametrize("store", ["memory://", "sqlite:///{}/jobs.db"])
+def test_a_whole_life_on_each_store(store, tmp_path):
+    desk = Desk(store.format(tmp_path))
+    made = desk.create(schedule_id="s", idempotency_key="k", target=REPORT)
+    assert desk.create(schedule_id="s", idempotency_key="k", target=REPORT)["schedule_id"] == made["schedule_id"]
+    desk.pass_by(60)
+    desk("schedule/run", schedule_id="s", overlap="allow")
+    desk.driver.run_due()
+    assert len(desk.calls) == 2
+    assert len(walk(desk, "schedule/runs", "runs", schedule_id="s")) == 2
+    assert [one["operation"] for one in walk(desk, "audit/list", "entries")] == ["schedule/run", "schedule/create"]

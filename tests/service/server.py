@@ -1,0 +1,112 @@
+"""Real servers: `noonmark serve` in a process of its own, on a free port of the loopback interface."""
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from tests.cli.terminal import ENVIRONMENT, NOONMARK, PATIENCE
+from tests.embedded.waiting import SOON, eventually
+
+LINE = re.compile(r"Noonmark \S+ listens on (http://\S+) \(store (\S+), worker (on|off)\)\n")
+
+
+class Answer:
+    """What a server said to one request."""
+
+    def __init__(self, response):
+        self.status, self.headers, self.body = response.status, response.headers, response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def text(self):
+        return self.body.decode()
+
+
+class Server:
+    """One process. Its log is kept in a file, since a pipe that nobody reads would stop it."""
+
+    def __init__(self, folder, process, out, log):
+        self.folder, self.process, self._out, self._log = folder, process, out, log
+
+    @property
+    def printed(self):
+        """What it wrote to standard output."""
+        return self._out.read_text()
+
+    @property
+    def log(self):
+        """What it logged, as text."""
+        return self._log.read_bytes().decode(errors="surrogateescape")
+
+    @property
+    def records(self):
+        """What it logged, record by record."""
+        return [json.loads(line) for line in self.log.splitlines()]
+
+    def wait_until_it_listens(self):
+        found = eventually(lambda: LINE.search(self.printed) or self.process.poll() is not None)
+        assert found is not True, self.log
+        self.url = found[1]
+        return self
+
+    @property
+    def port(self):
+        return urlsplit(self.url).port
+
+    def ask(self, method, path, body=None, **headers):
+        """One request on a connection of its own."""
+        where = urlsplit(self.url)
+        connection = http.client.HTTPConnection(where.hostname, where.port, timeout=SOON)
+        try:
+            document = None if body is None else json.dumps(body)
+            kind = {} if body is None else {"Content-Type": "application/json"}
+            connection.request(method, path, document, kind | headers)
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def get(self, path):
+        return self.ask("GET", path)
+
+    def samples(self):
+        """The metrics, by name and labels."""
+        lines = [line for line in self.get("/metrics").text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    def stop(self, number=signal.SIGTERM):
+        """Ask it to stop; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+def launch(folder, *arguments, name="server", port="0", **environment):
+    """Start a server in a folder; perhaps it does not come far."""
+    out, log = folder / f"{name}.out", folder / f"{name}.log"
+    with out.open("wb") as stdout, log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*NOONMARK, "serve", "--port", port, *arguments],
+            cwd=folder,
+            env=ENVIRONMENT | {"PYTHONWARNINGS": "error"} | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+        )
+    return Server(folder, process, out, log)
+
+
+@contextmanager
+def serving(folder, *arguments, **options):
+    """A server that answers, for as long as the block lasts."""
+    server = launch(folder, *arguments, **options)
+    try:
+        yield server.wait_until_it_listens()
+    finally:
+        server.process.kill()
+        server.process.wait(PATIENCE)

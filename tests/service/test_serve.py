@@ -1,0 +1,258 @@
+"""`noonmark serve`, run for real: how it starts, answers, works, refuses to start, and stops."""
+
+import signal
+import socket
+
+import pytest
+
+from noonmark import Scheduler, StoreUnavailable
+from noonmark.driver.drive import drive
+from noonmark.stores.postgres import PostgresStore
+from tests.cli.terminal import NOONMARK, PATIENCE, in_pipe
+from tests.embedded.waiting import eventually, phases
+from tests.service.server import LINE, launch, serving
+
+HOSTILE = "\r\nFAKE\x1b[2J\x00\u202e"
+JOBS = f"""
+import logging, pathlib, threading
+
+def touch(context):
+    context.logger.info("touched by %s", {HOSTILE!r})
+    pathlib.Path("touched").write_text(context.occurrence_id)
+
+def fails():
+    raise RuntimeError({HOSTILE!r})
+
+def lasts(context):
+    pathlib.Path("begun").touch()
+    while not pathlib.Path("go").exists():
+        threading.Event().wait(0.01)
+    return "went"
+
+"""
+OFFERS = [option for name in ("touch", "fails", "lasts") for option in ("--function", f"{name}=jobs:{name}")]
+STORE = "sqlite:///noonmark.db"
+
+
+def folder_with_jobs(folder):
+    (folder / "jobs.py").write_text(JOBS)
+    return folder
+
+
+def kept(folder):
+    """The same store as the server's, in this process; it runs nothing."""
+    return Scheduler(f"sqlite:///{folder / 'noonmark.db'}")
+
+
+def nothing():
+    """Stands for a function that only the server has."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(folder_with_jobs(tmp_path_factory.mktemp("server")), *OFFERS) as one:
+        yield one
+
+
+def test_it_says_where_it_listens_and_nothing_else(server):
+    url, store, worker = LINE.fullmatch(server.printed).groups()
+    assert (store, worker) == (STORE, "on")
+    assert url.startswith("http://127.0.0.1:")
+    assert (server.folder / "noonmark.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_it_tells_how_it_is(server):
+    told = server.get("/health").json
+    assert (told["status"], told["service"], told["worker"]) == ("healthy", "noonmark", "running")
+    assert server.get("/health/live").status == 200
+    ready = eventually(lambda: (answer := server.get("/health/ready")).status == 200 and answer.json)
+    assert ready["checks"] == {"store": "ok", "driver": "ok", "leader": "ok"}
+    assert ready["node"] == told["node"] == ready["leader"]
+
+
+def test_it_offers_its_numbers_to_prometheus(server):
+    answer = server.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    found = server.samples()
+    for name in ("schedules_due", "runs_emitted", "runs_skipped_overlap", "runs_failed_launch"):
+        assert f"noonmark_{name}" in found
+
+
+def test_it_runs_what_is_due_and_logs_it_line_by_line(server):
+    before = server.samples()["noonmark_runs_emitted"]
+    with kept(server.folder) as scheduler:
+        scheduler.stop()
+        touch = scheduler.schedule(nothing, function_name="touch")
+        fails = scheduler.schedule(nothing, function_name="fails")
+        eventually(lambda: phases(scheduler, touch) == ["completed"] and phases(scheduler, fails) == ["failed"])
+        (occurrence,) = scheduler.occurrences(touch)
+        scheduler.close()
+    assert (server.folder / "touched").read_text() == occurrence.id
+    eventually(lambda: server.samples()["noonmark_runs_emitted"] == before + 2)
+    found = server.samples()
+    assert found['noonmark_runs_total{outcome="completed",target="function"}'] >= 1
+    assert found["noonmark_start_lateness_seconds_count"] >= 2
+    about = eventually(lambda: [one for one in server.records if one.get("occurrence_id") == occurrence.id][1:])
+    assert {one["schedule_id"] for one in about} == {touch}
+    assert all(line.isprintable() for line in server.log.split("\n")), "a raw control character"
+    assert any("FAKE" in one["event"] and one["logger"] == "noonmark.jobs" for one in server.records)
+
+
+def test_a_request_cannot_write_lines_of_its_own_to_the_log(server):
+    server.get("/%0d%0aFAKE%1b%00?token=hunter2-marked")
+    with socket.create_connection(("127.0.0.1", server.port)) as line:
+        line.sendall(b"GET /a\x1b[2J HTTP/1.1\r\nHost: x\x00\r\n\r\n")
+        while line.recv(4_096):
+            pass
+    eventually(
+        lambda: any("/%0d%0aFAKE" in str(one.get("path", "")).lower().replace("fake", "FAKE") for one in server.records)
+    )
+    assert all(line.isprintable() for line in server.log.split("\n"))
+    assert "hunter2-marked" not in server.log
+
+
+def test_the_lines_about_a_request_have_its_id(server):
+    ids = {server.get("/health/live").headers["X-Request-Id"] for _ in range(3)}
+    assert len(ids) == 3
+    eventually(lambda: ids <= {one.get("request_id") for one in server.records if one.get("path") == "/health/live"})
+
+
+def test_its_worker_can_be_stopped_and_started_while_it_answers(server):
+    def worker():
+        return server.get("/health").json["worker"]
+
+    assert server.ask("POST", "/worker/stop").status == 200
+    assert worker() == "stopped"
+    assert server.samples()["noonmark_worker_running"] == 0
+    assert server.get("/health/ready").status == 200
+    assert server.ask("POST", "/worker/stop").status == 200
+    assert server.ask("POST", "/worker/start").status == 200
+    assert server.ask("POST", "/worker/start").status == 200
+    assert worker() == "running"
+    status = server.get("/worker/status").json
+    assert status["status"] == "running"
+    assert status["worker_status"]["functions"] == ["fails", "lasts", "touch"]
+
+
+def test_a_second_server_on_the_same_file_is_another_node(server):
+    eventually(lambda: server.get("/health/ready").status == 200)
+    with serving(server.folder, "--no-worker", "--log-format", "text", name="second") as second:
+        assert LINE.fullmatch(second.printed)[3] == "off"
+        assert second.get("/health").json["worker"] == "stopped"
+        ready = second.get("/health/ready")
+        assert (ready.status, ready.json["leader"]) == (200, server.get("/health").json["node"])
+        assert second.ask("POST", "/worker/start").status == 200
+        with kept(server.folder) as scheduler:
+            scheduler.stop()
+            alive = {one.name for one in scheduler.nodes() if one.is_alive}
+            scheduler.close()
+        assert {one.get("/health").json["node"] for one in (server, second)} <= alive
+        assert second.stop(signal.SIGINT) == 0
+        assert all(line.isprintable() for line in second.log.split("\n"))
+        assert " info uvicorn.access request " in second.log
+    assert server.get("/health").status == 200
+
+
+def test_asked_to_stop_it_waits_for_what_runs_until_it_is_asked_again(tmp_path):
+    folder = folder_with_jobs(tmp_path)
+    with serving(folder, *OFFERS, "--grace", "600", name="first") as first, kept(folder) as scheduler:
+        scheduler.stop()
+        job = scheduler.schedule(nothing, function_name="lasts")
+        asked_to_stop_while_it_runs(first)
+        assert first.stop() == 0
+        assert phases(scheduler, job) == ["pending"]
+        (node,) = [one for one in scheduler.nodes() if one.name in first.log]
+        assert node.left is not None
+        # What was handed back is run by the next server, which nobody hurries.
+        (folder / "begun").unlink()
+        with serving(folder, *OFFERS, "--grace", "600", name="next") as following:
+            asked_to_stop_while_it_runs(following)
+            (folder / "go").touch()
+            assert following.process.wait(PATIENCE) == 0
+        assert phases(scheduler, job) == ["completed"]
+        assert scheduler.runs(job)[0].result == "went"
+        assert "Traceback" not in first.log + following.log
+        scheduler.close()
+
+
+def asked_to_stop_while_it_runs(server):
+    """It answers nobody any more, not even one who had come already, and waits."""
+    eventually((server.folder / "begun").exists)
+    with socket.create_connection(("127.0.0.1", server.port)):
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "Finished server process" in server.log)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port))
+    assert server.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("0.0.0.0", "there are no keys yet"),  # noqa: S104 - it is refused
+        ("::", "there are no keys yet"),
+        ("192.0.2.1", "there are no keys yet"),
+        ("no-such-host.invalid", "no address is known"),
+    ],
+)
+def test_it_listens_on_loopback_only(tmp_path, host, said):
+    done = in_pipe(*NOONMARK, "serve", "--store", f"sqlite:///{tmp_path}/x.db", SCHEDULER_HOST=host)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("noonmark: host: ")
+    assert said in line
+    assert line.endswith("(from the variable SCHEDULER_HOST)")
+    assert not (tmp_path / "x.db").exists()
+
+
+def refused(folder, *arguments, code, **options):
+    """What a server that does not come far says; no traceback, and no store is made."""
+    server = launch(folder, *arguments, **options)
+    assert server.process.wait(PATIENCE) == code, server.log
+    assert server.printed == ""
+    (line,) = [line for line in server.log.splitlines() if line.startswith("noonmark: ")]
+    assert "Traceback" not in server.log
+    return line.removeprefix("noonmark: ")
+
+
+def test_a_port_that_is_taken_is_told(server):
+    said = refused(server.folder, name="late", port=str(server.port), code=1)
+    assert said.startswith(f"port: another program listens on port {server.port} of 127.0.0.1; ")
+
+
+def test_a_function_that_cannot_be_loaded_is_told(tmp_path):
+    (tmp_path / "broken.py").write_text("raise SystemExit('never mind')")
+    said = refused(tmp_path, "--function", "x=broken:f", code=2)
+    assert said == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
+
+
+def test_on_postgresql_the_schema_is_made_on_request_only(database, tmp_path):
+    said = refused(tmp_path, "--store", database.url, code=6)
+    assert "does not exist yet" in said
+    assert "noonmark migrate" in said
+    assert "--migrate" in said
+    done = in_pipe(*NOONMARK, "migrate", "--store", database.url)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"The schema of {database.url} has version ")
+    database.sql("UPDATE noonmark.alembic_version SET version_num = '0000'")
+    with pytest.raises(StoreUnavailable, match="has version 0000"):
+        drive(PostgresStore(database.url, migrates=False).open())
+    database.sql("DROP SCHEMA noonmark CASCADE")
+    with serving(tmp_path, "--store", database.url, "--migrate") as server:
+        assert eventually(lambda: server.get("/health/ready").status == 200)
+        assert server.stop() == 0
+
+
+def test_a_store_in_memory_has_nothing_to_migrate():
+    done = in_pipe(*NOONMARK, "migrate", "--store", "memory://")
+    assert done.returncode == 2
+    assert "has no schema" in done.stderr
+
+
+def test_with_reload_it_starts_anew_when_a_file_changes(tmp_path):
+    folder = folder_with_jobs(tmp_path)
+    with serving(folder, *OFFERS, SCHEDULER_RELOAD="true") as server:
+        before = server.get("/health").json["node"]
+        eventually(lambda: (folder / "jobs.py").touch() or "Reloading" in server.log)
+        eventually(lambda: server.get("/health").json["node"] != before)
+        assert server.stop() == 0

@@ -1,0 +1,102 @@
+"""Health: what is said of a process that works, of one that lacks something, and of one whose store hangs."""
+
+import threading
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.ports.records import Beat, heard_of
+from noonmark.telemetry import health
+from noonmark.telemetry.health import Health
+from noonmark.telemetry.vitals import Vitals
+from tests.embedded.waiting import SOON
+
+RUNS = Vitals(node="here", is_wanted=True, is_running=True, leader="there")
+LEADER = heard_of(Beat(node="there", lease=10), seen=5, left=None, is_leader=True, now=6)
+OTHER = heard_of(Beat(node="here", lease=10), seen=5, left=None, is_leader=False, now=6)
+
+
+class Worker:
+    def __init__(self, vitals):
+        self._vitals = vitals
+
+    def vitals(self):
+        return self._vitals
+
+
+def one(nodes=lambda: [LEADER, OTHER], vitals=RUNS):
+    worker = None if vitals is None else Worker(vitals)
+    return Health(nodes, node="here", version="0.0", worker=worker)
+
+
+def down():
+    raise StoreUnavailable("down")
+
+
+def test_the_summary_and_the_sign_of_life_ask_no_store():
+    about = {"service": "noonmark", "version": "0.0", "node": "here"}
+    assert one(down).summary() == {"status": "healthy", **about, "worker": "running", "leader": "there"}
+    assert one(down, None).summary() == {"status": "healthy", **about, "worker": "stopped", "leader": None}
+    assert one(down).live() == {"status": "alive", "service": "noonmark"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "vitals", "failing"),
+    [
+        (list, RUNS, set()),
+        (down, RUNS, {"store"}),
+        (lambda: [LEADER], Vitals(is_wanted=True), {"driver"}),
+        (lambda: [OTHER], Vitals(is_wanted=True, is_running=True), {"leader"}),
+        (lambda: [OTHER, LEADER], Vitals(is_wanted=True, is_running=True), set()),
+        (lambda: [OTHER], Vitals(is_wanted=False), set()),
+        (list, None, set()),
+        (down, None, {"store"}),
+    ],
+)
+def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, vitals, failing):
+    is_ready, said = one(nodes, vitals).ready()
+    assert {name for name, how in said["checks"].items() if how != "ok"} == failing
+    assert is_ready == (not failing)
+    assert said["status"] == ("ready" if is_ready else "not_ready")
+
+
+def test_the_leader_is_known_from_the_store_where_no_worker_runs():
+    assert one(vitals=None).ready()[1]["leader"] == "there"
+
+
+def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
+    monkeypatch.setattr(health, "PATIENCE", 0.02)
+    asked, answers = threading.Semaphore(0), threading.Event()
+
+    def hangs():
+        asked.release()
+        assert answers.wait(SOON)
+        return [LEADER]
+
+    slow = one(hangs)
+    for _ in range(10):
+        assert slow.ready()[1]["checks"]["store"] == "failing"
+    for _ in range(health.MOST_QUESTIONS):
+        assert asked.acquire(timeout=SOON)
+    assert not asked.acquire(blocking=False)
+    answers.set()
+    monkeypatch.setattr(health, "PATIENCE", SOON)
+    assert slow.ready()[0]
+
+
+def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypatch):
+    monkeypatch.setattr(health, "PATIENCE", 0.02)
+    first, answers = threading.Event(), threading.Event()
+
+    def hangs_once():
+        if not first.is_set():
+            first.set()
+            assert answers.wait(SOON)
+        return [LEADER]
+
+    back = one(hangs_once)
+    assert not back.ready()[0]
+    assert first.wait(SOON)
+    monkeypatch.setattr(health, "PATIENCE", SOON)
+    assert back.ready()[0]
+    answers.set()

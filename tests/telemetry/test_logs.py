@@ -1,0 +1,158 @@
+"""Log lines: one for each record, with ids, without secrets, and without anything that fools whoever reads them."""
+
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from noonmark.telemetry import logs
+from noonmark.telemetry.lines import MAX_TEXT
+
+HOSTILE = "a\r\nFAKE level=error\x1b[2J\x00\u202etxt.exe\u2028\x85\ud800"
+MARK = "hunter2-marked"
+
+
+@pytest.fixture
+def log():
+    """Configures the loggers of this process, and gives what they wrote; afterwards they are as before."""
+    root = logging.getLogger()
+    names = ("uvicorn", "uvicorn.error", "uvicorn.access")
+    before = (root.handlers, root.level, logging.raiseExceptions)
+    theirs = [(one, one.handlers, one.propagate, one.level) for one in map(logging.getLogger, names)]
+    stream = io.StringIO()
+
+    def start(**options):
+        logs.configure(stream=stream, **options)
+        return lambda: stream.getvalue().split("\n")[:-1]
+
+    yield start
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    logging.captureWarnings(capture=False)
+    root.handlers, level, logging.raiseExceptions = before
+    root.setLevel(level)
+    for logger, handlers, propagates, level in theirs:
+        logger.handlers, logger.propagate = handlers, propagates
+        logger.setLevel(level)
+
+
+def raises(error):
+    raise error
+
+
+def is_clean(line):
+    """Whether a terminal shows it as it is."""
+    return line.isprintable()
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_hostile_name_stays_on_its_line(log, form):
+    lines = log(form=form)
+    logging.getLogger("noonmark.driver").warning("%s: missed", HOSTILE, extra={"schedule_id": HOSTILE})
+    structlog.get_logger("noonmark.rest").info(HOSTILE, label=HOSTILE, labels={HOSTILE: [HOSTILE]})
+    found = lines()
+    assert len(found) == 2
+    assert all(is_clean(line) for line in found), found
+    if form == "json":
+        assert all(line.isascii() for line in found)
+        told = json.loads(found[0])
+        assert (told["event"], told["schedule_id"]) == (f"{HOSTILE}: missed", HOSTILE)
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_an_error_with_its_traceback_is_one_line(log, form):
+    lines = log(form=form)
+    try:
+        raises(RuntimeError(HOSTILE))
+    except RuntimeError:
+        logging.getLogger("noonmark.driver").exception("it failed")
+        structlog.get_logger("noonmark.rest").exception("it failed")
+    found = lines()
+    assert len(found) == 2
+    assert all(is_clean(line) and "RuntimeError" in line and "Traceback" in line for line in found)
+
+
+def test_a_record_says_when_how_grave_and_who(log):
+    lines = log()
+    logging.getLogger("noonmark.driver").info("%d fires", 3)
+    told = json.loads(lines()[0])
+    assert list(told) == ["time", "level", "logger", "event"]
+    assert told["time"].endswith("Z")
+    assert (told["level"], told["logger"], told["event"]) == ("info", "noonmark.driver", "3 fires")
+
+
+def test_the_ids_of_requests_and_occurrences_are_in_the_lines(log):
+    lines = log()
+    with structlog.contextvars.bound_contextvars(request_id="r-1"):
+        structlog.get_logger("noonmark.rest").info("created", schedule_id="s-1")
+        logging.getLogger("noonmark.jobs").info("ran", extra={"occurrence_id": "o-1", "payload": "not this"})
+    logging.getLogger("noonmark.jobs").info("later")
+    first, second, third = map(json.loads, lines())
+    assert (first["request_id"], first["schedule_id"]) == ("r-1", "s-1")
+    assert (second["request_id"], second["occurrence_id"]) == ("r-1", "o-1")
+    assert "payload" not in second
+    assert "request_id" not in third
+
+
+def test_only_what_is_grave_enough_is_written(log):
+    lines = log(level="warning")
+    for name in ("noonmark.driver", "uvicorn.error", "someone.else"):
+        logging.getLogger(name).info("quiet")
+        logging.getLogger(name).warning("loud")
+    structlog.get_logger("noonmark.rest").info("quiet")
+    assert [json.loads(line)["event"] for line in lines()] == ["loud"] * 3
+
+
+def test_requests_are_told_in_parts(log):
+    lines = log()
+    path = f"/schedules?api_key={MARK}&name=a%0d%0aSet-Cookie"
+    logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "GET", path, "1.1", 200)
+    told = json.loads(lines()[0])
+    assert {name: told[name] for name in ("event", "method", "path", "status", "client")} == {
+        "event": "request",
+        "method": "GET",
+        "path": "/schedules?api_key=***&name=a%0d%0aSet-Cookie",
+        "status": 200,
+        "client": "127.0.0.1:5",
+    }
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_secrets_are_masked(log, form):
+    lines = log(level="debug", form=form)
+    stdlib, ours = logging.getLogger("noonmark.stores"), structlog.get_logger("noonmark.rest")
+    stdlib.warning("cannot connect to postgresql://ada:%s@db/noonmark?sslpassword=%s", MARK, MARK)
+    stdlib.debug("Authorization: Bearer %s", MARK)
+    stdlib.error("host=db password=%s", MARK)
+    try:
+        raises(ConnectionError(f"postgresql://ada:{MARK}@db refused"))
+    except ConnectionError:
+        stdlib.exception("no store")
+    ours.info("called", api_key=MARK, token=MARK, headers={"Authorization": MARK, "X-Secret": [MARK]}, password=MARK)
+    ours.info("asked", url=f"https://ada:{MARK}@example.com/?access_token={MARK}", hosts=[f"https://a:{MARK}@b"])
+    found = lines()
+    assert len(found) == 6
+    assert MARK not in "\n".join(found)
+    assert sum(line.count("***") for line in found) >= 10
+
+
+def test_a_line_is_of_bounded_length_and_made_in_linear_time(log):
+    lines = log()
+    ours = structlog.get_logger("noonmark.rest")
+    for hostile in ("x" * 10**6, "://a:" * 200_000, " key" * 250_000, "bearer " * 150_000, "=" * 10**6):
+        ours.info("big", value=hostile, deep=[[[[[[hostile]]]]]], many=dict.fromkeys(range(10_000), "v"))
+    found = lines()
+    assert len(found) == 5
+    assert max(map(len, found)) < 8 * MAX_TEXT
+
+
+def test_a_stream_that_is_gone_does_not_disturb_the_work(log):
+    class Gone(io.StringIO):
+        def write(self, _):
+            raise BrokenPipeError
+
+    log()
+    logs.configure(stream=Gone())
+    logging.getLogger("noonmark.driver").error("nobody reads this")

@@ -1,0 +1,126 @@
+"""Metrics: what real work of a real scheduler is counted as, in the text that Prometheus reads."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from noonmark import IntervalTrigger, Scheduler
+from noonmark.core.errors import OverlapConflict
+from noonmark.ports.sink import Pruned, StoreFailed
+from noonmark.telemetry.metrics import PLAIN, Metrics
+from noonmark.telemetry.sinks import LogSink, Sinks
+from noonmark.telemetry.vitals import Vitals
+from noonmark.testing import FakeClock, ManualDriver
+from tests.embedded.waiting import NEVER, Gate, ended
+
+START = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+def samples(metrics):
+    """Every sample by its name and labels; the text as Prometheus itself would read it."""
+    found = {}
+    for line in metrics.render().decode().splitlines():
+        if not line.startswith("#"):
+            name, _, value = line.rpartition(" ")
+            found[name] = float(value)
+    assert list(text_string_to_metric_families(metrics.render().decode()))
+    return found
+
+
+def fails():
+    raise RuntimeError("no")
+
+
+@pytest.fixture
+def metrics():
+    return Metrics("0.0")
+
+
+def test_before_anything_happened_all_names_are_there(metrics):
+    found = samples(metrics)
+    for name in ("schedules_due", *PLAIN, "claims_total", "lease_losses_total", "misfires_total", "leader"):
+        assert found[f"noonmark_{name}"] == 0, name
+    assert found['noonmark_queue_depth{state="claimed"}'] == 0
+    assert found["noonmark_start_lateness_seconds_count"] == 0
+    assert found['noonmark_node_info{node="",version="0.0"}'] == 1
+    assert not [name for name in found if "_created" in name]
+
+
+def test_runs_are_counted_by_phase_and_target(metrics):
+    scheduler = Scheduler(clock=FakeClock(START), sink=metrics)
+    driver = ManualDriver(scheduler)
+    scheduler.schedule(lambda: 1, trigger=IntervalTrigger(every_seconds=60))
+    scheduler.schedule(fails, trigger=IntervalTrigger(every_seconds=60), retries=1)
+    driver.run_until(START + timedelta(seconds=150))
+    scheduler.close()
+    found = samples(metrics)
+    assert found["noonmark_runs_emitted"] == found["noonmark_start_lateness_seconds_count"] == 6
+    assert found['noonmark_occurrences_total{phase="completed"}'] == 2
+    assert found['noonmark_occurrences_total{phase="failed"}'] == 2
+    assert found['noonmark_runs_total{outcome="failed",target="function"}'] == 4
+    assert found['noonmark_run_duration_seconds_count{target="function"}'] == 6
+    assert found["noonmark_claims_total"] >= 6
+    assert found["noonmark_runs_failed_launch"] == found["noonmark_misfires_total"] == 0
+
+
+def test_a_gap_counts_all_its_fires(metrics):
+    clock = FakeClock(START)
+    scheduler = Scheduler(clock=clock, sink=metrics)
+    scheduler.schedule(lambda: 1, trigger=IntervalTrigger(every_seconds=60), misfire="skip")
+    clock.advance(3_600)
+    ManualDriver(scheduler).run_due()
+    scheduler.close()
+    found = samples(metrics)
+    assert found["noonmark_misfires_total"] == found['noonmark_occurrences_total{phase="misfired"}'] > 50
+
+
+def test_what_the_overlap_policy_does_not_let_run_is_counted(metrics):
+    gate = Gate()
+    with Scheduler(sink=Sinks(metrics, LogSink())) as scheduler:
+        job = scheduler.schedule(gate, trigger=NEVER, overlap="skip")
+        scheduler.run_now(job, wait=False)
+        gate.wait()
+        with pytest.raises(OverlapConflict):
+            scheduler.run_now(job)
+        gate.opened.set()
+        ended(scheduler, job, 2)
+    found = samples(metrics)
+    assert (found["noonmark_runs_emitted"], found["noonmark_runs_skipped_overlap"]) == (1, 1)
+    assert found['noonmark_occurrences_total{phase="skipped"}'] == 1
+
+
+def test_other_happenings_have_their_counters(metrics):
+    metrics.tell([StoreFailed("_look_once", "down", 1), StoreFailed("lead_once", "down", 1), Pruned(3, 4)])
+    found = samples(metrics)
+    assert found['noonmark_store_failures_total{duty="look_once"}'] == 1
+    assert found['noonmark_store_failures_total{duty="lead_once"}'] == 1
+    assert found["noonmark_pruned_total"] == 7
+
+
+def test_what_a_worker_holds_is_shown(metrics):
+    class Worker:
+        def vitals(self):
+            return Vitals(node='a"b\n', is_running=True, due=2, claimed=3, delivering=4, leads=True, term=5)
+
+    metrics.watch(Worker())
+    found = samples(metrics)
+    assert found["noonmark_schedules_due"] == 2
+    assert found['noonmark_queue_depth{state="claimed"}'] == 3
+    assert found['noonmark_queue_depth{state="delivering"}'] == 4
+    assert (found["noonmark_worker_running"], found["noonmark_leader"], found["noonmark_leader_term"]) == (1, 1, 5)
+    assert found['noonmark_node_info{node="a\\"b\\n",version="0.0"}'] == 1
+
+
+def test_two_of_them_do_not_mix(metrics):
+    metrics.tell([Pruned(3)])
+    assert samples(Metrics())["noonmark_pruned_total"] == 0
+
+
+def test_one_sink_that_fails_does_not_keep_the_others_from_hearing(metrics):
+    class Broken:
+        def tell(self, happenings):
+            raise RuntimeError("no")
+
+    Sinks(Broken(), metrics).tell([Pruned(1)])
+    assert samples(metrics)["noonmark_pruned_total"] == 1
