@@ -90,6 +90,8 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
         lookahead=2 * SECOND,
         fresh_id=lambda: fresh_id(clock),
         node="node-1",
+        wake=lambda _: scheduler._engines.wake(),
+        attend=lambda: scheduler._engines.attend(),
         worker=driver,
         limits=limits or Limits(),
     )

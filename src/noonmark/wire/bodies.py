@@ -146,7 +146,7 @@ class NewEvent(Body):
 
     event_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,160}$", examples=["file_uploaded"])]
     payload: Json = None
-    source: Name | None = None
+    source: Annotated[str, Field(max_length=200)] | None = None
     event_id: Id | None = None
     """The same id again is the same event."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, InvalidTrigger
 from noonmark.core.instants import DAY_SECONDS, SECOND, to_micros
+from noonmark.core.jsonvalues import boolean_value
 from noonmark.core.triggers import parse_trigger
 
 if TYPE_CHECKING:
@@ -74,10 +75,8 @@ def to_changes(document: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[s
         kept = {name: value for name, value in kept.items() if name != "crons" or "cron_expression" not in said}
         changes["trigger"] = kept | _under(said, expression="cron_expression", timezone="timezone")
     target = stored["target"] | _under(said, query="task_query", context="task_context")
-    if said.get("clear_task_context") is True and "task_context" not in said:
+    if _is_cleared(said.get("clear_task_context", False)) and "task_context" not in said:
         target.pop("context", None)
-    elif said.get("clear_task_context", False) not in (True, False):
-        raise InvalidRequest("must be true or false", field="clear_task_context")
     if target != stored["target"]:
         changes["target"] = target
     if "max_budget_per_run_usd" in said:
@@ -85,6 +84,13 @@ def to_changes(document: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[s
     if "timeout_seconds" in said:
         changes["timeout_seconds"] = _timeout(said["timeout_seconds"]) or USUAL_TIMEOUT
     return changes
+
+
+def _is_cleared(value: object) -> bool:
+    try:
+        return boolean_value(value)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="clear_task_context") from None
 
 
 def _under(said: Mapping[str, Any], **names: str) -> dict[str, Any]:

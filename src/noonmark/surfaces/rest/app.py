@@ -22,7 +22,7 @@ from noonmark.surfaces.rest.problems import Refused, problem, request_id_of
 from noonmark.surfaces.rest.reading import read_body
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -44,7 +44,7 @@ def make_app(
     metrics: Metrics | None = None,
     *,
     health: Health | None = None,
-    version: str = "",
+    version: str = "0",
 ) -> FastAPI:
     """Everything that is served over HTTP."""
     app = FastAPI(title="Noonmark", version=version, redoc_url=None, redirect_slashes=False)
@@ -92,8 +92,7 @@ class Endpoint:
     async def _answer(self, request: Request) -> Response:
         handler = self._handlers.get(request.method)
         if handler is None:
-            allowed = ", ".join(sorted(self._handlers))
-            raise Refused(405, "method_not_allowed", f"allowed are {allowed}", headers={"Allow": allowed})
+            raise _not_by_this_method(self._handlers)
         body = b"" if request.method in NO_BODY else await read_body(request, self._settings)
         asked = Asked(
             service=self._service,
@@ -108,6 +107,11 @@ class Endpoint:
         return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
 
 
+def _not_by_this_method(methods: Iterable[str]) -> Refused:
+    allowed = ", ".join(sorted(methods))
+    return Refused(405, "method_not_allowed", f"allowed are {allowed}", headers={"Allow": allowed})
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     """What the router itself refuses."""
     status = error.status_code if isinstance(error, HTTPException) else 500
@@ -115,6 +119,5 @@ async def _refused(request: Request, error: Exception) -> Response:
     if status == 404:
         return problem(Refused(404, "not_found", "there is nothing at this path"), request)
     if status == 405:
-        allowed = headers.get("Allow", "")
-        return problem(Refused(405, "method_not_allowed", f"allowed are {allowed}", headers=headers), request)
+        return problem(_not_by_this_method(headers.get("Allow", "").split(", ")), request)
     return problem(Refused(status, "invalid_request", "the request is not valid", headers=headers), request)

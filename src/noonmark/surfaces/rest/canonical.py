@@ -78,7 +78,8 @@ def told(route: Route, document: dict[str, Any]) -> Answer:
 
 def _check_reachable(document: Mapping[str, Any]) -> None:
     """Refuse an id under which no path could reach the schedule."""
-    if (wanted := document.get("schedule_id")) in RESERVED and isinstance(wanted, str):
+    wanted = document.get("schedule_id")
+    if isinstance(wanted, str) and wanted in RESERVED:
         raise Conflict(f"{wanted!r} is the path of something else here; take another id", field="schedule_id")
 
 
