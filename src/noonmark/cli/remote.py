@@ -48,24 +48,28 @@ def _to_server(url: str | None) -> Remote:
     from noonmark.client import Client  # noqa: PLC0415 - the operations on a store need no HTTP
 
     address = url or os.environ.get(VARIABLE) or SERVER
-    return OnServer(Client(address), address)
+    try:
+        return OnServer(Client(address))
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, field=VARIABLE if url is None else "--server") from None
 
 
 class OnServer:
     """A server; where none answers, the error says what can be done about it."""
 
-    def __init__(self, client: Remote, address: str) -> None:
+    def __init__(self, client: Remote) -> None:
         """Nothing is sent yet."""
-        self._client, self._address = client, address
+        self._client = client
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the server."""
         try:
             return self._client.call(name, arguments)
         except Unreachable as error:
+            told = error.message if error.message.endswith("?") else f"{error.message}."
             raise Unreachable(
-                f"no server answers at {self._address} ({error.message}): start one with `noonmark serve`, name"
-                f" another with --server or {VARIABLE}, or work on a store itself with --store sqlite:///noonmark.db"
+                f"{told} Start a server with `noonmark serve`, name another one with --server or {VARIABLE}, or work on"
+                " a store itself with --store sqlite:///noonmark.db"
             ) from None
 
     def close(self) -> None:

@@ -215,10 +215,16 @@ def _worker(place: Place, name: str) -> None:
         return
     from noonmark.cli.show import facts_table, page  # noqa: PLC0415 - as above
 
-    told = {name.replace("_", " "): one_line(value) for name, value in answer["worker_status"].items()}
+    told = {name.replace("_", " "): _fact(value) for name, value in answer["worker_status"].items()}
     with page() as out:
         out.print(f"The worker is {one_line(answer['status'])}.")
         out.print(facts_table(told))
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
 def _steer(place: Place, name: str, arguments: dict[str, Any], done: str) -> None:
