@@ -229,12 +229,10 @@ def _is_open(moment: _Moment) -> bool:
     forgotten first: if something older is there, this would be there too.
     """
     at, schedule = moment.at, moment.schedule
-    is_recent = at >= schedule.updated
-    if is_recent and schedule.phase is SchedulePhase.PAUSED:
+    if schedule.phase is SchedulePhase.PAUSED and at >= schedule.updated:
         return True
     newer = any(at < _last(row) and (row.phase in LIVE or _last(row) <= moment.now) for row in moment.own)
-    older = any(row.nominal < at for row in moment.own)
-    return not newer and (older or is_recent)
+    return not newer and any(row.nominal < at for row in moment.own)
 
 
 def _forgotten(moment: _Moment) -> Explanation:
