@@ -229,6 +229,17 @@ class TestExplaining:
         told = desk("schedule/explain", schedule_id=made["schedule_id"], at="2026-03-01T12:10:00Z")
         assert "misfire" in str(told)
 
+    def test_what_was_running_then(self, desk):
+        desk.scheduler.register_function("slow", lambda: desk.clock.advance(10))
+        made = desk.create(target={"target_kind": "function", "function": "slow"})
+        desk.pass_by(60)
+        at_work, idle = (
+            desk("schedule/explain", schedule_id=made["schedule_id"], at=f"2026-03-01T12:01:{second}Z")
+            for second in ("05", "15")
+        )
+        assert at_work["summary"].startswith("About the occurrence of 2026-03-01 12:01:00 UTC: it ran: ")
+        assert idle["summary"].startswith("Nothing will run at 2026-03-01 12:01:15 UTC: ")
+
     def test_what_is_forgotten(self, desk):
         made = desk.create()
         for _ in range(4):
