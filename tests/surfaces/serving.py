@@ -95,6 +95,16 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
         worker=driver,
         limits=limits or Limits(),
     )
+    try:
+        with hosting(service, health=health, metrics=metrics, **settings) as served:
+            yield served
+    finally:
+        scheduler.stop()
+
+
+@contextmanager
+def hosting(service, *, health=None, metrics=None, **settings):
+    """Serve a service, whoever drives it."""
     app = make_app(service, HttpSettings(**settings), metrics, health=health)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -107,7 +117,6 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
     finally:
         server.should_exit = True
         thread.join(SOON)
-        scheduler.stop()
 
 
 def greet(context):
