@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.errors import OverlapConflict
 from noonmark.ports.sink import Pruned, StoreFailed
+from noonmark.telemetry.counting import Distribution
 from noonmark.telemetry.metrics import PLAIN, Metrics
 from noonmark.telemetry.sinks import LogSink, Sinks
 from noonmark.telemetry.vitals import Vitals
@@ -101,7 +102,10 @@ def test_other_happenings_have_their_counters(metrics):
 def test_what_a_worker_holds_is_shown(metrics):
     class Worker:
         def vitals(self):
-            return Vitals(node='a"b\n', is_running=True, due=2, claimed=3, delivering=4, leads=True, term=5)
+            return Vitals(node='a"b\n', is_running=True, claimed=3, delivering=4, leads=True, term=5)
+
+        def due(self):
+            return 2
 
     metrics.watch(Worker())
     found = samples(metrics)
@@ -124,3 +128,16 @@ def test_one_sink_that_fails_does_not_keep_the_others_from_hearing(metrics):
 
     Sinks(Broken(), metrics).tell([Pruned(1)])
     assert samples(metrics)["noonmark_pruned_total"] == 1
+
+
+def test_the_buckets_of_a_histogram_add_up():
+    lateness = Distribution("late", "How late.", bounds=(0.1, 1))
+    for seconds in (0.05, 0.1, 0.5, 7):
+        lateness.add(seconds)
+    found = {(one.name, one.labels.get("le")): one.value for one in lateness.collect().samples}
+    assert found[("noonmark_late_sum", None)] == pytest.approx(7.65)
+    assert {le: value for (name, le), value in found.items() if name == "noonmark_late_bucket"} == {
+        "0.1": 2,
+        "1.0": 3,
+        "+Inf": 4,
+    }

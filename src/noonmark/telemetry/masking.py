@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MASK = "***"
 _SECRET = r"(?:passw(?:or)?d|passphrase|secret|token|credential|authorization|cookie|api_?key|(?<![a-z])key)"  # noqa: S105 - how they are called
@@ -13,6 +14,7 @@ _OPTION = re.compile(rf"([?&\s;][\w.-]{{0,40}}{_SECRET}[\w.-]{{0,20}}=)[^&\s;\"'
 _SCHEME = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,4000}", re.IGNORECASE)
 
 
+@lru_cache(maxsize=1_000)
 def is_secret(name: str) -> bool:
     """Whether what has such a name is kept to ourselves."""
     return _NAME.search(name) is not None
@@ -24,4 +26,4 @@ def masked(text: str) -> str:
         text = _IN_URL.sub(rf"\1{MASK}@", text)
     if "=" in text:
         text = _OPTION.sub(rf"\1{MASK}", text)
-    return _SCHEME.sub(rf"\1 {MASK}", text)
+    return _SCHEME.sub(rf"\1 {MASK}", text) if " " in text else text

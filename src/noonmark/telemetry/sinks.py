@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from noonmark.ports.sink import Happening, Sink
 
 logger = logging.getLogger("noonmark.work")
+MANY = 50
+"""So many that are settled together, at most, have a line each."""
 
 
 class Sinks:
@@ -51,11 +53,22 @@ class LogSink:
     """
 
     def tell(self, happenings: Sequence[Happening]) -> None:
-        """A line for each, as far as anybody reads its level."""
+        """A line for each, as far as anybody reads its level; but many that went well at once share one."""
         if not logger.isEnabledFor(logging.INFO):
             happenings = [one for one in happenings if isinstance(one, Abandoned)]
+        elif not logger.isEnabledFor(logging.DEBUG):
+            happenings = self._summed_up(happenings)
         for one in happenings:
             self._tell(one)
+
+    def _summed_up(self, happenings: Sequence[Happening]) -> Sequence[Happening]:
+        """What is left to be told. A line takes longer than a run: written one by one, they would hold up the rest."""
+        others = [one for one in happenings if not (isinstance(one, Settled) and one.phase is Phase.COMPLETED)]
+        completed = len(happenings) - len(others)
+        if completed <= MANY:
+            return happenings
+        logger.info("%d completed", completed)
+        return others
 
     def _tell(self, one: Happening) -> None:
         match one:

@@ -1,0 +1,62 @@
+"""What a node does, in the log: each run by itself, and many at once in a line."""
+
+import logging
+
+import pytest
+
+from noonmark import Scheduler
+from noonmark.telemetry.sinks import MANY, LogSink
+from tests.embedded.waiting import eventually
+
+LOGGER = "noonmark.work"
+
+
+def nothing():
+    """Is done at once."""
+
+
+def events(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_a_run_is_told_with_the_ids_of_what_it_is_about(caplog, level):
+    caplog.set_level(level, LOGGER)
+    with Scheduler(sink=LogSink()) as scheduler:
+        job = scheduler.schedule(nothing)
+        eventually(lambda: any("completed in" in one for one in events(caplog)))
+        (occurrence,) = scheduler.occurrences(job)
+    told = events(caplog)
+    assert told[0] == "the worker has started"
+    assert told[-1] == "the worker has stopped, 0 handed back"
+    assert ("started" in told) == ("claimed, it was pending" in told) == (level == logging.DEBUG)
+    (ended,) = [record for record in caplog.records if record.getMessage().startswith("completed in")]
+    assert (ended.occurrence_id, ended.schedule_id) == (occurrence.id, job)
+
+
+def test_many_that_end_together_share_a_line(caplog):
+    class Kept:
+        def __init__(self):
+            self.settled = []
+
+        def tell(self, happenings):
+            self.settled += [one for one in happenings if type(one).__name__ == "Settled"]
+
+    kept = Kept()
+    with Scheduler(sink=kept) as scheduler:
+        scheduler.create_many([{"func": nothing}] * (MANY + 1))
+        eventually(lambda: len(kept.settled) == MANY + 1)
+    caplog.set_level(logging.INFO, LOGGER)
+    LogSink().tell(kept.settled)
+    assert events(caplog) == [f"{MANY + 1} completed"]
+    caplog.clear()
+    LogSink().tell(kept.settled[1:])
+    assert len(events(caplog)) == MANY
+    caplog.clear()
+    caplog.set_level(logging.DEBUG, LOGGER)
+    LogSink().tell(kept.settled)
+    assert len(events(caplog)) == MANY + 1
+    caplog.clear()
+    caplog.set_level(logging.WARNING, LOGGER)
+    LogSink().tell(kept.settled)
+    assert events(caplog) == []
