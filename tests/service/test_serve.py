@@ -10,6 +10,7 @@ from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from tests.cli.terminal import NOONMARK, PATIENCE, in_pipe
 from tests.embedded.waiting import eventually, phases
+from tests.servers.proxy import proxied
 from tests.service.server import LINE, launch, serving
 
 HOSTILE = "\r\nFAKE\x1b[2J\x00\u202e"
@@ -226,7 +227,7 @@ def test_a_function_that_cannot_be_loaded_is_told(tmp_path):
     assert said == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
 
 
-def test_on_postgresql_the_schema_is_made_on_request_only(database, tmp_path):
+def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is_lost(database, tmp_path):
     said = refused(tmp_path, "--store", database.url, code=6)
     assert "does not exist yet" in said
     assert "noonmark migrate" in said
@@ -238,9 +239,29 @@ def test_on_postgresql_the_schema_is_made_on_request_only(database, tmp_path):
     with pytest.raises(StoreUnavailable, match="has version 0000"):
         drive(PostgresStore(database.url, migrates=False).open())
     database.sql("DROP SCHEMA noonmark CASCADE")
-    with serving(tmp_path, "--store", database.url, "--migrate") as server:
-        assert eventually(lambda: server.get("/health/ready").status == 200)
+    with (
+        proxied(database.server) as proxy,
+        serving(tmp_path, "--store", database.through(proxy), "--migrate") as server,
+    ):
+
+        def is_ready():
+            answer = server.get("/health/ready")
+            return answer.status == 200 if answer.json["checks"]["store"] == "ok" else None
+
+        eventually(is_ready)
+        proxy.black_hole()
+        eventually(lambda: is_ready() is None)
+        assert server.get("/health/ready").status == 503
+        assert server.get("/health").status == server.get("/metrics").status == 200
+        proxy.heal()
+        eventually(is_ready)
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: is_ready() is None)
+        proxy.heal()
+        eventually(is_ready)
         assert server.stop() == 0
+        assert "Traceback" not in server.log
 
 
 def test_a_store_in_memory_has_nothing_to_migrate():
