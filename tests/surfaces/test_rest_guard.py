@@ -56,7 +56,7 @@ FOREIGN = [
     "127.0.0.1.evil.example",
     "127.0.0.1@evil.example",
     "evil.example#localhost",
-    "0.0.0.0",
+    "0.0.0.0",  # noqa: S104 - nothing is bound to it
     "169.254.169.254",
     "10.0.0.1",
     "[::]",
