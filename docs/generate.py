@@ -25,7 +25,10 @@ from noonmark import (
     Progress,
     Run,
     Scheduler,
+    client,
 )
+from noonmark.client import AsyncClient, Client
+from noonmark.client.requests import Fields, Filters, NewFields
 from noonmark.config import SETTINGS
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
@@ -125,6 +128,33 @@ def embedded_page() -> str:
     )
 
 
+def client_page() -> str:
+    """The client: every method from its signature and words, every value with its attributes."""
+    methods = [name for name in vars(Client) if _is_method(Client, name)]
+    values = [kind for kind in vars(client).values() if is_dataclass(kind)]
+    parts = [
+        _class(Client, methods),
+        _class(AsyncClient, []),
+        "## Arguments\n\n`fields`, `changes` and `filters` stand for these, by name.\n",
+        *(_shape(kind) for kind in (Fields, NewFields, Filters)),
+        "## Values\n\nA `Document` is JSON, as a dict.\n",
+        *(_shape(kind) for kind in values),
+    ]
+    return (
+        f"{NOTE}# The client in Python\n\n"
+        "Every method of the clients in `noonmark.client`, and what they answer, for looking up. To learn it, begin\n"
+        "with the [guide](../guides/client.md).\n\n" + "\n".join(parts)
+    )
+
+
+def _shape(kind: type) -> str:
+    """A class that only holds something: what it is, and each attribute with its type."""
+    [tree] = ast.parse(inspect.getsource(kind)).body
+    lines = [ast.unparse(one) for one in tree.body if isinstance(one, ast.AnnAssign)]
+    more = [f"# all of {base.id}" for base in tree.bases if getattr(base, "id", "") == Fields.__name__]
+    return f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n```py\n" + "\n".join([*more, *lines]) + "\n```\n"
+
+
 def jsonrpc_page() -> str:
     """Every method with its params, every error code, and calls as a service answers them."""
     fields = _names(declaring.FIELDS)
@@ -193,6 +223,7 @@ def settings_page() -> str:
 
 
 PAGES = {
+    "client.md": client_page,
     "jsonrpc.md": jsonrpc_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
