@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import noonmark
 from noonmark import (
@@ -222,7 +222,44 @@ def settings_page() -> str:
     )
 
 
+def compatibility_page() -> str:
+    """The page as people wrote it, with every documented call of other services that a test carries out."""
+    written, mark, _ = (REFERENCE / COMPATIBILITY).read_text("utf-8").partition(CALLS)
+    tables = [json.loads(path.read_text("utf-8")) for path in sorted(DOCUMENTED.glob("*.json"))]
+    return written + mark + "\n" + "\n".join(_calls(table) for table in tables)
+
+
+def _calls(table: dict[str, Any]) -> str:
+    titles = [one["title"].replace("*", "\\*") for one in table["calls"]]
+    rows = [
+        f"| {title} | {_asked(one)} | {_answered(one)} |" for title, one in zip(titles, table["calls"], strict=True)
+    ]
+    heading = f"### {table['about'][0].upper()}{table['about'][1:]}"
+    return "\n".join([heading, "", "| what | request | answer |", "| --- | --- | --- |", *rows, ""])
+
+
+def _asked(call: dict[str, Any]) -> str:
+    """The request of a call; what may be asked for in two ways has both."""
+    http = call.get("rest", call)
+    return ", ".join(f"`{one}`" for one in (call.get("method"), f"{http['verb']} {http['path']}") if one)
+
+
+def _answered(call: dict[str, Any]) -> str:
+    """How it is answered, by codes, with what is to be known."""
+    error, told = call.get("error"), call.get("answer", {})
+    if error is not None:
+        answer = f"{error['rpc']}, {error['rest']} `{error['code']}`"
+    else:
+        code = told.get("code") if isinstance(told, dict) else None
+        answer = str(call.get("rest", call)["status"]) + (f" `{code}`" if code else "")
+    return f"{answer}: {call['note']}" if "note" in call else answer
+
+
+COMPATIBILITY = "../compatibility.md"
+DOCUMENTED = Path(__file__).parents[1] / "tests" / "surfaces" / "documented"
+CALLS = "<!-- From here on written by docs/generate.py: change the tables of the tests and run `make docs`. -->\n"
 PAGES = {
+    COMPATIBILITY: compatibility_page,
     "client.md": client_page,
     "jsonrpc.md": jsonrpc_page,
     "settings.md": settings_page,

@@ -49,6 +49,7 @@ def over_rest(client, row, schedule_id):
     asked = put(row["rest"], schedule_id)
     answer = client.request(asked["verb"], asked["path"], json=asked["body"])
     if answer.is_success:
+        assert answer.status_code == asked["status"]
         return {"result": answer.json()}
     assert answer.headers["content-type"] == "application/problem+json"
     return {"error": {"code": answer.status_code, "data": answer.json()}}
