@@ -91,7 +91,7 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
         fresh_id=lambda: fresh_id(clock),
         node="node-1",
         wake=lambda _: scheduler._engines.wake(),
-        attend=lambda: scheduler._engines.attend(),
+        attend=scheduler._engines.attend,
         worker=driver,
         limits=limits or Limits(),
     )

@@ -132,7 +132,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         public_url=settings.public_url,
     )
     health = Health(lambda: drive(store.nodes()), node=node, version=__version__, worker=worker)
-    return make_app(service, http, metrics, health=health, version=__version__)
+    return make_app(service, http, metrics, health=health)
 
 
 class _Server(uvicorn.Server):

@@ -15,7 +15,7 @@ from noonmark.core.explain.sentences import sentence
 from noonmark.core.explain.standing import OWN, Case, Standing, standing
 from noonmark.core.explain.steps import chain, instant, known
 from noonmark.core.ids import TRIGGER, kind_of
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.planner import in_force_after, is_used_up, timed_trigger
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.jitter import due_at
@@ -225,16 +225,23 @@ def _unrecorded(moment: _Moment) -> Explanation:
 def _is_open(moment: _Moment) -> bool:
     """Whether nobody has accounted for the instant yet.
 
-    Of what was accounted for, the oldest is forgotten first: if something older is there, it would be there too.
+    Times are accounted for in their order, but for one that somebody cancelled ahead. Of what has ended, the oldest is
+    forgotten first: if something older is there, this would be there too.
     """
-    newer = any(_last(row) > moment.at for row in moment.own)
-    older = any(row.nominal < moment.at for row in moment.own)
-    return not newer and (older or moment.at >= moment.schedule.updated)
+    at, schedule = moment.at, moment.schedule
+    is_recent = at >= schedule.updated
+    if is_recent and schedule.phase is SchedulePhase.PAUSED:
+        return True
+    newer = any(at < _last(row) and (row.phase in LIVE or _last(row) <= moment.now) for row in moment.own)
+    older = any(row.nominal < at for row in moment.own)
+    return not newer and (older or is_recent)
 
 
 def _forgotten(moment: _Moment) -> Explanation:
     oldest = min((row.nominal for row in moment.own), default=None)
-    told = "its record is not kept any more; ended occurrences are kept for some time, and only so many of a schedule"
+    told = "no record of it is kept any more; ended occurrences are kept for some time, and only so many of a schedule"
+    if moment.schedule.revision > 1:
+        told += ", or its declaration of then, which an edit has changed since, named nothing"
     here = Standing(rule=Rule.RUNS, decision="forgotten", reached=Rule.PAUSE, ahead=NOT_KNOWN)
     steps = _chain(moment, here, {Rule.RUNS: known(oldest_kept=instant(oldest))})
     return Explanation(summary=f"What became of {instant_words(moment.at)} is not known: {told}.", steps=steps)
