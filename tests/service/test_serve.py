@@ -219,7 +219,7 @@ def test_it_listens_on_loopback_only(tmp_path, host, said):
 
 
 def refused(folder, *arguments, code, **options):
-    """What a server that does not come far says; no traceback, and no store is made."""
+    """What a server that does not come far says, without a traceback."""
     server = launch(folder, *arguments, **options)
     assert server.process.wait(PATIENCE) == code, server.log
     assert server.printed == ""
@@ -237,6 +237,7 @@ def test_a_function_that_cannot_be_loaded_is_told(tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('never mind')")
     said = refused(tmp_path, "--function", "x=broken:f", code=2)
     assert said == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
+    assert not (tmp_path / "noonmark.db").exists()
 
 
 def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is_lost(database, tmp_path):
