@@ -27,7 +27,7 @@ def test_for_people_it_has_lines(desk):
 def test_what_it_refuses(desk):
     assert desk.refused(3, "call", "schedule/dance") == ['method: there is no operation "schedule/dance"']
     assert desk.refused(2, "call", "schedule/count", "--arguments-json", "[]") == [
-        "--arguments-json: must be an object, not []"
+        "--arguments-json: must be an object, not a list"
     ]
     assert desk.problem(2, "call", "schedule/count", "--arguments-json", '{"surprise": 1}')["field"] == "surprise"
     assert call("call").code == 2
