@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
+import runpy
+import shlex
 import textwrap
 from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
@@ -226,7 +229,7 @@ def compatibility_page() -> str:
     """The page as people wrote it, with every documented call of other services that a test carries out."""
     written, mark, _ = (REFERENCE / COMPATIBILITY).read_text("utf-8").partition(CALLS)
     tables = [json.loads(path.read_text("utf-8")) for path in sorted(DOCUMENTED.glob("*.json"))]
-    return written + mark + "\n" + "\n".join(_calls(table) for table in tables)
+    return written + mark + "\n" + "\n".join([*(_calls(table) for table in tables), _commands()])
 
 
 def _calls(table: dict[str, Any]) -> str:
@@ -236,6 +239,16 @@ def _calls(table: dict[str, Any]) -> str:
     ]
     heading = f"### {table['about'][0].upper()}{table['about'][1:]}"
     return "\n".join([heading, "", "| what | request | answer |", "| --- | --- | --- |", *rows, ""])
+
+
+def _commands() -> str:
+    """The commands that users of another command line know."""
+    table = runpy.run_path(str(TESTS / "cli" / "documented.py"))["COMMANDS"]
+    lines = [" ".join(shlex.join(one.command).split()) for one in table]
+    shown = [re.sub(r"'({\w+})'", r"\1", line) for line in lines]
+    rows = [f"| {one.does} | `noonmark {line}` |" for one, line in zip(table, shown, strict=True)]
+    words = "Where theirs names a bundle, name a function: bundles are not run yet.\n"
+    return "\n".join(["### The job runtime's commands", "", words, "| what | command |", "| --- | --- |", *rows, ""])
 
 
 def _asked(call: dict[str, Any]) -> str:
@@ -256,7 +269,8 @@ def _answered(call: dict[str, Any]) -> str:
 
 
 COMPATIBILITY = "../compatibility.md"
-DOCUMENTED = Path(__file__).parents[1] / "tests" / "surfaces" / "documented"
+TESTS = Path(__file__).parents[1] / "tests"
+DOCUMENTED = TESTS / "surfaces" / "documented"
 CALLS = "<!-- From here on written by docs/generate.py: change the tables of the tests and run `make docs`. -->\n"
 PAGES = {
     COMPATIBILITY: compatibility_page,
