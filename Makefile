@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# A test waits more than it computes, so there is one more at a time than there are processors.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,7 +36,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 test: lint ## Set up, lint, then run every test with branch coverage of the core
 	@echo "==> test: pytest, with 100 % branch coverage of noonmark.core"
-	@$(BIN)/python -m pytest -n auto --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
 
 soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 times as long as in make test
 	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long"

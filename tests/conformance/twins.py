@@ -7,11 +7,12 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, refused
+from noonmark.core.audit import Note
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
-from noonmark.ports.records import Admitted
+from noonmark.ports.records import Admitted, Wanted
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sql.sharing import due_in_turn
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
@@ -61,6 +62,11 @@ class Both:
     async def prune(self, **limits):
         """All that there is: either store may begin with any."""
         return await self.__getattr__("prune")(**limits | {"limit": EVERYTHING})
+
+    async def commit_plans(self, plans):
+        """Each with a note, so that these are compared as well."""
+        noted = [replace(one, note=Note(at=one.watermark, caller="ada", operation="commit")) for one in plans]
+        return await self.__getattr__("commit_plans")(noted)
 
     async def unmatched(self, limit):
         """All that there is: each store has an order and a cursor of its own."""
@@ -175,12 +181,27 @@ class TwoNodesAndATwin(TwoNodes):
             if accepted and one.retry_at is None:
                 self.finals[one.occurrence.id] = self.finals.get(one.occurrence.id, 0) + 1
 
-    @rule(keep=st.integers(0, 3), limit=st.integers(1, 3), age=st.sampled_from([0, LEASE]))
-    def look_up(self, keep, limit, age):
+    @rule(
+        limit=st.integers(1, 3),
+        age=st.sampled_from([0, LEASE]),
+        phases=st.sets(st.sampled_from(Phase), max_size=3),
+        of=st.sets(st.sampled_from(SchedulePhase), max_size=2),
+        newest_first=st.booleans(),
+    )
+    def look_up(self, limit, age, phases, of, newest_first):
         for uid in UIDS:
             done(self.store.find("acme", f"schedule-of-{uid}"))
-            done(self.store.occurrences(uid, limit))
-            done(self.store.runs(uid))
+            for one in done(self.store.occurrences(uid, limit, phases=phases)):
+                done(self.store.occurrences(uid, limit, before=(one.nominal, one.id), phases=phases))
+                done(self.store.occurrence_runs(one.id))
+            for run in done(self.store.runs(uid)):
+                done(self.store.runs(uid, limit, before=(run.started, run.id)))
+                assert done(self.store.run(run.id)) == (uid, run)
+        wanted = Wanted(phases=frozenset(of))
+        for after in (None, *UIDS):
+            done(self.store.schedules("acme", limit=limit, after=after, wanted=wanted, newest_first=newest_first))
+        done(self.store.count_schedules("acme", wanted))
+        done(self.store.notes("acme", limit, before=4))
         done(self.store.overdue(now=self.now() + age, limit=limit))
 
     @invariant()

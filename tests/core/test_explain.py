@@ -208,19 +208,20 @@ def test_what_is_claimed_is_told_with_who_claimed_it():
 @pytest.mark.parametrize(
     ("policy", "caught_up", "fate"),
     [
-        (misfire.Skip(), None, "the misfire policy `skip` drops it"),
-        (misfire.CatchUpOne(), None, "the misfire policy `catch_up_one` drops it"),
-        (misfire.CatchUpOne(), 100, "the misfire policy `catch_up_one` runs it after all"),
-        (misfire.CatchUpAll(limit=9), None, "the misfire policy `catch_up_all` runs it after all"),
+        (misfire.Skip(), 0, "skip` drops it"),
+        (misfire.CatchUpOne(), 0, "catch_up_one` decides whether it still runs"),
+        (misfire.CatchUpAll(limit=9), 0, "catch_up_all` decides whether it still runs"),
+        (misfire.CatchUpWithin(window=299 * SECOND), 0, "catch_up_within` drops it"),
+        (misfire.CatchUpWithin(window=299 * SECOND), 1, "catch_up_within` decides whether it still runs"),
     ],
 )
-def test_of_one_that_is_overdue_it_is_told_what_the_policy_would_do_now(policy, caught_up, fate):
+def test_of_one_that_is_overdue_it_is_told_what_can_become_of_it(policy, caught_up, fate):
     one = scheduled(misfire_policy=policy)
-    fields = {} if caught_up is None else {"caught_up": caught_up}
+    fields = {"caught_up": caught_up} if caught_up else {}
     explanation = explain_occurrence(one, row(one, **fields), now=NOW)
     check(explanation)
     late = "It has not run yet: it has been due since 2026-11-15 12:00:00 UTC, and no node took it up within 1 minute"
-    assert explanation.summary == f"{late}; {fate} as soon as a node plans the schedule again."
+    assert explanation.summary == f"{late}; the misfire policy `{fate} as soon as a node plans the schedule again."
 
 
 def test_a_pause_holds_what_the_schedule_asked_for_and_nothing_else():

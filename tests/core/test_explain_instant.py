@@ -260,8 +260,8 @@ def test_while_it_is_paused_nothing_runs(seconds, lead):
         assert decisions(explanation)["pause"] == "paused"
 
 
-def test_what_nobody_has_accounted_for_yet_is_told_with_what_the_policy_would_do():
-    for policy, fate in ((misfire.Skip(), "drops it"), (misfire.CatchUpAll(), "runs it after all")):
+def test_what_nobody_has_accounted_for_yet_is_told_with_what_the_policy_says():
+    for policy, fate in ((misfire.Skip(), "drops it"), (misfire.CatchUpAll(), "decides whether it still runs")):
         one = scheduled(misfire_policy=policy)
         explanation = asked(one, 1_000, row(one, 100))
         assert f" {fate} as soon as a node plans the schedule again" in explanation.summary
@@ -287,7 +287,7 @@ def test_what_is_not_kept_any_more_is_told_as_such(phase):
     kept = [ended(one, 900), ended(one, 800)]
     explanation = asked(one, 500, *kept)
     assert explanation.summary == (
-        "What became of 2026-11-15 12:08:20 UTC is not known: its record is not kept any more; ended occurrences are "
+        "What became of 2026-11-15 12:08:20 UTC is not known: no record of it is kept any more; ended occurrences are "
         "kept for some time, and only so many of a schedule."
     )
     assert step(explanation, "runs").decision == "forgotten"
@@ -295,6 +295,23 @@ def test_what_is_not_kept_any_more_is_told_as_such(phase):
     assert {one.decision for one in explanation.steps[3:-1]} <= {"not_known", "does_not_apply"}
     assert step(asked(one, 500), "runs").decision == "forgotten"
     assert "oldest_kept" not in step(asked(one, 500), "runs").facts
+    edited = asked(altered(one, revision=2), 500, *kept)
+    assert edited.summary.endswith(", or its declaration of then, which an edit has changed since, named nothing.")
+
+
+def test_a_schedule_that_was_never_changed_forgets_as_well():
+    one = scheduled()
+    assert step(asked(one, 500), "runs").decision == "forgotten"
+    assert step(asked(one, 500, row(one, 1_300)), "runs").decision == "forgotten"
+
+
+def test_what_was_cancelled_ahead_says_nothing_of_the_times_before_it():
+    one = altered(scheduled(phase=SchedulePhase.PAUSED), updated=at(50))
+    ahead = row(one, 400, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
+    for now in (at(250), at(500)):
+        assert decisions(asked(one, 200, ahead, ended(one, 0), now=now))["pause"] == "paused"
+    active = scheduled()
+    assert decisions(asked(active, 200, ahead, ended(active, 100), now=at(201)))["claim"] == "due"
 
 
 def berlin(expression, **fields):

@@ -11,7 +11,7 @@ from noonmark.core.ids import TRIGGER, backfill, event, manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
-from noonmark.core.planner import in_force_after, timed_trigger
+from noonmark.core.planner import in_force_after, plan, timed_trigger
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
@@ -20,7 +20,7 @@ from noonmark.core.schedule import Declaration, Owner, Schedule
 from noonmark.core.targets.work import FunctionTarget
 from noonmark.core.triggers import CalendarTrigger, CronTrigger
 from tests.core.explained import check, step
-from tests.core.ledger_model import Ledger
+from tests.core.ledger_model import LOOKAHEAD, Ledger
 from tests.core.test_ledger_property import (
     NOON,
     declarations,
@@ -122,6 +122,7 @@ runs = st.builds(
     outcome=st.none() | st.sampled_from(Outcome),
     error=st.none() | st.text(max_size=20),
 )
+outages = st.sampled_from([3, 70, 500, 5_000])
 
 
 @settings(max_examples=150)
@@ -152,7 +153,23 @@ def test_a_ledger_that_forgets_nothing_has_an_answer_for_every_fire(declaration,
         check(explain_occurrence(ledger.schedule, row, now=ledger.now))
         if row.phase is not Phase.SUPERSEDED:
             assert explain_instant(ledger.schedule, row.nominal, now=ledger.now, rows=rows).occurrence_id == row.id
+    # While `max_runs` is used up nothing is named; once an edit has lifted it, nobody can tell.
+    edits = [value for one, value in history if one == "edit"]
+    is_certain = all(one.max_runs is None for one in [declaration, *edits])
     for fire in fires(ledger):
         explanation = explain_instant(ledger.schedule, fire, now=ledger.now, rows=rows)
         check(explanation)
-        assert step(explanation, "runs").decision != "forgotten"
+        assert step(explanation, "runs").decision != "forgotten" or not is_certain
+
+
+@settings(max_examples=100)
+@given(declarations, st.lists(steps.filter(lambda one: one[0] not in ("delete", "pause")), max_size=8), outages)
+def test_what_is_told_of_an_overdue_one_is_what_the_planner_does(declaration, history, outage):
+    ledger = Ledger.create(schedule(declaration))
+    for one, value in history:
+        take(ledger, one, value)
+    ledger.now += outage * SECOND
+    told = {row.id: explain_occurrence(ledger.schedule, row, now=ledger.now) for row in ledger.rows.values()}
+    gone = plan(ledger.snapshot(), now=ledger.now, lookahead=LOOKAHEAD).gone
+    for one, explanation in told.items():
+        assert one in gone or " drops it as soon as " not in explanation.summary

@@ -148,6 +148,15 @@ def test_a_line_is_of_bounded_length_and_made_in_linear_time(log):
     assert max(map(len, found)) < 8 * MAX_TEXT
 
 
+def test_every_value_becomes_json(log):
+    lines = log()
+    values = {"nan": float("nan"), "infinite": float("-inf"), "number": 1.5, "set": {1}, "thing": object, "none": None}
+    structlog.get_logger("noonmark.rest").info("values", **values, bytes=b"\x00")
+    told = json.loads(lines()[0], parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+    assert (told["nan"], told["infinite"], told["number"], told["set"]) == ("nan", "-inf", 1.5, [1])
+    assert (told["none"], told["bytes"]) == (None, "b'\\x00'")
+
+
 def test_a_stream_that_is_gone_does_not_disturb_the_work(log):
     class Gone(io.StringIO):
         def write(self, _):

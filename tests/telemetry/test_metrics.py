@@ -102,7 +102,10 @@ def test_other_happenings_have_their_counters(metrics):
 def test_what_a_worker_holds_is_shown(metrics):
     class Worker:
         def vitals(self):
-            return Vitals(node='a"b\n', is_running=True, due=2, claimed=3, delivering=4, leads=True, term=5)
+            return Vitals(node='a"b\n', is_running=True, claimed=3, delivering=4, leads=True, term=5)
+
+        def due(self):
+            return 2
 
     metrics.watch(Worker())
     found = samples(metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from noonmark.wiring import make_target
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.driver.node import Node
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
@@ -87,7 +87,6 @@ class Worker:
             node=node.id,
             is_wanted=True,
             is_running=True,
-            due=_schedules(node),
             claimed=len(node.held),
             delivering=len(node.deliveries),
             leader=leadership.leader if leadership is not None and is_led else None,
@@ -95,15 +94,14 @@ class Worker:
             term=0 if leadership is None else leadership.term,
         )
 
+    def due(self) -> int:
+        """Of how many schedules it holds something that is not delivered yet."""
+        engine = self._engines.running
+        while engine is not None:
+            with suppress(RuntimeError):  # its thread has just added another; count again
+                return len({claim.occurrence.uid for claim in engine.loop.driver.node.held.values()})
+        return 0
+
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         target = make_target(self._functions, self._max_threads, None)
         return Engine(replace(self._runtime, target=target), looks=looks)
-
-
-def _schedules(node: Node) -> int:
-    """How many schedules it holds something of. Its own thread may be adding to them; then it is counted again."""
-    while True:
-        try:
-            return len({claim.occurrence.uid for claim in node.held.values()})
-        except RuntimeError:
-            continue

@@ -104,8 +104,9 @@ async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any])
     It is known by its `schedule_id`, or else by its owner and its workflow, or its name. A paused one stays paused.
     """
     document, owner, _ = _split(caller, arguments)
-    schedule_id = document.get("schedule_id") or _id_of(document, owner)
-    document["schedule_id"] = schedule_id
+    if document.get("schedule_id") is None:
+        document["schedule_id"] = _id_of(document, owner)
+    schedule_id = document["schedule_id"]
     while True:
         stored = await service.store.find(owner.tenant, _identifier(schedule_id))
         if stored is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from noonmark.telemetry.masking import MASK, is_secret, masked
@@ -51,14 +52,16 @@ def _shown(name: str, value: object, depth: int) -> Any:  # noqa: ANN401 - anyth
     """A value of JSON that says what the value is."""
     if is_secret(name) and value is not None:
         return MASK
-    if value is None or isinstance(value, bool | int | float):
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
         return value
     if isinstance(value, dict) and depth < MAX_DEPTH:
         pairs = list(value.items())[:MAX_ITEMS]
         return {_text(str(key)): _shown(str(key), each, depth + 1) for key, each in pairs}
     if isinstance(value, list | tuple | set | frozenset) and depth < MAX_DEPTH:
         return [_shown("", each, depth + 1) for each in list(value)[:MAX_ITEMS]]
-    return _text(value if isinstance(value, str) else str(value))
+    return _text(str(value))
 
 
 def _text(text: str) -> str:

@@ -155,7 +155,8 @@ class Metrics:
     def _now(self) -> Iterator[Metric]:
         """What the worker holds at this moment."""
         worker = Vitals() if self._worker is None else self._worker.vitals()
-        yield _gauge("schedules_due", "Schedules of which this node has something to start now.", worker.due)
+        due = 0 if self._worker is None else self._worker.due()
+        yield _gauge("schedules_due", "Schedules of which this node has something to start now.", due)
         depth = GaugeMetricFamily("noonmark_queue_depth", "Occurrences that this node holds.", labels=["state"])
         depth.add_metric(["claimed"], worker.claimed)
         depth.add_metric(["delivering"], worker.delivering)

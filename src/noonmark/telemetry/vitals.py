@@ -14,8 +14,6 @@ class Vitals:
     is_wanted: bool = False
     """It was started, and nobody has stopped it."""
     is_running: bool = False
-    due: int = 0
-    """Schedules of which it holds an occurrence that is due, or will be in a moment."""
     claimed: int = 0
     delivering: int = 0
     leader: str | None = None
@@ -28,4 +26,7 @@ class Watched(Protocol):
     """A worker that can be looked at."""
 
     def vitals(self) -> Vitals:
-        """How it is now; from any thread."""
+        """How it is now; from any thread, and at once."""
+
+    def due(self) -> int:
+        """Of how many schedules it holds an occurrence that is due, or will be in a moment; this reads all it holds."""

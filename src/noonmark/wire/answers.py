@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from noonmark.wire.bodies import Declaration, Document, Instant, Json
 
@@ -306,3 +306,7 @@ class TaskRuns(TaskPage):
     """A page of runs, the newest first."""
 
     runs: list[Document]
+
+
+class Returned(RootModel[Json]):
+    """The answer to a call by JSON-RPC 2.0, or to each of a batch."""

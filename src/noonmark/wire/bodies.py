@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 Json = Any
 Document = dict[str, Any]
@@ -195,3 +195,7 @@ class NewTask(Body):
     max_budget_per_run_usd: Annotated[float, Field(ge=0)] | None = None
     timeout_seconds: Annotated[float, Field(ge=0)] | None = None
     user_id: Name | None = None
+
+
+class Call(RootModel[Json]):
+    """A call by JSON-RPC 2.0, or a batch of calls."""

@@ -11,8 +11,8 @@ from noonmark.core.explain.phrases import (
     error,
     fires,
     grace,
-    is_caught_up,
     listed,
+    may_be_caught_up,
     misfire_policy,
     node,
     overlap_policy,
@@ -51,8 +51,8 @@ def _caught_up(case: Case) -> str:
 def _late(case: Case) -> str:
     row, policy = case.occurrence, case.declaration.misfire_policy
     if row.phase in LIVE:
-        fate = "runs it after all" if is_caught_up(case) else "drops it"
         late = f"it has been due since {instant_words(row.due)}, and no node took it up within {grace(case)}"
+        fate = "decides whether it still runs" if may_be_caught_up(case) else "drops it"
         return f"{late}; {misfire_policy(case)} {fate} as soon as a node plans the schedule again"
     them = "them" if row.missed_count > 1 else "it"
     missed = f"{fires(case, 'missed')} because no node took {them} up in time"

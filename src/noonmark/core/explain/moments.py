@@ -223,18 +223,25 @@ def _unrecorded(moment: _Moment) -> Explanation:
 
 
 def _is_open(moment: _Moment) -> bool:
-    """Whether nobody has accounted for the instant yet.
+    """Whether nobody has accounted for the instant yet; a deletion accounts for everything.
 
-    Of what was accounted for, the oldest is forgotten first: if something older is there, it would be there too.
+    Times are accounted for in their order, but for one that somebody cancelled ahead. Of what has ended, the oldest is
+    forgotten first: if something older is there, this would be there too.
     """
-    newer = any(_last(row) > moment.at for row in moment.own)
-    older = any(row.nominal < moment.at for row in moment.own)
-    return not newer and (older or moment.at >= moment.schedule.updated)
+    at, schedule = moment.at, moment.schedule
+    if schedule.phase is SchedulePhase.DELETED:
+        return False
+    if schedule.phase is SchedulePhase.PAUSED and at >= schedule.updated:
+        return True
+    in_order = [row for row in moment.own if row.has_begun or row.phase is not Phase.CANCELLED]
+    return all(_last(row) < at for row in in_order) and any(row.nominal < at for row in moment.own)
 
 
 def _forgotten(moment: _Moment) -> Explanation:
     oldest = min((row.nominal for row in moment.own), default=None)
-    told = "its record is not kept any more; ended occurrences are kept for some time, and only so many of a schedule"
+    told = "no record of it is kept any more; ended occurrences are kept for some time, and only so many of a schedule"
+    if moment.schedule.revision > 1:
+        told += ", or its declaration of then, which an edit has changed since, named nothing"
     here = Standing(rule=Rule.RUNS, decision="forgotten", reached=Rule.PAUSE, ahead=NOT_KNOWN)
     steps = _chain(moment, here, {Rule.RUNS: known(oldest_kept=instant(oldest))})
     return Explanation(summary=f"What became of {instant_words(moment.at)} is not known: {told}.", steps=steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import duration_words, instant_words
+from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.policies.catch_up import decide
 from noonmark.core.policies.fires import Listed
 
@@ -77,16 +78,12 @@ def times(count: object) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def is_caught_up(case: Case) -> bool:
-    """Whether the misfire policy would take an overdue one up now, as the planner asks it."""
-    row, trigger = case.occurrence, case.declaration.trigger
-    # One that was caught up before, or that an edit left over, is decided by itself.
-    is_apart = row.caught_up is not None or not case.is_named
-    named = Listed((row.nominal,)) if trigger is None or is_apart else trigger
-    decision = decide(
-        case.declaration.misfire_policy, named, uid=case.schedule.uid, after=row.nominal - 1, now=case.now
-    )
-    return any(start.nominal == row.nominal for start in decision.starts)
+def may_be_caught_up(case: Case) -> bool:
+    """Whether the misfire policy lets an overdue one run, if there are no others; that depends on the whole gap."""
+    row = case.occurrence
+    since_due = Listed((row.due if row.caught_up is None else max(row.due, row.caught_up),))
+    policy = case.declaration.misfire_policy
+    return bool(decide(policy, since_due, uid=case.schedule.uid, after=MIN_INSTANT, now=case.now).starts)
 
 
 def _policy(what: str, name: str, *, is_known: bool) -> str:

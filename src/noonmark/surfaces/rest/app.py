@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter, to_thread
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.surfaces.rest.watching import Health, Metrics
 
 SOURCE = "rest"
+VERSION = version("noonmark")
 NO_BODY = frozenset({"GET", "HEAD"})
 WORKING, WATCHING = 40, 8
 """How many requests are worked on at a time; those who watch have threads of their own, so that they are answered
@@ -39,16 +41,11 @@ while all others wait for the store."""
 
 
 def make_app(
-    service: Service,
-    settings: HttpSettings,
-    metrics: Metrics | None = None,
-    *,
-    health: Health | None = None,
-    version: str = "0",
+    service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
 ) -> FastAPI:
     """Everything that is served over HTTP."""
-    app = FastAPI(title="Noonmark", version=version, redoc_url=None, redirect_slashes=False)
-    described = cache(partial(openapi.document, version))
+    app = FastAPI(title="Noonmark", version=VERSION, redoc_url=None, redirect_slashes=False)
+    described = cache(partial(openapi.document, VERSION))
     app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
     app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
     app.add_exception_handler(HTTPException, _refused)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from noonmark.operations.declaring import MAX_KEY
 from noonmark.operations.registry import OPERATIONS
 from noonmark.surfaces.rest import cron_service, rpc, tasks
+from noonmark.surfaces.rest.examples import EXAMPLES, TASK
 from noonmark.surfaces.rest.routes import ROUTES, Body
 from noonmark.wire import answers, bodies
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from noonmark.surfaces.rest.reading import Kind
 
-NOON = {"type": "cron", "expression": "0 12 * * *", "timezone": "Europe/Stockholm"}
+_LONGEST = {"idempotency_key": MAX_KEY, "key": 200}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,8 @@ class Described:
     query: Mapping[str, Kind] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     """Parameters that must be there."""
-    has_key: bool = False
+    longest_key: int = 0
+    """Characters that an Idempotency-Key header may have; 0 where it means nothing."""
     is_conditional: bool = False
 
 
@@ -83,55 +86,6 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "node/list": answers.Nodes,
     "audit/list": answers.Entries,
 }
-_EXAMPLES: dict[str, dict[str, Any]] = {
-    "schedule/create": {
-        "a function every day at noon": {
-            "name": "noon report",
-            "trigger": NOON,
-            "target": {"target_kind": "function", "function": "report"},
-        },
-        "a call every five minutes, tried three times": {
-            "trigger": {"type": "interval", "every_seconds": 300},
-            "target": {"target_kind": "http", "method": "POST", "url": "https://example.org/refresh"},
-            "retry_policy": {"max_attempts": 3, "backoff_seconds": 10},
-            "overlap_policy": "queue",
-        },
-        "a command whenever a file comes": {
-            "trigger": {"type": "event", "event_type": "file_uploaded", "filters": {"name": {"suffix": ".csv"}}},
-            "target": {"target_kind": "command", "argv": ["import-csv"]},
-            "labels": {"team": "data"},
-        },
-    },
-    "schedule/upsert": {
-        "our own document": {
-            "schedule_id": "nightly",
-            "trigger": {"type": "cron", "expression": "@daily"},
-            "target": {"target_kind": "function", "function": "tidy"},
-        },
-        "the cron service's document": {
-            "workflow_id": "example_workflow",
-            "version": 1,
-            "user_id": "user123",
-            "cron_expr": "0 */5 * * * *",
-            "timezone": "America/New_York",
-        },
-    },
-    "schedule/update": {
-        "an hour later": {"trigger": {**NOON, "expression": "0 13 * * *"}, "description": "after lunch"}
-    },
-    "schedule/pause": {"with a reason": {"reason": "maintenance"}, "as the cron service has it": {"paused": True}},
-    "schedule/resume": {"with a reason": {"reason": "maintenance is over"}},
-    "schedule/delete": {"with a reason": {"reason": "no longer needed"}},
-    "schedule/run": {"with a payload": {"payload": {"day": "2030-01-01"}, "overlap": "allow"}},
-    "schedule/backfill": {
-        "how much it would be": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-08T00:00:00Z", "dry_run": True}
-    },
-    "schedule/preview": {"three times": {"trigger": NOON, "count": 3, "after": "2030-03-30T00:00:00Z"}},
-    "occurrence/complete": {"with a result": {"result": {"rows": 12}, "usage": {"tokens": 900, "cost_usd": 0.01}}},
-    "occurrence/fail": {"with an error": {"error": "the file was empty"}},
-    "occurrence/cancel": {"with a reason": {"reason": "not today"}},
-    "event/emit": {"a file": {"event_type": "file_uploaded", "payload": {"name": "a.csv"}, "event_id": "upload-1"}},
-}
 
 
 def described() -> list[Described]:
@@ -148,9 +102,9 @@ def described() -> list[Described]:
             status=route.status,
             bodies=() if route.body is Body.NONE else _BODIES[route.operation],
             is_body_required=route.body is Body.REQUIRED,
-            examples={} if route.body is Body.NONE else _EXAMPLES.get(route.operation, {}),
+            examples={} if route.body is Body.NONE else EXAMPLES.get(route.operation, {}),
             query=route.query,
-            has_key=route.key is not None,
+            longest_key=_LONGEST.get(route.key or "", 0),
             is_conditional=route.is_conditional,
         )
         for route in ROUTES
@@ -208,9 +162,8 @@ _LAUNCHING = [
         name="rpc",
         summary="Every operation by JSON-RPC 2.0; batches and notifications too.",
         tag="json-rpc",
-        answer=answers.Answer,
-        bodies=(answers.Answer,),
-        is_body_required=True,
+        answer=answers.Returned,
+        bodies=(bodies.Call,),
         examples={"a list": {"jsonrpc": "2.0", "id": 1, "method": "schedule/list", "params": {"limit": 10}}},
     ),
 ]
@@ -222,15 +175,6 @@ def _tasks() -> list[Described]:
             method=method, path=path, name=f"task_{name}", summary=summary, tag="tasks", answer=answer, **more
         )
 
-    task = {
-        "name": "Daily research",
-        "cron_expression": "0 9 * * 1-5",
-        "timezone": "America/New_York",
-        "task_query": "What is new in durable scheduling?",
-        "task_context": {"force_research": True},
-        "max_budget_per_run_usd": 0.5,
-        "timeout_seconds": 1_800,
-    }
     base, where = tasks.BASE, tasks.ONE
     why = {"bodies": (bodies.Why,), "examples": {"with a reason": {"reason": "holidays"}}}
     return [
@@ -243,8 +187,8 @@ def _tasks() -> list[Described]:
             status=201,
             bodies=(bodies.NewTask,),
             is_body_required=True,
-            examples={"a question every working day": task},
-            has_key=True,
+            examples={"a question every working day": TASK},
+            longest_key=MAX_KEY,
         ),
         one(
             "GET", base, "list", "A page of task schedules, the newest first.", answers.TaskSchedules, query=tasks.LIST

@@ -140,8 +140,8 @@ def _parameters(one: Described) -> list[dict[str, Any]]:
     for name, kind in one.query.items():
         schema = {**SCHEMAS[kind], **BOUNDS.get(name, {})}
         found.append({"name": name, "in": "query", "required": name in one.required, "schema": schema})
-    if one.has_key:
-        schema = {"type": "string", "minLength": 1, "maxLength": 200}
+    if one.longest_key:
+        schema = {"type": "string", "minLength": 1, "maxLength": one.longest_key}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})
     if one.is_conditional:
         schema = {"type": "string", "pattern": '^("[0-9]{1,9}"|[*])$'}
