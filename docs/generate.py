@@ -30,12 +30,9 @@ from noonmark import (
     Scheduler,
     client,
 )
-<<<<<<< HEAD
 from noonmark.cli.app import GROUPS, app
-=======
 from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Fields, Filters, NewFields
->>>>>>> main
 from noonmark.config import SETTINGS
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
@@ -232,7 +229,6 @@ def settings_page() -> str:
     )
 
 
-<<<<<<< HEAD
 def cli_page() -> str:
     """Every command with its arguments and options, the options that several share, and the exit codes."""
     paths = [(name,) for name in app if not name.startswith("-") and name not in GROUPS]
@@ -322,9 +318,6 @@ def _unless(argument: Argument) -> str:
     return f"`{default}` unless given. "
 
 
-PAGES = {
-    "cli.md": cli_page,
-=======
 def compatibility_page() -> str:
     """The page as people wrote it, with every documented call of other services that a test carries out."""
     written, mark, _ = (REFERENCE / COMPATIBILITY).read_text("utf-8").partition(CALLS)
@@ -373,9 +366,9 @@ TESTS = Path(__file__).parents[1] / "tests"
 DOCUMENTED = TESTS / "surfaces" / "documented"
 CALLS = "<!-- From here on written by docs/generate.py: change the tables of the tests and run `make docs`. -->\n"
 PAGES = {
+    "cli.md": cli_page,
     COMPATIBILITY: compatibility_page,
     "client.md": client_page,
->>>>>>> main
     "jsonrpc.md": jsonrpc_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
