@@ -330,8 +330,8 @@ def _commands() -> str:
     words = [["noonmark", *(" ".join(word.split()) for word in one.command)] for one in commands]
     rows = [f"| {one.does} | `{shlex.join(given)}` |" for one, given in zip(commands, words, strict=True)]
     about = (
-        "Where theirs names a bundle, name a function, a URL or a program: bundles are not run yet. `{id}` is the id of\n"
-        "a schedule, `{trigger}` that of one that an event sets off. Expressions are in the zone that `--timezone`\n"
+        "Where theirs names a bundle, name a function, a URL or a program: bundles are not run yet. `{id}` is the id\n"
+        "of a schedule, `{trigger}` that of one that an event sets off. Expressions are in the zone that `--timezone`\n"
         "names, or in that of the machine, by its IANA name."
     )
     heading = ["### The commands of the job runtime", "", about, "", "| what | command |", "| --- | --- |"]
