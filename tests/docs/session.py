@@ -1,4 +1,4 @@
-"""A reader at a shell: types what a page says, one command after another, and compares what comes with what it shows."""
+"""A reader at a shell: types what a page says, command after command, and compares what comes with what is shown."""
 
 import doctest
 import os

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = App(
     name="noonmark",
-    help="Noonmark keeps time for software: durable schedules that say what they do, and why.",
+    help="Durable schedules that say what they will do, do it, and can tell you why.",
     help_format="plaintext",
     help_formatter="plain",
     version=lambda: str(noonmark.__version__),
