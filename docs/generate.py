@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import noonmark
 from noonmark import (
@@ -25,7 +25,10 @@ from noonmark import (
     Progress,
     Run,
     Scheduler,
+    client,
 )
+from noonmark.client import AsyncClient, Client
+from noonmark.client.requests import Fields, Filters, NewFields
 from noonmark.config import SETTINGS
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
@@ -59,7 +62,8 @@ def errors_page() -> str:
     """Every error with its code and what it means."""
     for name in noonmark.__all__:  # some errors are defined where they are raised
         getattr(noonmark, name)
-    kinds = [errors.NoonmarkError, *_below(errors.NoonmarkError)]
+    # A surface may have kinds of its own, which nobody outside it meets.
+    kinds = [one for one in (errors.NoonmarkError, *_below(errors.NoonmarkError)) if one.__name__ in noonmark.__all__]
     rows = [f"| `{kind.__name__}` | `{kind.code}` | {_parents(kind)} | {_first_line(kind)} |" for kind in kinds[1:]]
     return (
         f"{NOTE}# Errors\n\n"
@@ -122,6 +126,33 @@ def embedded_page() -> str:
         "Every public method and attribute of the embedded scheduler, for looking up. To learn it, begin with the\n"
         "[tutorial](../tutorial.md); triggers have a [page of their own](triggers.md).\n\n" + "\n".join(parts)
     )
+
+
+def client_page() -> str:
+    """The client: every method from its signature and words, every value with its attributes."""
+    methods = [name for name in vars(Client) if _is_method(Client, name)]
+    values = [kind for kind in vars(client).values() if is_dataclass(kind)]
+    parts = [
+        _class(Client, methods),
+        _class(AsyncClient, []),
+        "## Arguments\n\n`fields`, `changes` and `filters` stand for these, by name.\n",
+        *(_shape(kind) for kind in (Fields, NewFields, Filters)),
+        "## Values\n\nA `Document` is JSON, as a dict.\n",
+        *(_shape(kind) for kind in values),
+    ]
+    return (
+        f"{NOTE}# The client in Python\n\n"
+        "Every method of the clients in `noonmark.client`, and what they answer, for looking up. To learn it, begin\n"
+        "with the [guide](../guides/client.md).\n\n" + "\n".join(parts)
+    )
+
+
+def _shape(kind: type) -> str:
+    """A class that only holds something: what it is, and each attribute with its type."""
+    [tree] = ast.parse(inspect.getsource(kind)).body
+    lines = [ast.unparse(one) for one in tree.body if isinstance(one, ast.AnnAssign)]
+    more = [f"# all of {base.id}" for base in tree.bases if getattr(base, "id", "") == Fields.__name__]
+    return f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n```py\n" + "\n".join([*more, *lines]) + "\n```\n"
 
 
 def jsonrpc_page() -> str:
@@ -191,7 +222,45 @@ def settings_page() -> str:
     )
 
 
+def compatibility_page() -> str:
+    """The page as people wrote it, with every documented call of other services that a test carries out."""
+    written, mark, _ = (REFERENCE / COMPATIBILITY).read_text("utf-8").partition(CALLS)
+    tables = [json.loads(path.read_text("utf-8")) for path in sorted(DOCUMENTED.glob("*.json"))]
+    return written + mark + "\n" + "\n".join(_calls(table) for table in tables)
+
+
+def _calls(table: dict[str, Any]) -> str:
+    titles = [one["title"].replace("*", "\\*") for one in table["calls"]]
+    rows = [
+        f"| {title} | {_asked(one)} | {_answered(one)} |" for title, one in zip(titles, table["calls"], strict=True)
+    ]
+    heading = f"### {table['about'][0].upper()}{table['about'][1:]}"
+    return "\n".join([heading, "", "| what | request | answer |", "| --- | --- | --- |", *rows, ""])
+
+
+def _asked(call: dict[str, Any]) -> str:
+    """The request of a call; what may be asked for in two ways has both."""
+    http = call.get("rest", call)
+    return ", ".join(f"`{one}`" for one in (call.get("method"), f"{http['verb']} {http['path']}") if one)
+
+
+def _answered(call: dict[str, Any]) -> str:
+    """How it is answered, by codes, with what is to be known."""
+    error, told = call.get("error"), call.get("answer", {})
+    if error is not None:
+        answer = f"{error['rpc']}, {error['rest']} `{error['code']}`"
+    else:
+        code = told.get("code") if isinstance(told, dict) else None
+        answer = str(call.get("rest", call)["status"]) + (f" `{code}`" if code else "")
+    return f"{answer}: {call['note']}" if "note" in call else answer
+
+
+COMPATIBILITY = "../compatibility.md"
+DOCUMENTED = Path(__file__).parents[1] / "tests" / "surfaces" / "documented"
+CALLS = "<!-- From here on written by docs/generate.py: change the tables of the tests and run `make docs`. -->\n"
 PAGES = {
+    COMPATIBILITY: compatibility_page,
+    "client.md": client_page,
     "jsonrpc.md": jsonrpc_page,
     "settings.md": settings_page,
     "errors.md": errors_page,

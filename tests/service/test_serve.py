@@ -1,5 +1,7 @@
 """`noonmark serve`, run for real: how it starts, answers, works, refuses to start, and stops."""
 
+import http.client
+import json
 import signal
 import socket
 
@@ -9,7 +11,7 @@ from noonmark import Scheduler, StoreUnavailable
 from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from tests.cli.terminal import NOONMARK, PATIENCE, in_pipe
-from tests.embedded.waiting import eventually, phases
+from tests.embedded.waiting import SOON, eventually, phases
 from tests.servers.proxy import proxied
 from tests.service.server import LINE, launch, serving
 
@@ -177,11 +179,21 @@ def test_asked_to_stop_it_waits_for_what_runs_until_it_is_asked_again(tmp_path):
 
 
 def asked_to_stop_while_it_runs(server):
-    """It answers nobody any more, not even one who had come already, and waits."""
+    """It still answers whoever had begun to ask, then nobody any more, and waits."""
     eventually((server.folder / "begun").exists)
-    with socket.create_connection(("127.0.0.1", server.port)):
-        server.process.send_signal(signal.SIGTERM)
-        eventually(lambda: "Finished server process" in server.log)
+    body = json.dumps({"trigger": {"type": "cron", "expression": "0 9 * * *"}}).encode()
+    asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SOON)
+    asking.putrequest("POST", "/schedules/preview")
+    asking.putheader("Content-Type", "application/json")
+    asking.putheader("Content-Length", str(len(body)))
+    asking.endheaders(body[:5])
+    server.get("/health")  # so what came before was read
+    server.process.send_signal(signal.SIGTERM)
+    eventually(lambda: "Waiting for connections to close" in server.log)
+    asking.send(body[5:])
+    assert asking.getresponse().status == 200
+    asking.close()
+    eventually(lambda: "Finished server process" in server.log)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
     assert server.process.poll() is None
@@ -207,7 +219,7 @@ def test_it_listens_on_loopback_only(tmp_path, host, said):
 
 
 def refused(folder, *arguments, code, **options):
-    """What a server that does not come far says; no traceback, and no store is made."""
+    """What a server that does not come far says, without a traceback."""
     server = launch(folder, *arguments, **options)
     assert server.process.wait(PATIENCE) == code, server.log
     assert server.printed == ""
@@ -225,6 +237,7 @@ def test_a_function_that_cannot_be_loaded_is_told(tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('never mind')")
     said = refused(tmp_path, "--function", "x=broken:f", code=2)
     assert said == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
+    assert not (tmp_path / "noonmark.db").exists()
 
 
 def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is_lost(database, tmp_path):
