@@ -27,6 +27,8 @@ Status = Annotated[
 ]
 Label = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False, help="With this label, as name=value.")]
 
+Oldest = Annotated[int, Parameter(help="How many at most, in the order of their creation.")]
+
 
 def list_schedules(
     *,
@@ -39,14 +41,14 @@ def list_schedules(
     text: Annotated[
         str | None, Parameter(show_default=False, help="With this in the name, the description or the id.")
     ] = None,
-    limit: Annotated[int, Parameter(help="How many at most, in the order of their creation.")] = 100,
+    limit: Oldest = 100,
     place: Where = USUAL_PLACE,
 ) -> None:
     """List schedules."""
     _list_schedules(place, kind=kind, status=status, label=label, text=text, limit=limit)
 
 
-def list_triggers(*, status: Status = None, label: Label = (), limit: Limit = 100, place: Where = USUAL_PLACE) -> None:
+def list_triggers(*, status: Status = None, label: Label = (), limit: Oldest = 100, place: Where = USUAL_PLACE) -> None:
     """List the schedules that events set off."""
     _list_schedules(place, kind="event", status=status, label=label, text=None, limit=limit)
 
