@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
+import runpy
 import shlex
 import textwrap
 from dataclasses import is_dataclass, replace
@@ -12,7 +14,6 @@ from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from runpy import run_path
 from typing import TYPE_CHECKING, Any
 
 import noonmark
@@ -29,7 +30,7 @@ from noonmark import (
     Scheduler,
     client,
 )
-from noonmark.cli.app import GROUPS, app
+from noonmark.cli.app import GROUPS, STARTING, app
 from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Fields, Filters, NewFields
 from noonmark.config import SETTINGS
@@ -294,7 +295,7 @@ def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
     for title in SHARED[:-1]:
         names = [one.name for one in taken if _group(one) == title]
         told += [f"[{title}](#{title.lower().replace(' ', '-')}): {_names(names)}.\n"] if names else []
-    call = f"noonmark {' '.join(path)}{words} [OPTIONS]"
+    call = f"noonmark {' '.join(path)}{words} [OPTIONS]" + (" [-- PROGRAM ARGUMENT...]" if path in STARTING else "")
     parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(_app(path).default_command)}\n", f"    {call}\n"]
     return "\n".join([*parts, *([_options(own)] if own else []), *told])
 
@@ -324,20 +325,6 @@ def compatibility_page() -> str:
     return written + mark + "\n" + "\n".join([*(_calls(table) for table in tables), _commands()])
 
 
-def _commands() -> str:
-    """The documented commands of the job runtime's command line, as they are given here."""
-    commands = run_path(str(COMMANDS))["COMMANDS"]
-    words = [["noonmark", *(" ".join(word.split()) for word in one.command)] for one in commands]
-    rows = [f"| {one.does} | `{shlex.join(given)}` |" for one, given in zip(commands, words, strict=True)]
-    about = (
-        "Where theirs names a bundle, name a function, a URL or a program: bundles are not run yet. `{id}` is the id\n"
-        "of a schedule, `{trigger}` that of one that an event sets off. Expressions are in the zone that `--timezone`\n"
-        "names, or in that of the machine, by its IANA name."
-    )
-    heading = ["### The commands of the job runtime", "", about, "", "| what | command |", "| --- | --- |"]
-    return "\n".join([*heading, *rows, ""])
-
-
 def _calls(table: dict[str, Any]) -> str:
     titles = [one["title"].replace("*", "\\*") for one in table["calls"]]
     rows = [
@@ -345,6 +332,16 @@ def _calls(table: dict[str, Any]) -> str:
     ]
     heading = f"### {table['about'][0].upper()}{table['about'][1:]}"
     return "\n".join([heading, "", "| what | request | answer |", "| --- | --- | --- |", *rows, ""])
+
+
+def _commands() -> str:
+    """The commands that users of another command line know."""
+    table = runpy.run_path(str(TESTS / "cli" / "documented.py"))["COMMANDS"]
+    lines = [" ".join(shlex.join(one.command).split()) for one in table]
+    shown = [re.sub(r"'({\w+})'", r"\1", line) for line in lines]
+    rows = [f"| {one.does} | `noonmark {line}` |" for one, line in zip(table, shown, strict=True)]
+    words = "Where theirs names a bundle, name a function: bundles are not run yet.\n"
+    return "\n".join(["### The job runtime's commands", "", words, "| what | command |", "| --- | --- |", *rows, ""])
 
 
 def _asked(call: dict[str, Any]) -> str:
@@ -365,8 +362,8 @@ def _answered(call: dict[str, Any]) -> str:
 
 
 COMPATIBILITY = "../compatibility.md"
-DOCUMENTED = Path(__file__).parents[1] / "tests" / "surfaces" / "documented"
-COMMANDS = Path(__file__).parents[1] / "tests" / "cli" / "documented.py"
+TESTS = Path(__file__).parents[1] / "tests"
+DOCUMENTED = TESTS / "surfaces" / "documented"
 CALLS = "<!-- From here on written by docs/generate.py: change the tables of the tests and run `make docs`. -->\n"
 PAGES = {
     "cli.md": cli_page,

@@ -1,6 +1,5 @@
 """`noonmark serve`, run for real: how it starts, answers, works, refuses to start, and stops."""
 
-import http.client
 import json
 import signal
 import socket
@@ -182,17 +181,14 @@ def asked_to_stop_while_it_runs(server):
     """It still answers whoever had begun to ask, then nobody any more, and waits."""
     eventually((server.folder / "begun").exists)
     body = json.dumps({"trigger": {"type": "cron", "expression": "0 9 * * *"}}).encode()
-    asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SOON)
-    asking.putrequest("POST", "/schedules/preview")
-    asking.putheader("Content-Type", "application/json")
-    asking.putheader("Content-Length", str(len(body)))
-    asking.endheaders(body[:5])
-    server.get("/health")  # so what came before was read
-    server.process.send_signal(signal.SIGTERM)
-    eventually(lambda: "Waiting for connections to close" in server.log)
-    asking.send(body[5:])
-    assert asking.getresponse().status == 200
-    asking.close()
+    head = f"POST /schedules/preview HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=SOON) as asking:
+        asking.sendall(f"{head}Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert asking.recv(4_096).startswith(b"HTTP/1.1 100 ")  # so it waits for the body
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "Waiting for connections to close" in server.log)
+        asking.sendall(body)
+        assert asking.recv(4_096).startswith(b"HTTP/1.1 200 ")
     eventually(lambda: "Finished server process" in server.log)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
