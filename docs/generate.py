@@ -30,7 +30,7 @@ from noonmark import (
     Scheduler,
     client,
 )
-from noonmark.cli.app import GROUPS, app
+from noonmark.cli.app import GROUPS, STARTING, app
 from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Fields, Filters, NewFields
 from noonmark.config import SETTINGS
@@ -295,7 +295,7 @@ def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
     for title in SHARED[:-1]:
         names = [one.name for one in taken if _group(one) == title]
         told += [f"[{title}](#{title.lower().replace(' ', '-')}): {_names(names)}.\n"] if names else []
-    call = f"noonmark {' '.join(path)}{words} [OPTIONS]"
+    call = f"noonmark {' '.join(path)}{words} [OPTIONS]" + (" [-- PROGRAM ARGUMENT...]" if path in STARTING else "")
     parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(_app(path).default_command)}\n", f"    {call}\n"]
     return "\n".join([*parts, *([_options(own)] if own else []), *told])
 
