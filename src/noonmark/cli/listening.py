@@ -19,7 +19,9 @@ def listen(loaded: Loaded) -> socket.socket:
     """A socket that takes connections; they wait until the server answers them."""
     settings = loaded.settings
     family, address = _address(loaded)
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol said, asyncio sends small answers at once; without it, each waits for the caller to confirm the
+    # one before, 40 ms mostly.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # Not while another server has the port, but at once after one that has stopped.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
