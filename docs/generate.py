@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
+import runpy
+import shlex
 import textwrap
 from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import noonmark
 from noonmark import (
@@ -25,7 +28,14 @@ from noonmark import (
     Progress,
     Run,
     Scheduler,
+    client,
 )
+<<<<<<< HEAD
+from noonmark.cli.app import GROUPS, app
+=======
+from noonmark.client import AsyncClient, Client
+from noonmark.client.requests import Fields, Filters, NewFields
+>>>>>>> main
 from noonmark.config import SETTINGS
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
@@ -50,6 +60,9 @@ from noonmark.testing import FakeClock, ManualDriver
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from cyclopts import App
+    from cyclopts.argument import Argument
+
 REFERENCE = Path(__file__).parent / "reference"
 MAX_LINE = 100
 NOTE = "<!-- Written by docs/generate.py; change the code and run `make docs`. -->\n\n"
@@ -59,7 +72,8 @@ def errors_page() -> str:
     """Every error with its code and what it means."""
     for name in noonmark.__all__:  # some errors are defined where they are raised
         getattr(noonmark, name)
-    kinds = [errors.NoonmarkError, *_below(errors.NoonmarkError)]
+    # A surface may have kinds of its own, which nobody outside it meets.
+    kinds = [one for one in (errors.NoonmarkError, *_below(errors.NoonmarkError)) if one.__name__ in noonmark.__all__]
     rows = [f"| `{kind.__name__}` | `{kind.code}` | {_parents(kind)} | {_first_line(kind)} |" for kind in kinds[1:]]
     return (
         f"{NOTE}# Errors\n\n"
@@ -122,6 +136,33 @@ def embedded_page() -> str:
         "Every public method and attribute of the embedded scheduler, for looking up. To learn it, begin with the\n"
         "[tutorial](../tutorial.md); triggers have a [page of their own](triggers.md).\n\n" + "\n".join(parts)
     )
+
+
+def client_page() -> str:
+    """The client: every method from its signature and words, every value with its attributes."""
+    methods = [name for name in vars(Client) if _is_method(Client, name)]
+    values = [kind for kind in vars(client).values() if is_dataclass(kind)]
+    parts = [
+        _class(Client, methods),
+        _class(AsyncClient, []),
+        "## Arguments\n\n`fields`, `changes` and `filters` stand for these, by name.\n",
+        *(_shape(kind) for kind in (Fields, NewFields, Filters)),
+        "## Values\n\nA `Document` is JSON, as a dict.\n",
+        *(_shape(kind) for kind in values),
+    ]
+    return (
+        f"{NOTE}# The client in Python\n\n"
+        "Every method of the clients in `noonmark.client`, and what they answer, for looking up. To learn it, begin\n"
+        "with the [guide](../guides/client.md).\n\n" + "\n".join(parts)
+    )
+
+
+def _shape(kind: type) -> str:
+    """A class that only holds something: what it is, and each attribute with its type."""
+    [tree] = ast.parse(inspect.getsource(kind)).body
+    lines = [ast.unparse(one) for one in tree.body if isinstance(one, ast.AnnAssign)]
+    more = [f"# all of {base.id}" for base in tree.bases if getattr(base, "id", "") == Fields.__name__]
+    return f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n```py\n" + "\n".join([*more, *lines]) + "\n```\n"
 
 
 def jsonrpc_page() -> str:
@@ -191,7 +232,150 @@ def settings_page() -> str:
     )
 
 
+<<<<<<< HEAD
+def cli_page() -> str:
+    """Every command with its arguments and options, the options that several share, and the exit codes."""
+    paths = [(name,) for name in app if not name.startswith("-") and name not in GROUPS]
+    paths += [(group, name) for group, (_, commands) in GROUPS.items() for name in commands]
+    commands = {path: list(_app(path).assemble_argument_collection()) for path in paths}
+    shared: dict[str, dict[str, Argument]] = {}
+    for arguments in commands.values():
+        for one in arguments:
+            if one.show and (group := _group(one)) in SHARED:
+                shared.setdefault(group, {})[one.name] = one
+    exits = [
+        f"| {number} | {meaning} | {_names(code for code, row in STATUS.items() if row.exit == number)} |"
+        for number, meaning in EXITS.items()
+    ]
+    return (
+        f"{NOTE}# Command line\n\n"
+        "`noonmark` after an install, `.venv/bin/noonmark` after `make setup`, or `python -m noonmark`. To learn it,\n"
+        "begin with [the guide](../guides/cli.md).\n\n"
+        "- Commands of two words ask a server, or work on a store: [where](#where).\n"
+        "- Instants are RFC 3339 with `Z` or an offset: `2027-05-25T02:00:00Z`.\n"
+        "- Lengths of time are a number with `ms`, `s`, `m`, `h` or `d`; without any, seconds: `250ms`, `1.5h`, `90`.\n"
+        "- With `--json` a command prints one JSON document on standard output, and nothing else. What went wrong is\n"
+        "  one object on standard error, with `title`, `status`, `code` and `detail`, and with `field` and `problems`\n"
+        "  if there are any. Without `--json` it is a line each: `noonmark: <field>: <what is wrong and allowed>`.\n"
+        "- In a pipe, lines are as long as they have to be; on a narrow terminal, tables leave some columns out.\n\n"
+        + "\n".join(_command(path, arguments) for path, arguments in commands.items())
+        + "\n## Options that several commands share\n\n"
+        + "\n".join(f"### {title}\n\n{_options(shared[title].values())}" for title in SHARED)
+        + "\n## Exit codes\n\n| code | meaning | errors |\n| --- | --- | --- |\n"
+        + "\n".join(exits)
+        + "\n"
+    )
+
+
+SHARED = ("When", "What it starts", "On which terms", "Where")
+"""Groups of options that are told once, for all commands that take them."""
+EXITS = {
+    0: "done",
+    1: "failed",
+    2: "usage, or invalid input",
+    3: "not found",
+    4: "not in the present state",
+    5: "not allowed, or a limit is reached",
+    6: "no server, or no store, answers",
+}
+
+
+def _app(path: tuple[str, ...]) -> App:
+    found = app
+    for name in path:
+        found = found[name]
+    return found
+
+
+def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
+    """One command: what it does, how it is called, and the options that are its own."""
+    taken = [one for one in arguments if one.show]
+    words = "".join(f" {one.name}" if one.required else f" [{one.name}]" for one in taken if one.index is not None)
+    settings = {flag for one in SETTINGS.values() for flag in one.flag.split(", ")}
+    own = [one for one in taken if _group(one) not in SHARED]
+    told = []
+    if len(unset := [one for one in own if not settings & set(one.names)]) < len(own) - 5:
+        own, told = unset, ["Every [setting](settings.md) is an option.\n"]
+    for title in SHARED[:-1]:
+        names = [one.name for one in taken if _group(one) == title]
+        told += [f"[{title}](#{title.lower().replace(' ', '-')}): {_names(names)}.\n"] if names else []
+    call = f"noonmark {' '.join(path)}{words} [OPTIONS]"
+    parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(_app(path).default_command)}\n", f"    {call}\n"]
+    return "\n".join([*parts, *([_options(own)] if own else []), *told])
+
+
+def _group(argument: Argument) -> str:
+    [group] = argument.parameter.group
+    return str(group.name)
+
+
+def _options(arguments: Iterable[Argument]) -> str:
+    rows = [f"| {_names(one.names)} | {one.parameter.help} {_unless(one)}|" for one in arguments]
+    return "| argument | meaning |\n| --- | --- |\n" + "\n".join(rows) + "\n"
+
+
+def _unless(argument: Argument) -> str:
+    """The default that `--help` shows too."""
+    default = argument.field_info.default
+    if argument.parameter.show_default is False or default in (argument.field_info.empty, None, "", (), False):
+        return ""
+    return f"`{default}` unless given. "
+
+
 PAGES = {
+    "cli.md": cli_page,
+=======
+def compatibility_page() -> str:
+    """The page as people wrote it, with every documented call of other services that a test carries out."""
+    written, mark, _ = (REFERENCE / COMPATIBILITY).read_text("utf-8").partition(CALLS)
+    tables = [json.loads(path.read_text("utf-8")) for path in sorted(DOCUMENTED.glob("*.json"))]
+    return written + mark + "\n" + "\n".join([*(_calls(table) for table in tables), _commands()])
+
+
+def _calls(table: dict[str, Any]) -> str:
+    titles = [one["title"].replace("*", "\\*") for one in table["calls"]]
+    rows = [
+        f"| {title} | {_asked(one)} | {_answered(one)} |" for title, one in zip(titles, table["calls"], strict=True)
+    ]
+    heading = f"### {table['about'][0].upper()}{table['about'][1:]}"
+    return "\n".join([heading, "", "| what | request | answer |", "| --- | --- | --- |", *rows, ""])
+
+
+def _commands() -> str:
+    """The commands that users of another command line know."""
+    table = runpy.run_path(str(TESTS / "cli" / "documented.py"))["COMMANDS"]
+    lines = [" ".join(shlex.join(one.command).split()) for one in table]
+    shown = [re.sub(r"'({\w+})'", r"\1", line) for line in lines]
+    rows = [f"| {one.does} | `noonmark {line}` |" for one, line in zip(table, shown, strict=True)]
+    words = "Where theirs names a bundle, name a function: bundles are not run yet.\n"
+    return "\n".join(["### The job runtime's commands", "", words, "| what | command |", "| --- | --- |", *rows, ""])
+
+
+def _asked(call: dict[str, Any]) -> str:
+    """The request of a call; what may be asked for in two ways has both."""
+    http = call.get("rest", call)
+    return ", ".join(f"`{one}`" for one in (call.get("method"), f"{http['verb']} {http['path']}") if one)
+
+
+def _answered(call: dict[str, Any]) -> str:
+    """How it is answered, by codes, with what is to be known."""
+    error, told = call.get("error"), call.get("answer", {})
+    if error is not None:
+        answer = f"{error['rpc']}, {error['rest']} `{error['code']}`"
+    else:
+        code = told.get("code") if isinstance(told, dict) else None
+        answer = str(call.get("rest", call)["status"]) + (f" `{code}`" if code else "")
+    return f"{answer}: {call['note']}" if "note" in call else answer
+
+
+COMPATIBILITY = "../compatibility.md"
+TESTS = Path(__file__).parents[1] / "tests"
+DOCUMENTED = TESTS / "surfaces" / "documented"
+CALLS = "<!-- From here on written by docs/generate.py: change the tables of the tests and run `make docs`. -->\n"
+PAGES = {
+    COMPATIBILITY: compatibility_page,
+    "client.md": client_page,
+>>>>>>> main
     "jsonrpc.md": jsonrpc_page,
     "settings.md": settings_page,
     "errors.md": errors_page,

@@ -34,12 +34,13 @@ def in_pipe(*command, stdin=b"", **environment):
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def in_terminal(*command):
-    """Run to the end on a pseudo-terminal; the exit code and everything shown."""
+def in_terminal(*command, typed=""):
+    """Run to the end on a pseudo-terminal, where somebody has typed ahead; the exit code and everything shown."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=ENVIRONMENT) as process:
         os.close(theirs)
+        os.write(ours, typed.encode())
         shown = b""
         while chunk := _read(ours):
             shown += chunk

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from noonmark.cli.exits import OF_ERRORS
 from noonmark.cli.show import from_now
-from noonmark.core.errors import NoonmarkError
 from tests.cli.terminal import ENVIRONMENT, NOONMARK, ROOT, in_pipe, in_terminal
 
 SPRING = ("30 2 * * *", "--timezone", "Europe/Stockholm", "--after", "2027-03-25T12:00:00Z")
@@ -38,6 +36,12 @@ def refused(done, code=2):
     assert lines
     assert all(line.startswith("noonmark: ") and len(line) <= 1_100 for line in lines), lines
     return [line.removeprefix("noonmark: ") for line in lines]
+
+
+def problem(done, code):
+    """What a refusal said to a machine: one object on one line of stderr."""
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done
+    return json.loads(done.stderr)
 
 
 def checked(document, *options):
@@ -347,7 +351,6 @@ def test_check_reads_files(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     missing = str(tmp_path / "missing.json")
     assert refused(noonmark("check", missing), code=3) == [f"{missing}: there is no such file"]
-    assert refused(noonmark("check", missing, "--json"), code=3) == [f"{missing}: there is no such file"]
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
@@ -359,12 +362,18 @@ def test_what_check_refuses(arguments):
     refused(noonmark("check", *arguments))
 
 
-def test_every_error_has_its_exit_code():
-    kinds = [NoonmarkError]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    assert {kind.code: OF_ERRORS[kind.code] for kind in kinds} == OF_ERRORS
-    assert set(OF_ERRORS.values()) == {1, 2, 3, 4, 5, 6}
+def test_a_problem_for_machines_is_one_object_on_stderr(tmp_path):
+    missing = str(tmp_path / "missing.json")
+    assert problem(noonmark("check", missing, "--json"), code=3) == {
+        "title": "Not found",
+        "status": 404,
+        "code": "not_found",
+        "detail": "there is no such file",
+        "field": missing,
+    }
+    told = problem(noonmark("preview", "61 * * * *", "0 25 * * *", "--json"), code=2)
+    assert (told["code"], [one["field"] for one in told["problems"]]) == ("invalid_trigger", ["crons[0]", "crons[1]"])
+    assert problem(noonmark("prevew", "--json"), code=2)["code"] == "invalid_request"
 
 
 @pytest.mark.parametrize(

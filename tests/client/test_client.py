@@ -239,7 +239,9 @@ class TestErrors:
             client.pause(one)
         assert client.worker_status().status == "running"
 
-    @pytest.mark.parametrize("payload", [float("nan"), {1, 2}, object(), "\ud800"], ids=str)
+    @pytest.mark.parametrize(
+        "payload", [float("nan"), {1, 2}, object(), "\ud800"], ids=["NaN", "a set", "an object", "half a character"]
+    )
     def test_what_is_no_json_is_not_sent(self, client, payload):
         with pytest.raises(InvalidSchedule):
             client.emit("t", payload)

@@ -299,6 +299,12 @@ def test_what_is_not_kept_any_more_is_told_as_such(phase):
     assert edited.summary.endswith(", or its declaration of then, which an edit has changed since, named nothing.")
 
 
+def test_a_schedule_that_was_never_changed_forgets_as_well():
+    one = scheduled()
+    assert step(asked(one, 500), "runs").decision == "forgotten"
+    assert step(asked(one, 500, row(one, 1_300)), "runs").decision == "forgotten"
+
+
 def test_what_was_cancelled_ahead_says_nothing_of_the_times_before_it():
     one = altered(scheduled(phase=SchedulePhase.PAUSED), updated=at(50))
     ahead = row(one, 400, phase=Phase.CANCELLED, reason=Reason.CANCELLED)

@@ -501,22 +501,51 @@ def test_leases_are_renewed_while_everybody_else_waits_for_the_store():
     asyncio.run(story())
 
 
+def failed(told, duty):
+    return [one for one in told if isinstance(one, sink.StoreFailed) and one.duty == duty]
+
+
 def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkeypatch):
+    async def story():
+        place = Place()
+        made = place.create()
+        one = place.add(made, "one")
+        async with place.running() as loop:
+            assignment = await place.started(one)
+            place.store.is_down = True
+            with monkeypatch.context() as patient:
+                patient.setattr(loop_module, "FIRST_RETRY", HOUR)
+                patient.setattr(loop_module, "LONGEST_RETRY", HOUR)
+                loop.wake()
+                await place.sink.until(lambda told: failed(told, "_look_once"))
+            place.target.end(assignment)
+            await place.sink.until(lambda told: failed(told, "settle_once"))
+            second = place.add(made, "second")
+            place.store.is_down = False  # whoever settles finds out soon
+            await place.started(second)
+
+    asyncio.run(story())
+
+
+def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_do(monkeypatch):
     monkeypatch.setattr(loop_module, "FIRST_RETRY", HOUR)
     monkeypatch.setattr(loop_module, "LONGEST_RETRY", HOUR)
+    duties = ("_look_once", "_renew_leases")
 
     async def story():
         place = Place()
         one = place.add(place.create(), "one")
         place.store.is_down = True
         async with place.running() as loop:
-            await place.sink.until(lambda told: {"_look_once", "_renew_leases"} <= {x.duty for x in failures(told)})
+            await place.sink.until(lambda told: all(failed(told, duty) for duty in duties))
+            for _ in range(20):
+                loop.wake()
+                loop.attend()
+                for _ in range(10):
+                    await asyncio.sleep(0)  # noqa: TID251 - no waiting: everybody has a turn
+            assert [len(failed(place.sink.told, duty)) for duty in duties] == [1, 1]
             place.store.is_down = False
-            loop.attend()  # only the leases are renewed
-            await place.started(one)
-
-    def failures(told):
-        return [x for x in told if isinstance(x, sink.StoreFailed)]
+        assert place.row(one).phase is Phase.PENDING  # and to stop, it waits for none of them
 
     asyncio.run(story())
 

@@ -3,6 +3,7 @@
 import pytest
 
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound
+from noonmark.driver.drive import drive
 from noonmark.operations.arguments import MAX_LIMIT, read_cursor, write_cursor
 from noonmark.operations.registry import OPERATIONS
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, REPORT, Desk
@@ -227,6 +228,30 @@ class TestExplaining:
         desk.pass_by(3_600)
         told = desk("schedule/explain", schedule_id=made["schedule_id"], at="2026-03-01T12:10:00Z")
         assert "misfire" in str(told)
+
+    def test_what_was_running_then(self, desk):
+        desk.scheduler.register_function("slow", lambda: desk.clock.advance(10))
+        made = desk.create(target={"target_kind": "function", "function": "slow"})
+        desk.pass_by(60)
+        at_work, idle = (
+            desk("schedule/explain", schedule_id=made["schedule_id"], at=f"2026-03-01T12:01:{second}Z")
+            for second in ("05", "15")
+        )
+        assert at_work["summary"].startswith("About the occurrence of 2026-03-01 12:01:00 UTC: it ran: ")
+        assert idle["summary"].startswith("Nothing will run at 2026-03-01 12:01:15 UTC: ")
+
+    def test_what_is_forgotten(self, desk):
+        made = desk.create()
+        for _ in range(4):
+            desk.pass_by(60)
+        drive(desk.service.store.prune(before=0, keep=2, limit=100))
+        first, third = (
+            desk("schedule/explain", schedule_id=made["schedule_id"], at=f"2026-03-01T12:0{minute}:00Z")
+            for minute in (1, 3)
+        )
+        assert (first["steps"][-1]["decision"], first["phase"]) == ("forgotten", None)
+        assert (third["steps"][-1]["decision"], third["phase"]) == ("succeeded", "completed")
+        assert third["steps"][-1]["facts"]["runs"][0]["outcome"] == "completed"
 
 
 class TestAudit:

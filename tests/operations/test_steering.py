@@ -3,7 +3,7 @@
 import pytest
 
 from noonmark.core.admission import admit
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, OverlapConflict
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, OverlapConflict, RevisionConflict
 from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Accepted, settle
 from noonmark.driver.drive import drive
@@ -40,6 +40,16 @@ class TestPausing:
         assert desk("schedule/get", schedule_id=made["schedule_id"], include_deleted=True) == gone
         assert desk("schedule/list")["schedules"] == []
         assert desk("schedule/list", phase="deleted")["schedules"] == [gone]
+
+    @pytest.mark.parametrize("verb", ["pause", "resume", "delete"])
+    def test_another_revision_than_the_expected_one_is_left_alone(self, desk, verb):
+        made = desk.create(enabled=verb != "resume")
+        with pytest.raises(RevisionConflict) as refused:
+            desk(f"schedule/{verb}", schedule_id=made["schedule_id"], expected_revision=2)
+        assert refused.value.field == "expected_revision"
+        assert desk("schedule/get", schedule_id=made["schedule_id"]) == made
+        after = desk(f"schedule/{verb}", schedule_id=made["schedule_id"], expected_revision=1)
+        assert after["phase"] != made["phase"]
 
 
 class TestRunningNow:

@@ -1,5 +1,6 @@
 """`noonmark serve`, run for real: how it starts, answers, works, refuses to start, and stops."""
 
+import json
 import signal
 import socket
 
@@ -9,7 +10,7 @@ from noonmark import Scheduler, StoreUnavailable
 from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from tests.cli.terminal import NOONMARK, PATIENCE, in_pipe
-from tests.embedded.waiting import eventually, phases
+from tests.embedded.waiting import SOON, eventually, phases
 from tests.servers.proxy import proxied
 from tests.service.server import LINE, launch, serving
 
@@ -177,11 +178,18 @@ def test_asked_to_stop_it_waits_for_what_runs_until_it_is_asked_again(tmp_path):
 
 
 def asked_to_stop_while_it_runs(server):
-    """It answers nobody any more, not even one who had come already, and waits."""
+    """It still answers whoever had begun to ask, then nobody any more, and waits."""
     eventually((server.folder / "begun").exists)
-    with socket.create_connection(("127.0.0.1", server.port)):
+    body = json.dumps({"trigger": {"type": "cron", "expression": "0 9 * * *"}}).encode()
+    head = f"POST /schedules/preview HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=SOON) as asking:
+        asking.sendall(f"{head}Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert asking.recv(4_096).startswith(b"HTTP/1.1 100 ")  # so it waits for the body
         server.process.send_signal(signal.SIGTERM)
-        eventually(lambda: "Finished server process" in server.log)
+        eventually(lambda: "Waiting for connections to close" in server.log)
+        asking.sendall(body)
+        assert asking.recv(4_096).startswith(b"HTTP/1.1 200 ")
+    eventually(lambda: "Finished server process" in server.log)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
     assert server.process.poll() is None
@@ -207,7 +215,7 @@ def test_it_listens_on_loopback_only(tmp_path, host, said):
 
 
 def refused(folder, *arguments, code, **options):
-    """What a server that does not come far says; no traceback, and no store is made."""
+    """What a server that does not come far says, without a traceback."""
     server = launch(folder, *arguments, **options)
     assert server.process.wait(PATIENCE) == code, server.log
     assert server.printed == ""
@@ -225,6 +233,7 @@ def test_a_function_that_cannot_be_loaded_is_told(tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('never mind')")
     said = refused(tmp_path, "--function", "x=broken:f", code=2)
     assert said == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
+    assert not (tmp_path / "noonmark.db").exists()
 
 
 def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is_lost(database, tmp_path):

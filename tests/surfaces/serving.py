@@ -3,6 +3,7 @@
 import socket
 import threading
 from contextlib import contextmanager
+from itertools import count
 
 import httpx2
 import uvicorn
@@ -13,7 +14,6 @@ from noonmark.core.instants import SECOND
 from noonmark.operations.service import Limits, Service
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
-from noonmark.wiring import fresh_id
 from tests.embedded.waiting import SOON, eventually
 
 NOON = {"type": "cron", "expression": "0 12 * * *", "timezone": "Europe/Stockholm"}
@@ -77,24 +77,34 @@ def read_answer(line):
 
 
 @contextmanager
-def serving(store="memory://", *, limits=None, begins=False, health=None, metrics=None, **settings):
+def serving(store="memory://", *, limits=None, begins=False, health=None, metrics=None, clock=None, **settings):
     """Serve until the block ends."""
-    clock = SystemClock()
-    scheduler = Scheduler(store)
+    clock = clock or SystemClock()
+    scheduler = Scheduler(store, clock=clock)
     scheduler.register_function("greet", greet)
-    driver = Driver(scheduler)
+    driver, numbers = Driver(scheduler), count(1)
     if begins:
         driver.start()
     service = Service(
         store=scheduler._store,
         lookahead=2 * SECOND,
-        fresh_id=lambda: fresh_id(clock),
+        fresh_id=lambda: f"fresh{next(numbers):06}",
         node="node-1",
         wake=lambda _: scheduler._engines.wake(),
         attend=scheduler._engines.attend,
         worker=driver,
         limits=limits or Limits(),
     )
+    try:
+        with hosting(service, health=health, metrics=metrics, **settings) as served:
+            yield served
+    finally:
+        scheduler.stop()
+
+
+@contextmanager
+def hosting(service, *, health=None, metrics=None, **settings):
+    """Serve a service, whoever drives it."""
     app = make_app(service, HttpSettings(**settings), metrics, health=health)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -107,7 +117,6 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
     finally:
         server.should_exit = True
         thread.join(SOON)
-        scheduler.stop()
 
 
 def greet(context):

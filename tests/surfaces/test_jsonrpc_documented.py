@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.test_jsonrpc import Line
+from tests.surfaces.serving import serving
 
 TABLE = json.loads((Path(__file__).parent / "documented" / "sessions.json").read_text("utf-8"))
 CALLS = TABLE["calls"]
@@ -31,12 +31,40 @@ def test_a_document_is_compared_in_part():
     assert not has({}, {"a": None})
 
 
-def test_every_documented_call_is_answered_as_it_says():
-    line, schedule_id = Line(), ""
+@pytest.fixture
+def served():
+    with serving() as served:
+        yield served
+
+
+def over_rpc(client, row, schedule_id):
+    call = {"jsonrpc": "2.0", "id": 1, "method": row["method"], "params": put(row["params"], schedule_id)}
+    answer = client.post("/rpc", json=call)
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def over_rest(client, row, schedule_id):
+    """An answer of REST as if JSON-RPC had given it: both are compared with the same row."""
+    asked = put(row["rest"], schedule_id)
+    answer = client.request(asked["verb"], asked["path"], json=asked["body"])
+    if answer.is_success:
+        assert answer.status_code == asked["status"]
+        return {"result": answer.json()}
+    assert answer.headers["content-type"] == "application/problem+json"
+    return {"error": {"code": answer.status_code, "data": answer.json()}}
+
+
+WAYS = {"rpc": over_rpc, "rest": over_rest}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_documented_call_is_answered_as_it_says(served, way):
+    schedule_id = ""
     for row in CALLS:
-        given = line.rpc(row["method"], put(row["params"], schedule_id))
+        given = WAYS[way](served.client, row, schedule_id)
         if "error" in row:
-            expected = {"code": row["error"]["rpc"], "data": {"code": row["error"]["code"]}}
+            expected = {"code": row["error"][way], "data": {"code": row["error"]["code"]}}
             assert has(given.get("error"), expected), (row["title"], given)
         else:
             assert has(given.get("result"), put(row["answer"], schedule_id)), (row["title"], given)

@@ -77,12 +77,14 @@ def test_a_change_on_condition_of_the_present_revision_is_made(served, tag):
 
 
 @pytest.mark.parametrize("tag", ['"7"', 'W/"1"', '"one"', '""', '"99999999999999999999"'])
-@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-def test_a_change_on_condition_of_another_revision_is_refused(served, tag, method):
+@pytest.mark.parametrize(("method", "verb"), [("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")])
+def test_a_change_on_condition_of_another_revision_is_refused(served, tag, method, verb):
     path = f"/schedules/{served.create()['schedule_id']}"
-    answer = served.client.request(method, path, json={}, headers={"If-Match": tag})
+    answer = served.client.request(method, f"{path}{verb}", json={}, headers={"If-Match": tag})
     problem(answer, 412, "revision_conflict", "If-Match")
-    assert served.client.get(path).json()["revision"] == 1
+    said = served.client.request(method, f"{path}{verb}", json={"expected_revision": 7})
+    problem(said, 409, "revision_conflict", "expected_revision")
+    assert served.client.get(path).json()["phase"] == "active"
 
 
 def test_a_revision_in_the_body_that_is_not_the_present_one_is_a_conflict(served):

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from cyclopts import App, CycloptsError
 
 import noonmark
-from noonmark.cli import exits
-from noonmark.cli.output import complain
-from noonmark.core.errors import InvalidSchedule, NoonmarkError
+from noonmark.cli.output import complain, complain_in_json
+from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError
+from noonmark.operations.errors import STATUS, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 app = App(
     name="noonmark",
-    help="Noonmark keeps time for software: ask when a trigger fires, and whether a schedule is sound.",
+    help="Noonmark keeps time for software: durable schedules that say what they do, and why.",
     help_format="plaintext",
     help_formatter="plain",
     version=lambda: str(noonmark.__version__),
@@ -50,15 +50,90 @@ app.command(
     usage="Usage: noonmark config [OPTIONS]",
 )
 
+GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
+    "schedule": (
+        "Create schedules, look at them, steer them.",
+        {
+            "create": ("declaring:create", "Create a schedule."),
+            "delay": ("declaring:delay", "Create a schedule that runs once."),
+            "list": ("looking:list_schedules", "List schedules."),
+            "status": ("looking:status", "Show a schedule, its next fires and its last occurrences."),
+            "pause": ("steering:pause", "Let nothing start by itself until it is resumed."),
+            "resume": ("steering:resume", "Let it run again, from now on."),
+            "run-now": ("steering:run_now", "Run it now, beside its own times."),
+            "update": ("declaring:update", "Change a schedule."),
+            "delete": ("steering:delete", "Let nothing of it start any more; its history stays."),
+            "preview": ("previewing:preview", "Show when a schedule runs next."),
+            "backfill": ("steering:backfill", "Run past times of a schedule again."),
+            "explain": ("looking:explain", "Say why something ran, or did not."),
+            "occurrences": ("looking:list_occurrences", "List what a schedule did and let pass, and why."),
+            "runs": ("looking:list_runs", "List the runs of a schedule, with what each gave."),
+        },
+    ),
+    "trigger": (
+        "Schedules that events set off.",
+        {
+            "create": ("declaring:create_trigger", "Create a schedule that an event sets off."),
+            "list": ("looking:list_triggers", "List the schedules that events set off."),
+            "delete": ("steering:delete_trigger", "Let no event set it off any more; its history stays."),
+        },
+    ),
+    "event": (
+        "Emit events, and list those that were.",
+        {
+            "emit": ("steering:emit", "Emit an event."),
+            "list": ("looking:list_events", "List the events that were emitted."),
+        },
+    ),
+    "worker": (
+        "Start and stop what a server runs.",
+        {
+            "start": ("steering:start_worker", "Let the server run what is due."),
+            "stop": ("steering:stop_worker", "Let the server start nothing more; other nodes go on."),
+            "status": ("steering:worker_status", "Say whether the server runs what is due."),
+        },
+    ),
+    "node": ("The nodes of a cluster.", {"list": ("looking:list_nodes", "List the nodes.")}),
+    "audit": ("Who changed what.", {"list": ("looking:list_audit", "List who changed what.")}),
+}
+"""The commands by group: where each is, and what it does."""
+
+for _group, (_about, _commands) in GROUPS.items():
+    _part = App(name=_group, help=_about)
+    for _name, (_place, _does) in _commands.items():
+        _part.command(f"noonmark.cli.{_place}", name=_name, help=_does)
+    app.command(_part)
+
+STARTING = (("schedule", "create"), ("schedule", "delay"), ("schedule", "update"), ("trigger", "create"))
+"""The commands that may end in `--` and a program with its arguments."""
+
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; what went wrong is told on stderr, a line for each thing."""
+    """Run one command; what went wrong is told on stderr, a line for each thing, or as one JSON object."""
+    words, rest = _parted(arguments)
     try:
-        code: int = app(arguments)
+        code: int = app([*words, *rest])
     except CycloptsError as error:
-        complain([f"{error} See noonmark --help."])
-        return exits.INVALID
+        return _fail(InvalidRequest(f"{error} See noonmark --help."), is_json="--json" in words)
     except NoonmarkError as error:
-        complain(error.problems if isinstance(error, InvalidSchedule) else [error])
-        return exits.OF_ERRORS[error.code]
+        return _fail(error, is_json="--json" in words)
     return code
+
+
+def _parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments before `--`, and the rest; behind a command that starts programs, that is one."""
+    words = list(arguments)
+    if "--" not in words:
+        return words, []
+    place = words.index("--")
+    words, rest = words[:place], words[place:]
+    return words, [f"--command={word}" for word in rest[1:]] if tuple(words[:2]) in STARTING else rest
+
+
+def _fail(error: NoonmarkError, *, is_json: bool) -> int:
+    row = STATUS[error.code]
+    if is_json:
+        complain_in_json({"title": row.title, "status": row.http, **told(error)})
+    else:
+        complain(error.problems if isinstance(error, InvalidSchedule) else [error])
+    return row.exit

@@ -59,11 +59,12 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
         cleanup.callback(listener.close)
         on_signal = cleanup.enter_context(_Signals())
         try:
+            functions = _functions(loaded)
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
             cleanup.callback(lambda: drive(store.close()))
             drive(store.open())
             metrics = Metrics(__version__)
-            worker = _worker(loaded, store, clock, metrics)
+            worker = _worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
             cleanup.callback(worker.stop)
             app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
@@ -79,8 +80,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
     return 0
 
 
-def _worker(loaded: Loaded, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
-    settings, functions = loaded.settings, _functions(loaded)
+def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     runtime = Runtime(
         node=node_name(),

@@ -24,6 +24,22 @@ def complain(messages: Iterable[object]) -> None:
         sys.stderr.write(f"noonmark: {line if len(line) <= MAX_LINE else f'{line[:MAX_LINE]}…'}\n")
 
 
+def complain_in_json(problem: Mapping[str, object]) -> None:
+    """What went wrong, as one object on stderr."""
+    sys.stderr.write(json.dumps(problem) + "\n")
+
+
+def called(schedule: Mapping[str, object]) -> str:
+    """A schedule for people: its name, if it has one, and its id."""
+    name, schedule_id = schedule["name"], schedule["schedule_id"]
+    return f"{name} ({schedule_id})" if name else str(schedule_id)
+
+
+def one_line(text: object) -> str:
+    """Text of any length and shape for one cell of a table."""
+    return printable(" ".join(str(text).split()))
+
+
 def printable(text: str) -> str:
     """Text for a terminal: no control characters, which a document from elsewhere may hold."""
     return "".join(each if each.isprintable() else "?" for each in text)

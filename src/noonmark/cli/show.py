@@ -24,12 +24,16 @@ UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 @contextmanager
-def page() -> Iterator[Console]:
-    """Where to print; text is shown as it is, so that a bracket in an expression is not taken for markup."""
+def page(width: int | None = None) -> Iterator[Console]:
+    """Where to print; text is shown as it is, so that a bracket in an expression is not taken for markup.
+
+    In a pipe, lines may be as long as `width`, so that a row of a table stays one line.
+    """
     console = Console(markup=False, highlight=False, emoji=False)
     if console.is_terminal:
         yield console
         return
+    console.width = width or console.width
     with console.capture() as captured:
         yield console
     # Rich fills lines up with blanks, which a file or another program has no use for.
@@ -40,21 +44,26 @@ def show_upcoming(upcoming: Upcoming, *, now: datetime) -> None:
     """The sentence, the table of fires, the warnings."""
     with page() as out:
         out.print(Text(printable(upcoming.text), style="bold"))
-        _show_fires(out, upcoming, now)
+        show_fires(out, upcoming, now)
 
 
 def show_schedule(name: str, upcoming: Upcoming, facts: Mapping[str, str], *, now: datetime) -> None:
     """That it is valid, the facts about it, then as for a trigger alone."""
+    with page() as out:
+        out.print(Text.assemble((printable(name), "bold"), " is valid.", style="green"))
+        out.print(facts_table(facts))
+        show_fires(out, upcoming, now)
+
+
+def facts_table(facts: Mapping[str, str]) -> Table:
+    """Short answers beside their questions."""
     table = Table.grid(padding=(0, 3, 0, 0))
     for question, answer in facts.items():
         table.add_row(Text(question, style="dim"), Text(printable(answer)))
-    with page() as out:
-        out.print(Text.assemble((printable(name), "bold"), " is valid.", style="green"))
-        out.print(table)
-        _show_fires(out, upcoming, now)
+    return table
 
 
-def _show_fires(out: Console, upcoming: Upcoming, now: datetime) -> None:
+def show_fires(out: Console, upcoming: Upcoming, now: datetime) -> None:
     """The table of fires and what there is to say about it."""
     if upcoming.fires:
         out.print()
@@ -65,7 +74,7 @@ def _show_fires(out: Console, upcoming: Upcoming, now: datetime) -> None:
         out.print(f"After {last} it never fires.")
     if upcoming.warnings:
         out.print()
-        out.print(_warnings(upcoming.warnings))
+        out.print(warnings_table(upcoming.warnings))
 
 
 def from_now(distance: timedelta) -> str:
@@ -93,13 +102,14 @@ def _table(upcoming: Upcoming, now: datetime) -> Table:
     table.add_column("From now", overflow="fold")
     precision = _precision(upcoming.fires)
     for number, fire in enumerate(upcoming.fires, start=1):
-        utc = _plain(fire, precision)
-        times = [f"{fire:%a} {utc}"] if in_utc else [_local(fire, upcoming.zone, precision), utc]
+        utc = plain_text(fire, precision)
+        times = [f"{fire:%a} {utc}"] if in_utc else [local_text(fire, upcoming.zone, precision), utc]
         table.add_row(str(number), *times, from_now(fire - now))
     return table
 
 
-def _warnings(warnings: Sequence[str]) -> Table:
+def warnings_table(warnings: Sequence[str]) -> Table:
+    """What somebody may not expect, a line each."""
     table = Table.grid(padding=(0, 1))
     for warning in warnings:
         table.add_row(Text("!", style="bold yellow"), Text(printable(warning)))
@@ -115,13 +125,15 @@ def _precision(fires: Sequence[datetime]) -> str:
     return "seconds" if any(fire.second for fire in fires) else "minutes"
 
 
-def _local(fire: datetime, zone: str, precision: str) -> str:
+def local_text(fire: datetime, zone: str, precision: str) -> str:
+    """An instant as the clocks of a zone show it, with its weekday and offset."""
     try:
         local = load_zone(zone).local(int(fire.timestamp()))
     except OverflowError:
         return "outside the years 1 to 9999"
-    return f"{local:%a} {_plain(local, precision)} {local.isoformat()[19:]}"
+    return f"{local:%a} {plain_text(local, precision)} {local.isoformat()[19:]}"
 
 
-def _plain(moment: datetime, precision: str) -> str:
+def plain_text(moment: datetime, precision: str) -> str:
+    """A date and a time, as they stand."""
     return moment.replace(tzinfo=None).isoformat(" ", precision)

@@ -56,7 +56,7 @@ def conclude(request: Request[T], outcome: Outcome) -> T:
         raise _refused(outcome, document)
     try:
         return request.read(document)
-    except NoonmarkError:
+    except NoonmarkError:  # some of them are ValueErrors too
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NoonmarkError(f"{outcome.url} did not answer as Noonmark does: {error!r}") from error

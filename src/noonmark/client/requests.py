@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Fields(TypedDict, total=False):
-    """What a schedule declares; null takes a field back when it is changed."""
+    """What a schedule declares; None takes a field back when it is changed."""
 
     name: str | None
     trigger: Trigger | Document | None

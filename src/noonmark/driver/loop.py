@@ -56,7 +56,7 @@ class Loop:
         self._runtime, self._node = runtime, self.driver.node
         self._alarms: list[Alarm] = []
         self._retrying: set[Alarm] = set()
-        """Of the duties that failed, and wait to be tried again."""
+        """Of the duties that failed, and wait to be tried again: they ring when the store is back, or at the end."""
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
         self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
         self._prune = self._alarm()
@@ -99,8 +99,7 @@ class Loop:
         """
         self._grace = grace
         self._is_stopping = True
-        for alarm in self._alarms:
-            alarm.ring()
+        self._ring_all()
 
     async def run(self, started: Callable[[], None] | None = None) -> int:
         """Do every duty in time until somebody calls `stop`; says how much was handed back."""
@@ -136,7 +135,7 @@ class Loop:
             await asyncio.gather(*beginning)
             handed_back = await self._wind_up()
             await asyncio.gather(*keeping)
-            await self._try(self.driver.leave, self._drain)
+            await self._try(self.driver.leave)
         except asyncio.CancelledError:
             await self._hand_over([*beginning, *keeping])
             raise
@@ -155,7 +154,7 @@ class Loop:
         node = self._node
         while self._fetches:
             await self._drain.wait(FIRST_RETRY)
-        await self._try(self.driver.release, self._drain)
+        await self._try(self.driver.release)
         handed_back = self.driver.withdraw()
         self._settle.ring()
         began = node.now
@@ -167,8 +166,7 @@ class Loop:
             await self._drain.wait(left)
         handed_back += self.driver.hand_back()
         self._is_drained = True
-        for alarm in self._alarms:
-            alarm.ring()
+        self._ring_all()
         return handed_back
 
     async def _hand_over(self, duties: list[asyncio.Task[None]]) -> None:
@@ -195,7 +193,7 @@ class Loop:
         """Match, plan and claim, whenever there is something to match, to plan or to claim."""
         while not self._is_stopping:
             self._look_at = None
-            pause = await self._try(self._look_once, self._look)
+            pause = await self._try(self._look_once)
             self._look_at = None if pause is None else self._node.now + pause
             await self._look.wait(pause)
 
@@ -229,7 +227,7 @@ class Loop:
             if pause is None or pause > 0:
                 await self._start.wait(pause)
                 continue
-            report = await self._try(self.driver.admit_once, self._start)
+            report = await self._try(self.driver.admit_once)
             if self._node.finished:  # the answer came too late, and what was started is handed back
                 self._settle.ring()
             if report is not None and (report.replanned or report.waiting or report.ended):
@@ -246,7 +244,7 @@ class Loop:
                 chances -= self._is_drained
                 await self._settle.wait(FIRST_RETRY if self._is_drained else None)
                 continue
-            report = await self._try(self.driver.settle_once, self._settle)
+            report = await self._try(self.driver.settle_once)
             if report is None:
                 return
             if report.frees_others:
@@ -257,7 +255,7 @@ class Loop:
 
     async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]], alarm: Alarm) -> None:
         while not self._is_drained:
-            await self._try(duty, alarm)
+            await self._try(duty)
             if not self._is_drained:
                 await alarm.wait(interval)
 
@@ -268,7 +266,7 @@ class Loop:
             await alarm.wait(pause)
             if self._is_stopping:
                 return
-            await self._try(self._node.read_clock, alarm)
+            await self._try(self._node.read_clock)
             pause *= 2
 
     async def _letting_go(self, alarm: Alarm) -> None:
@@ -310,7 +308,7 @@ class Loop:
             if await self.driver.is_asked_to_stop():
                 self._renew.ring()
 
-    async def _try(self, duty: Callable[[], Awaitable[T]], alarm: Alarm) -> T | None:
+    async def _try(self, duty: Callable[[], Awaitable[T]]) -> T | None:
         """Do a duty, again and again until it succeeds; None when the time to try is over."""
         backoff, has_failed = FIRST_RETRY, False
         while True:
@@ -331,9 +329,11 @@ class Loop:
             if self._is_over(duty, backoff):
                 return None
             has_failed = True
-            self._retrying.add(alarm)
-            await alarm.wait(pause)
-            self._retrying.discard(alarm)
+            # Whatever there is to do rings elsewhere meanwhile: a store that is down is not asked more often for that.
+            retry = Alarm()
+            self._retrying.add(retry)
+            await retry.wait(pause)
+            self._retrying.discard(retry)
             backoff = min(2 * backoff, LAST_RETRY)
 
     def _is_over(self, duty: Callable[[], Awaitable[object]], backoff: Micros) -> bool:
@@ -349,6 +349,10 @@ class Loop:
         self._settle.ring()
         if self._is_stopping:
             self._drain.ring()
+
+    def _ring_all(self) -> None:
+        for alarm in (*self._alarms, *self._retrying):
+            alarm.ring()
 
     def _alarm(self) -> Alarm:
         self._alarms.append(Alarm())

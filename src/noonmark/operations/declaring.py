@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, present
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, RevisionConflict
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.jsonvalues import identifier
 from noonmark.core.lifecycle import SchedulePhase
@@ -136,10 +136,7 @@ async def update(service: Service, caller: Caller, arguments: Mapping[str, Any])
     kept = await schedules.find(service.store, caller.owner.tenant, found_id)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
-        if revision is not None and schedule.revision != revision:
-            raise RevisionConflict(
-                f"the schedule has revision {schedule.revision}, not {revision}", field="expected_revision"
-            )
+        schedules.check_revision(schedule, revision)
         document = changed(schedule.declaration, changes)
         _check_target(document, schedule)
         return declare_again(document, schedule, now=from_micros(now))

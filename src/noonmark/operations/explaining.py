@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 50
 """So many rows up to an instant are looked at: one of them may stand for a gap that covers it."""
+NEWEST = 5
+"""So many of the newest rows are looked at, which tell how far times are accounted for; and of the runs before it, one
+of which may have gone on."""
 LAST_ID = "~"
 """Sorts after the id of every occurrence."""
 
@@ -43,8 +46,11 @@ async def explain_instant(service: Service, caller: Caller, arguments: Mapping[s
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
     now = await service.store.clock()
     time = now if at is None else at
-    rows = await service.store.occurrences(kept.schedule.uid, NEIGHBOURS, before=(time, LAST_ID))
-    exact = [one for one in rows if one.nominal == time]
-    runs = [run for one in exact for run in await service.store.occurrence_runs(one.id)]
-    explanation = explain.explain_instant(kept.schedule, time, now=now, rows=rows, runs=runs)
+    uid, place = kept.schedule.uid, (time, LAST_ID)
+    newest = await service.store.occurrences(uid, NEWEST)
+    earlier = await service.store.occurrences(uid, NEIGHBOURS, before=place)
+    rows = [*(one for one in newest if one.nominal > time), *earlier]
+    exact = [run for one in earlier if one.nominal == time for run in await service.store.occurrence_runs(one.id)]
+    runs = {run.id: run for run in [*exact, *await service.store.runs(uid, NEWEST, before=place)]}.values()
+    explanation = explain.explain_instant(kept.schedule, time, now=now, rows=rows, runs=tuple(runs))
     return {"schedule_id": schedule_id, "at": text(time), "phase": str(kept.schedule.phase)} | explanation.to_document()

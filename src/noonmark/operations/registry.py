@@ -38,9 +38,9 @@ _CHANGES = (
     Operation("schedule/create", declaring.create, (*declaring.FIELDS, *declaring.OF_REQUESTS)),
     Operation("schedule/upsert", declaring.upsert, (*declaring.FIELDS, *declaring.OF_REQUESTS)),
     Operation("schedule/update", declaring.update, ("schedule_id", "expected_revision", *declaring.FIELDS)),
-    Operation("schedule/pause", steering.pause, ("schedule_id", "reason")),
-    Operation("schedule/resume", steering.resume, ("schedule_id", "reason")),
-    Operation("schedule/delete", steering.delete, ("schedule_id", "reason")),
+    Operation("schedule/pause", steering.pause, ("schedule_id", "reason", "expected_revision")),
+    Operation("schedule/resume", steering.resume, ("schedule_id", "reason", "expected_revision")),
+    Operation("schedule/delete", steering.delete, ("schedule_id", "reason", "expected_revision")),
     Operation("schedule/run", steering.run, ("schedule_id", "payload", "overlap", "key", "reason")),
     Operation(
         "schedule/backfill", steering.backfill, ("schedule_id", "from", "to", "dry_run", "limit", "concurrency", "key")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core import edits
-from noonmark.core.errors import Conflict, NotFound
+from noonmark.core.errors import Conflict, NotFound, RevisionConflict
 from noonmark.core.ids import manual, occurrence_id
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
@@ -82,13 +82,21 @@ def new_schedule(
 
 
 async def change(
-    store: Store, uid: str, decide: Callable[[Snapshot, Micros], Plan | None], sign: Sign | None = None
+    store: Store,
+    uid: str,
+    decide: Callable[[Snapshot, Micros], Plan | None],
+    sign: Sign | None = None,
+    expected: int | None = None,
 ) -> Schedule:
-    """Decide on what is stored, until nobody was faster; None leaves it as it is. Gives the schedule as it is then."""
+    """Decide on what is stored, until nobody was faster; None leaves it as it is. Gives the schedule as it is then.
+
+    Another revision than the expected one is a RevisionConflict; None expects nothing.
+    """
     for _ in range(MAX_TRIES):
         snapshot = await store.snapshot(uid)
         if snapshot is None or snapshot.schedule.phase is SchedulePhase.DELETED:
             raise NotFound("the schedule was deleted", field="schedule_id")
+        check_revision(snapshot.schedule, expected)
         now = await store.clock()
         plan = decide(snapshot, now)
         if plan is None:
@@ -104,6 +112,14 @@ async def change(
         if written:
             return plan.schedule or snapshot.schedule
     raise Conflict("the schedule was changed by others all the while; try again")
+
+
+def check_revision(schedule: Schedule, expected: int | None) -> None:
+    """Refuse to change what somebody else has changed meanwhile."""
+    if expected is not None and schedule.revision != expected:
+        raise RevisionConflict(
+            f"the schedule has revision {schedule.revision}, not {expected}", field="expected_revision"
+        )
 
 
 async def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
@@ -134,17 +150,19 @@ async def declare(
     return await change(store, uid, decide, sign)
 
 
-async def pause(store: Store, uid: str, sign: Sign | None = None) -> Schedule:
+async def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: int | None = None) -> Schedule:
     """Nothing of its trigger starts until it is resumed; one that is paused stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         _check_goes_on(snapshot.schedule, "pause")
         return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
 
-    return await change(store, uid, decide, sign)
+    return await change(store, uid, decide, sign, expected)
 
 
-async def resume(store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None) -> Schedule:
+async def resume(
+    store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None, expected: int | None = None
+) -> Schedule:
     """Plan from now on; one that is active stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
@@ -153,7 +171,7 @@ async def resume(store: Store, uid: str, *, lookahead: Micros, sign: Sign | None
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
-    return await change(store, uid, decide, sign)
+    return await change(store, uid, decide, sign, expected)
 
 
 def _check_goes_on(schedule: Schedule, verb: str) -> None:
@@ -161,9 +179,9 @@ def _check_goes_on(schedule: Schedule, verb: str) -> None:
         raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to begin anew")
 
 
-async def delete(store: Store, uid: str, sign: Sign | None = None) -> Schedule:
+async def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: int | None = None) -> Schedule:
     """Nothing of it starts from now on; its history stays."""
-    return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign)
+    return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
 
 
 async def cancel(store: Store, kept: Kept) -> int:

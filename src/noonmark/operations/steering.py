@@ -40,22 +40,24 @@ MAX_ERROR = 65_536
 
 async def pause(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let nothing of its trigger start until it is resumed; what runs goes on."""
-    kept, sign = await _find(service, caller, arguments)
-    return await told(service, await schedules.pause(service.store, kept.schedule.uid, sign))
+    kept, sign, expected = await _find(service, caller, arguments)
+    return await told(service, await schedules.pause(service.store, kept.schedule.uid, sign, expected=expected))
 
 
 async def resume(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Plan from now on; what the pause swallowed is recorded."""
-    kept, sign = await _find(service, caller, arguments)
-    uid, lookahead = kept.schedule.uid, service.lookahead
-    return await told(service, await schedules.resume(service.store, uid, lookahead=lookahead, sign=sign))
+    kept, sign, expected = await _find(service, caller, arguments)
+    resumed = await schedules.resume(
+        service.store, kept.schedule.uid, lookahead=service.lookahead, sign=sign, expected=expected
+    )
+    return await told(service, resumed)
 
 
 async def delete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let nothing of it start from now on; its history stays. One that is deleted stays so."""
-    kept, sign = await _find(service, caller, arguments, deleted=True)
+    kept, sign, expected = await _find(service, caller, arguments, deleted=True)
     if kept.schedule.phase is not SchedulePhase.DELETED:
-        await schedules.delete(service.store, kept.schedule.uid, sign)
+        await schedules.delete(service.store, kept.schedule.uid, sign, expected=expected)
         service.wake(None)
     gone = await schedules.find(service.store, caller.owner.tenant, kept.schedule.schedule_id, deleted=True)
     return schedule_document(gone, now=await service.store.clock())
@@ -265,14 +267,15 @@ async def find_occurrence(service: Service, caller: Caller, one_id: str) -> tupl
 
 async def _find(
     service: Service, caller: Caller, arguments: Mapping[str, Any], *, deleted: bool = False
-) -> tuple[Kept, Sign]:
-    """The schedule that is to be changed, and what writes down who did it, and why."""
+) -> tuple[Kept, Sign, int | None]:
+    """The schedule that is to be changed, what writes down who did it and why, and the revision that is expected."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
     reason = asked.text("reason", None, high=MAX_REASON)
+    expected = asked.integer("expected_revision", None)
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
-    return kept, caller.signed(reason)
+    return kept, caller.signed(reason), expected
 
 
 async def _note(service: Service, caller: Caller, schedule: Schedule, reason: str | None = None) -> None:

@@ -54,7 +54,8 @@ def parse(body: bytes) -> Any:  # noqa: ANN401 - JSON of any shape
     except RecursionError:
         raise _too_deep("") from None
     # Nearly every body is innocent at a glance, and then nobody walks through it.
-    if reading.has_refused or text.count("[") + text.count("{") > MAX_DEPTH or _SUSPECT.search(text):
+    may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
+    if reading.has_refused or _SUSPECT.search(text) or (may_be_deep and _is_deep(value)):
         _check(value)
     return value
 
@@ -88,6 +89,17 @@ class _Reading:
 
     def constant(self, text: str) -> _Refused:
         return self._refuse(f"is {text}, which is not JSON")
+
+
+def _is_deep(value: object) -> bool:
+    """Whether it has more levels than are read; nothing else is looked at."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inside = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        if not inside:
+            return False
+        level = [member for members in inside for member in members]
+    return any(isinstance(item, dict | list) for item in level)
 
 
 def _check(value: object) -> None:

@@ -74,7 +74,7 @@ class LogSink:
         match one:
             case Settled(occurrence, Phase.COMPLETED, _, run, _):
                 took = 0 if run.ended is None else micros_to_seconds(run.ended - run.started)
-                logger.info("completed in %s s", took, extra=ids(occurrence) | {"run_id": run.id})
+                logger.info("completed in %.6f s", took, extra=ids(occurrence) | {"run_id": run.id})
             case NodeStarted(node):
                 logger.info("the worker has started", extra={"node": node})
             case NodeStopped(node, handed_back):

@@ -13,6 +13,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Reason = Annotated[str, Field(min_length=1, max_length=1_000)]
 Instant = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2030-01-01T00:00:00Z"])]
 Seconds = Annotated[float, Field(ge=0.001, le=3_155_760_000)]
+Revision = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Labels = dict[Annotated[str, Field(min_length=1, max_length=63)], Annotated[str, Field(max_length=256)]]
 Written = str | Document
@@ -72,7 +73,7 @@ class NewSchedule(Declaration):
 class ScheduleChanges(Declaration):
     """What is to change of a schedule; null takes a field back."""
 
-    expected_revision: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    expected_revision: Revision | None = None
 
 
 class Why(Body):
@@ -81,7 +82,13 @@ class Why(Body):
     reason: Reason | None = None
 
 
-class Pause(Why):
+class Steer(Why):
+    """Why a schedule is steered, and on which condition."""
+
+    expected_revision: Revision | None = None
+
+
+class Pause(Steer):
     """What pauses a schedule; or resumes it, with `paused` false, as the cron service has it."""
 
     paused: bool = True

@@ -15,7 +15,7 @@ from noonmark.core.explain.sentences import sentence
 from noonmark.core.explain.standing import OWN, Case, Standing, standing
 from noonmark.core.explain.steps import chain, instant, known
 from noonmark.core.ids import TRIGGER, kind_of
-from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
+from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import in_force_after, is_used_up, timed_trigger
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.jitter import due_at
@@ -223,18 +223,18 @@ def _unrecorded(moment: _Moment) -> Explanation:
 
 
 def _is_open(moment: _Moment) -> bool:
-    """Whether nobody has accounted for the instant yet.
+    """Whether nobody has accounted for the instant yet; a deletion accounts for everything.
 
     Times are accounted for in their order, but for one that somebody cancelled ahead. Of what has ended, the oldest is
     forgotten first: if something older is there, this would be there too.
     """
     at, schedule = moment.at, moment.schedule
-    is_recent = at >= schedule.updated
-    if is_recent and schedule.phase is SchedulePhase.PAUSED:
+    if schedule.phase is SchedulePhase.DELETED:
+        return False
+    if schedule.phase is SchedulePhase.PAUSED and at >= schedule.updated:
         return True
-    newer = any(at < _last(row) and (row.phase in LIVE or _last(row) <= moment.now) for row in moment.own)
-    older = any(row.nominal < at for row in moment.own)
-    return not newer and (older or is_recent)
+    in_order = [row for row in moment.own if row.has_begun or row.phase is not Phase.CANCELLED]
+    return all(_last(row) < at for row in in_order) and any(row.nominal < at for row in moment.own)
 
 
 def _forgotten(moment: _Moment) -> Explanation:

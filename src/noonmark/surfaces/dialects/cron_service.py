@@ -49,8 +49,8 @@ def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     """What the cron service calls a schedule, as the arguments of an upsert."""
     if unknown := [one for one in document if one not in FIELDS]:
         raise InvalidRequest(f"unknown field; allowed are {', '.join(FIELDS)}", field=unknown[0])
-    if document.get("cron_expr") is None:
-        raise InvalidRequest("is required", field="cron_expr")
+    if missing := [one for one in ("workflow_id", "cron_expr") if document.get(one) is None]:
+        raise InvalidRequest("is required", field=missing[0])
     trigger = present(
         type="cron",
         expression=document.get("cron_expr"),

@@ -56,10 +56,14 @@ def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
         name=document["name"],
         description=document.get("description"),
         user_id=document.get("user_id"),
-        trigger=present(type="cron", expression=document["cron_expression"], timezone=document.get("timezone") or None),
+        trigger=present(
+            type="cron",
+            expression=document["cron_expression"],
+            timezone=None if document.get("timezone") == "" else document.get("timezone"),
+        ),
         target=present(target_kind="task", query=document["task_query"], context=document.get("task_context")),
         budget=_budget(document.get("max_budget_per_run_usd")),
-        timeout_seconds=_timeout(document.get("timeout_seconds")) or USUAL_TIMEOUT,
+        timeout_seconds=_timeout(document.get("timeout_seconds")),
     )
 
 
@@ -82,7 +86,7 @@ def to_changes(document: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[s
     if "max_budget_per_run_usd" in said:
         changes["budget"] = _budget(said["max_budget_per_run_usd"])
     if "timeout_seconds" in said:
-        changes["timeout_seconds"] = _timeout(said["timeout_seconds"]) or USUAL_TIMEOUT
+        changes["timeout_seconds"] = _timeout(said["timeout_seconds"])
     return changes
 
 
@@ -116,8 +120,9 @@ def _budget(usd: object) -> dict[str, Any] | None:
     return None if usd is None or (usd == 0 and not isinstance(usd, bool)) else {"max_cost_usd": usd}
 
 
-def _timeout(seconds: Any) -> Any:  # noqa: ANN401 - whatever it is, the schedule judges it
-    return None if seconds == 0 and not isinstance(seconds, bool) else seconds
+def _timeout(seconds: Any) -> Any:  # noqa: ANN401 - whatever else it is, the schedule judges it
+    """How long a run may take; nothing at all is the usual time."""
+    return USUAL_TIMEOUT if seconds is None or (seconds == 0 and not isinstance(seconds, bool)) else seconds
 
 
 def smallest_gap(expression: str) -> Micros | None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from noonmark.surfaces.rest.asked import Asked, Handler
     from noonmark.surfaces.rest.routes import Route
 
-UPDATE = "schedule/update"
 DECLARING = frozenset({"schedule/create", "schedule/upsert"})
 
 
@@ -55,12 +54,10 @@ def answered(route: Route, asked: Asked, arguments: Mapping[str, Any]) -> Answer
     present = asked.perform("schedule/get", dict(asked.path))["revision"]
     if present not in expected:
         raise _failed(f"the schedule has revision {present}, which is not what If-Match names")
-    if route.operation != UPDATE:
-        return told(route, asked.perform(route.operation, arguments))
     if arguments.get("expected_revision", present) != present:
         raise InvalidRequest("is not the revision that If-Match names", field="expected_revision")
     try:
-        document = asked.perform(UPDATE, {**arguments, "expected_revision": present})
+        document = asked.perform(route.operation, {**arguments, "expected_revision": present})
     except RevisionConflict as error:
         raise _failed(error.message) from None
     return told(route, document)

@@ -67,9 +67,11 @@ class Guard:
         except NotAllowed as error:
             await problem(error, request)(scope, receive, told)
         except ClientDisconnect:
-            logger.info("%s %s: the caller went away", request.method, shown(request.url.path))
+            logger.info("%s %s: the caller went away", request.method, shown(request.scope["path"]))
         except Exception:
-            logger.exception("%s %s failed", request.method, shown(request.url.path), extra={"request_id": request_id})
+            logger.exception(
+                "%s %s failed", request.method, shown(request.scope["path"]), extra={"request_id": request_id}
+            )
             if has_begun:
                 raise
             await failure(request)(scope, receive, told)

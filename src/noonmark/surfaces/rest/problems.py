@@ -52,7 +52,7 @@ def problem(error: NoonmarkError, request: Request) -> Response:
         **said,
         "request_id": request_id_of(request),
     }
-    if request.url.path.startswith(TASK_ROUTES):
+    if request.scope["path"].startswith(TASK_ROUTES):
         document["error"] = said["detail"]
     return Response(write_json(document), status, {**headers, "Cache-Control": "no-store"}, media_type=PROBLEM)
 

@@ -7,10 +7,10 @@ from importlib.resources import files
 import sqlalchemy as sa
 from alembic import op
 
+from noonmark.stores.sql.migrations.parts import TEXT, index, key, references
+
 revision = "0001"
 down_revision = None
-
-TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
@@ -42,7 +42,7 @@ def _create_concurrency_keys() -> None:
         sa.CheckConstraint("taken >= 0 AND waiting >= 0", name="places_are_counts"),
         sa.PrimaryKeyConstraint("key"),
     )
-    _index("concurrency_keys_by_name", "concurrency_keys", ["tenant", "name"], unique=True)
+    index("concurrency_keys_by_name", "concurrency_keys", ["tenant", "name"], unique=True)
 
 
 def _create_dependency_graphs() -> None:
@@ -68,7 +68,7 @@ def _create_nodes() -> None:
         sa.Column("left_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("name"),
     )
-    _index("nodes_seen", "nodes", ["seen"])
+    index("nodes_seen", "nodes", ["seen"])
     op.create_table(
         "leadership",
         sa.Column("key", sa.SmallInteger(), autoincrement=False, nullable=False),
@@ -103,17 +103,17 @@ def _create_schedules() -> None:
         sa.Column("is_listed", sa.SmallInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key"),
     )
-    _index("schedules_by_id", "schedules", ["tenant", "schedule_id"], "is_listed = 1", unique=True)
-    _index(
+    index("schedules_by_id", "schedules", ["tenant", "schedule_id"], "is_listed = 1", unique=True)
+    index(
         "schedules_by_name",
         "schedules",
         ["tenant", "username", "name", "created"],
         "is_listed = 1 AND name IS NOT NULL",
     )
-    _index("schedules_by_creation", "schedules", ["tenant", "created", "schedule_id"], "is_listed = 1")
-    _index("schedules_deleted", "schedules", ["tenant", "created", "schedule_id"], "is_listed = 0")
-    _index("schedules_deleted_by_id", "schedules", ["tenant", "schedule_id", "deleted"], "is_listed = 0")
-    _index("schedules_by_source", "schedules", ["source", "route"], "is_listed = 1")
+    index("schedules_by_creation", "schedules", ["tenant", "created", "schedule_id"], "is_listed = 1")
+    index("schedules_deleted", "schedules", ["tenant", "created", "schedule_id"], "is_listed = 0")
+    index("schedules_deleted_by_id", "schedules", ["tenant", "schedule_id", "deleted"], "is_listed = 0")
+    index("schedules_by_source", "schedules", ["source", "route"], "is_listed = 1")
 
 
 def _create_served_routes() -> None:
@@ -132,11 +132,11 @@ def _create_dependencies() -> None:
         sa.Column("position", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("tenant", TEXT, nullable=False),
         sa.Column("upstream_id", TEXT, nullable=False),
-        *_references("schedule", "schedules.key"),
+        *references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("schedule", "position"),
         sqlite_with_rowid=False,
     )
-    _index("dependencies_by_upstream", "dependencies", ["tenant", "upstream_id"])
+    index("dependencies_by_upstream", "dependencies", ["tenant", "upstream_id"])
 
 
 def _create_events() -> None:
@@ -145,11 +145,11 @@ def _create_events() -> None:
         sa.Column("tenant", TEXT, nullable=False),
         sa.Column("event_type", TEXT, nullable=False),
         sa.Column("schedule", sa.BigInteger(), autoincrement=False, nullable=False),
-        *_references("schedule", "schedules.key"),
+        *references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("tenant", "event_type", "schedule"),
         sqlite_with_rowid=False,
     )
-    _index("event_listeners_by_schedule", "event_listeners", ["schedule"])
+    index("event_listeners_by_schedule", "event_listeners", ["schedule"])
     op.create_table(
         "event_streams",
         sa.Column("tenant", TEXT, nullable=False),
@@ -160,8 +160,8 @@ def _create_events() -> None:
         sa.CheckConstraint("matched >= 0", name="matched_is_a_count"),
         sa.PrimaryKeyConstraint("tenant"),
     )
-    _index("event_streams_behind", "event_streams", ["matched_until", "tenant"], "newest > matched_until")
-    _index("event_streams_by_count", "event_streams", ["matched"])
+    index("event_streams_behind", "event_streams", ["matched_until", "tenant"], "newest > matched_until")
+    index("event_streams_by_count", "event_streams", ["matched"])
     op.create_table(
         "events",
         sa.Column("key", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -173,9 +173,9 @@ def _create_events() -> None:
         sa.Column("emitted", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key"),
     )
-    _index("events_by_id", "events", ["tenant", "event_id"], unique=True)
-    _index("events_in_order", "events", ["tenant", "emitted"], unique=True)
-    _index("events_by_age", "events", ["emitted"])
+    index("events_by_id", "events", ["tenant", "event_id"], unique=True)
+    index("events_in_order", "events", ["tenant", "emitted"], unique=True)
+    index("events_by_age", "events", ["emitted"])
 
 
 def _create_occurrences() -> None:
@@ -231,47 +231,47 @@ def _create_occurrences() -> None:
             "attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0", name="counts_are_counts"
         ),
         sa.CheckConstraint("ended IS NULL OR reason IS NOT NULL", name="final_has_a_reason"),
-        *_references("place", "concurrency_keys.key"),
-        *_references("schedule", "schedules.key"),
-        *_references("wanted", "concurrency_keys.key"),
+        *references("place", "concurrency_keys.key"),
+        *references("schedule", "schedules.key"),
+        *references("wanted", "concurrency_keys.key"),
         sa.PrimaryKeyConstraint("key"),
         sa.UniqueConstraint("id"),
     )
 
 
 def _index_occurrences() -> None:
-    _index(
+    index(
         "occurrences_awaiting",
         "occurrences",
         ["schedule", "nominal"],
         "phase = 'pending' AND waiting_for = 'dependency_pending'",
     )
-    _index("occurrences_ended", "occurrences", ["ended"], "ended IS NOT NULL")
-    _index("occurrences_in_slot", "occurrences", ["schedule"], "holds_slot = 1", unique=True)
-    _index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal", *_key()], "lease_end IS NOT NULL")
-    _index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
-    _index("occurrences_of_gaps", "occurrences", ["schedule", "missed_last"], "missed_last IS NOT NULL")
-    _index(
+    index("occurrences_ended", "occurrences", ["ended"], "ended IS NOT NULL")
+    index("occurrences_in_slot", "occurrences", ["schedule"], "holds_slot = 1", unique=True)
+    index("occurrences_leased", "occurrences", ["route", "lease_end", "nominal", *key()], "lease_end IS NOT NULL")
+    index("occurrences_live", "occurrences", ["schedule"], "ended IS NULL")
+    index("occurrences_of_gaps", "occurrences", ["schedule", "missed_last"], "missed_last IS NOT NULL")
+    index(
         "occurrences_of_owners",
         "occurrences",
         ["route", sa.text("(ready >> 25)"), "owner", "ready", "nominal"],
         "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
     )
-    _index("occurrences_of_schedule", "occurrences", ["schedule", "nominal"])
-    _index(
+    index("occurrences_of_schedule", "occurrences", ["schedule", "nominal"])
+    index(
         "occurrences_queued",
         "occurrences",
         ["schedule", "held", "due", "nominal", "id"],
         "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL",
     )
-    _index(
+    index(
         "occurrences_ready",
         "occurrences",
-        ["route", "ready", "nominal", *_key()],
+        ["route", "ready", "nominal", *key()],
         "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
     )
-    _index("occurrences_wanting", "occurrences", ["wanted", "held", "due", "nominal", "id"], "wanted IS NOT NULL")
-    _index(
+    index("occurrences_wanting", "occurrences", ["wanted", "held", "due", "nominal", "id"], "wanted IS NOT NULL")
+    index(
         "occurrences_with_deadline",
         "occurrences",
         ["deadline", "id"],
@@ -318,18 +318,18 @@ def _create_schedule_states() -> None:
         sa.Column("owner", sa.BigInteger(), nullable=False),
         sa.CheckConstraint("phase IN ('active', 'paused', 'completed', 'deleted')", name="schedule_phase_is_known"),
         sa.CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
-        *_references("schedule", "schedules.key"),
+        *references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("schedule"),
         sa.UniqueConstraint("uid"),
         postgresql_with={"fillfactor": 70},
     )
-    _index(
+    index(
         "schedules_to_plan",
         "schedule_states",
         ["plan_at", "uid"],
         "phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL",
     )
-    _index("schedules_with_history", "schedule_states", ["history"], "history >= 32")
+    index("schedules_with_history", "schedule_states", ["history"], "history >= 32")
 
 
 def _create_runs() -> None:
@@ -347,12 +347,12 @@ def _create_runs() -> None:
         sa.Column("error", TEXT, nullable=True),
         sa.Column("tokens", sa.BigInteger(), nullable=True),
         sa.Column("cost_usd", sa.Double(), nullable=True),
-        *_references("occurrence", "occurrences.key"),
-        *_references("schedule", "schedules.key"),
+        *references("occurrence", "occurrences.key"),
+        *references("schedule", "schedules.key"),
         sa.PrimaryKeyConstraint("occurrence", "fence"),
         sqlite_with_rowid=False,
     )
-    _index("runs_of_schedule", "runs", ["schedule", "started"])
+    index("runs_of_schedule", "runs", ["schedule", "started"])
 
 
 def _create_notes() -> None:
@@ -371,9 +371,9 @@ def _create_notes() -> None:
         sa.Column("request_id", TEXT, nullable=True),
         sa.PrimaryKeyConstraint("key"),
     )
-    _index("notes_in_order", "notes", ["tenant", "key"])
-    _index("notes_of_schedule", "notes", ["tenant", "schedule_id", "key"])
-    _index("notes_by_age", "notes", ["noted"])
+    index("notes_in_order", "notes", ["tenant", "key"])
+    index("notes_of_schedule", "notes", ["tenant", "schedule_id", "key"])
+    index("notes_by_age", "notes", ["noted"])
 
 
 def _create_idempotency_keys() -> None:
@@ -386,32 +386,11 @@ def _create_idempotency_keys() -> None:
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key"),
     )
-    _index("idempotency_keys_by_name", "idempotency_keys", ["tenant", "name"], unique=True)
-    _index("idempotency_keys_by_age", "idempotency_keys", ["created"])
+    index("idempotency_keys_by_name", "idempotency_keys", ["tenant", "name"], unique=True)
+    index("idempotency_keys_by_age", "idempotency_keys", ["created"])
 
 
 def _create_execution_history() -> None:
     bind = op.get_bind()
     text = files("noonmark.stores.sql.migrations").joinpath("views", f"0001_{bind.dialect.name}.sql")
     bind.exec_driver_sql(text.read_text(encoding="utf-8"))
-
-
-def _key() -> list[str]:
-    """The row's number at the end of an index, which SQLite adds by itself."""
-    return ["key"] if _is_postgres() else []
-
-
-def _references(column: str, referred: str) -> list[sa.ForeignKeyConstraint]:
-    """A foreign key where there are any: PostgreSQL would look each of them up, and lock what it refers to."""
-    return [] if _is_postgres() else [sa.ForeignKeyConstraint([column], [referred])]
-
-
-def _is_postgres() -> bool:
-    return op.get_bind().dialect.name == "postgresql"
-
-
-def _index(
-    name: str, table: str, columns: list[str | sa.TextClause], where: str | None = None, *, unique: bool = False
-) -> None:
-    condition = None if where is None else sa.text(where)
-    op.create_index(name, table, columns, unique=unique, sqlite_where=condition, postgresql_where=condition)

@@ -1,0 +1,209 @@
+"""From options to the document of a schedule: what they say goes before what a given document says."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noonmark.cli.documents import parse_json
+from noonmark.cli.local_zone import local_zone
+from noonmark.cli.manifest import to_document
+from noonmark.cli.options import Timing
+from noonmark.cli.times import read_duration, read_instant
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest, NotFound
+from noonmark.core.jsonvalues import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.cli.options import Listening, Moment, Receiver, Terms
+
+KINDS = "--cron, --every, --at, --in or --event"
+TARGETS = "--function, --http or --command"
+INSTEAD_OF = {
+    "expression": "crons",
+    "crons": "expression",
+    "due_at_utc": "delay_seconds",
+    "delay_seconds": "due_at_utc",
+}
+"""Of each pair, a trigger says one."""
+SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
+
+
+def given_document(text: str | None) -> dict[str, Any]:
+    """The document that `--schedule-json` gives, in our own words."""
+    if text is None:
+        return {}
+    given = parse_json(text, field="--schedule-json")
+    if not isinstance(given, dict):
+        raise InvalidRequest(f"must be an object, not {shown(given)}", field="--schedule-json")
+    return to_document(given, field="--schedule-json")
+
+
+def trigger_document(
+    timing: Timing | Moment | Listening, before: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The trigger that options name, or that they change; what they leave open is as before. None if there is none."""
+    whole = timing if isinstance(timing, Timing) else Timing(**_fields(timing))
+    named = _named(whole)
+    bounds = present(
+        start_at_utc=read_instant(whole.start_at, "--start-at"),
+        end_at_utc=read_instant(whole.end_at, "--end-at"),
+        jitter_seconds=read_duration(whole.jitter, "--jitter"),
+    )
+    if named is None and before is None:
+        if bounds or whole.timezone is not None or whole.filter_json is not None:
+            raise InvalidRequest(f"say when it is to run: give {KINDS}")
+        return None
+    trigger = _merged(named or {}, before) | bounds
+    kind = trigger.get("type")
+    if whole.timezone is not None:
+        if kind not in {"cron", "calendar"}:
+            raise InvalidRequest("goes with --cron: instants and lengths of time have no zone", field="--timezone")
+        trigger["timezone"] = whole.timezone
+    elif kind == "cron":
+        trigger.setdefault("timezone", local_zone())
+    if whole.filter_json is not None:
+        if kind != "event":
+            raise InvalidRequest("goes with --event", field="--filter-json")
+        trigger["filters"] = parse_json(whole.filter_json, field="--filter-json")
+    return trigger
+
+
+def _fields(timing: Moment | Listening) -> dict[str, Any]:
+    return {name: getattr(timing, name) for name in type(timing).__dataclass_fields__}
+
+
+def _named(timing: Timing) -> dict[str, Any] | None:
+    """What the option that names a kind of trigger says; there is at most one."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    if timing.cron:
+        crons = {"expression": timing.cron[0]} if len(timing.cron) == 1 else {"crons": list(timing.cron)}
+        found.append(("--cron", {"type": "cron", **crons}))
+    if timing.every is not None:
+        found.append(("--every", {"type": "interval", "every_seconds": read_duration(timing.every, "--every")}))
+    if timing.at is not None:
+        found.append(("--at", {"type": "once", "due_at_utc": read_instant(timing.at, "--at")}))
+    if timing.delay is not None:
+        found.append(("--in", {"type": "once", "delay_seconds": read_duration(timing.delay, "--in")}))
+    if timing.event is not None:
+        found.append(("--event", {"type": "event", "event_type": timing.event}))
+    if len(found) > 1:
+        raise InvalidRequest(f"cannot stand beside {found[0][0]}: give one of {KINDS}", field=found[1][0])
+    return found[0][1] if found else None
+
+
+def _merged(named: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The new trigger; one of the same kind keeps what is not said anew."""
+    if before is None or named.get("type", before.get("type")) != before.get("type"):
+        return dict(named)
+    gone = {INSTEAD_OF[name] for name in named if name in INSTEAD_OF}
+    return {name: value for name, value in before.items() if name not in gone} | named
+
+
+def target_document(
+    receiver: Receiver, bundle: str | None = None, before: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The target that options name, or that they change; None if they say nothing of it."""
+    if bundle is not None:
+        _refuse_bundle(bundle)
+    found = [
+        (option, document)
+        for option, document in (
+            ("--function", receiver.function and {"target_kind": "function", "function": receiver.function}),
+            ("--http", receiver.http and {"target_kind": "http", "url": receiver.http}),
+            ("--command", receiver.command and {"target_kind": "command", "argv": _words(receiver.command)}),
+        )
+        if document
+    ]
+    if len(found) > 1:
+        raise InvalidRequest(f"cannot stand beside {found[0][0]}: give one of {TARGETS}", field=found[1][0])
+    settings = _settings(receiver)
+    if not found and not settings:
+        return None if before is None else dict(before)
+    named = found[0][1] if found else {}
+    if before is not None and named.get("target_kind", before.get("target_kind")) == before.get("target_kind"):
+        named = {**before, **named}
+    for option, kind, setting in settings:
+        if named.get("target_kind") != kind:
+            raise InvalidRequest(f"goes with --{kind}", field=option)
+        named |= setting
+    return named
+
+
+def _settings(receiver: Receiver) -> list[tuple[str, str, dict[str, Any]]]:
+    """The options that belong to one kind of target: their names, the kind, and what they set."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    if receiver.payload_json is not None:
+        payload = parse_json(receiver.payload_json, field="--payload-json")
+        found.append(("--payload-json", "function", {"payload": payload}))
+    if receiver.method is not None:
+        found.append(("--method", "http", {"method": receiver.method}))
+    if receiver.header:
+        pairs = [_pair(one, ":", "--header") for one in receiver.header]
+        found.append(("--header", "http", {"headers": dict(pairs)}))
+    if receiver.body_json is not None:
+        found.append(("--body-json", "http", {"body": parse_json(receiver.body_json, field="--body-json")}))
+    return found
+
+
+def _refuse_bundle(bundle: str) -> None:
+    instead = f"name what it starts by {TARGETS}"
+    if Path(bundle).exists():
+        raise InvalidRequest(f"this release runs no bundles yet: {instead}", field=bundle)
+    raise NotFound(f"there is no such file or folder, and bundles are not run yet: {instead}", field=bundle)
+
+
+def _words(command: tuple[str, ...]) -> list[str]:
+    """The program and its arguments; one text with blanks is taken apart as a shell does, but no shell runs."""
+    if len(command) > 1 or not any(each.isspace() for each in command[0]):
+        return list(command)
+    try:
+        words = shlex.split(command[0])
+    except ValueError as error:
+        raise InvalidRequest(f"cannot be taken apart: {error}", field="--command") from None
+    if SHELL_WORDS & set(words):
+        raise InvalidRequest(
+            "no shell runs, so pipes and redirections mean nothing; call one yourself: -- sh -c '...'",
+            field="--command",
+        )
+    return words
+
+
+def terms_document(terms: Terms) -> dict[str, Any]:
+    """What options say about names and policies, and nothing else."""
+    if terms.allow_overlap and terms.overlap is not None:
+        raise InvalidRequest("cannot stand beside --allow-overlap", field="--overlap")
+    window, timeout = read_duration(terms.window, "--window"), read_duration(terms.timeout, "--timeout")
+    return present(
+        name=terms.name,
+        description=terms.description,
+        labels=dict(_pair(one, "=", "--label") for one in terms.label) or None,
+        overlap_policy="allow" if terms.allow_overlap else terms.overlap,
+        misfire_policy=_misfire(terms),
+        window=None if window is None else {"duration_seconds": window},
+        timeout_seconds=timeout,
+        retry_policy=None if terms.retries is None else {"max_attempts": terms.retries + 1},
+        max_runs=terms.max_runs,
+        depends_on=[{"schedule_id": one} for one in terms.depends_on] or None,
+    )
+
+
+def _misfire(terms: Terms) -> dict[str, Any] | None:
+    if terms.misfire is None:
+        if terms.catchup_limit is not None:
+            raise InvalidRequest("goes with --misfire catch_up_all", field="--catchup-limit")
+        return None
+    if terms.catchup_limit is None or (terms.misfire in {"skip", "none", "catchup_one", "catch_up_one"}):
+        # As in a manifest, where the limit always stands beside the policy.
+        return {"type": terms.misfire}
+    return {"type": terms.misfire, "limit": terms.catchup_limit}
+
+
+def _pair(text: str, mark: str, field: str) -> tuple[str, str]:
+    name, found, value = text.partition(mark)
+    if not found:
+        raise InvalidRequest(f"must be a name, then {mark!r}, then a value, not {shown(text)}", field=field)
+    return name.strip(), value.strip()

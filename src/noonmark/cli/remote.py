@@ -1,0 +1,108 @@
+"""Whom a command asks: a server over HTTP, or, if a store is named, the operations themselves in this process.
+
+Never one where the other was meant: without a server there is an error, not a store of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from noonmark.core.errors import InvalidRequest, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from noonmark.cli.options import Place
+
+SERVER = "http://127.0.0.1:8001"
+VARIABLE = "NOONMARK_SERVER"
+
+
+class Remote(Protocol):
+    """Whoever carries out operations, by their names."""
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Do it and give the answer; raises the error of whoever did it."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+@contextmanager
+def connected(place: Place) -> Iterator[Remote]:
+    """Whom the options name."""
+    if place.store is not None and place.server is not None:
+        raise InvalidRequest("cannot stand beside --server: name one of them", field="--store")
+    remote = _to_server(place.server) if place.store is None else OnStore(place.store)
+    try:
+        yield remote
+    finally:
+        remote.close()
+
+
+def _to_server(url: str | None) -> Remote:
+    from noonmark.client import Client  # noqa: PLC0415 - the operations on a store need no HTTP
+
+    address = url or os.environ.get(VARIABLE) or SERVER
+    try:
+        return OnServer(Client(address))
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, field=VARIABLE if url is None else "--server") from None
+
+
+class OnServer:
+    """A server; where none answers, the error says what can be done about it."""
+
+    def __init__(self, client: Remote) -> None:
+        """Nothing is sent yet."""
+        self._client = client
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the server."""
+        try:
+            return self._client.call(name, arguments)
+        except Unreachable as error:
+            told = error.message if error.message.endswith("?") else f"{error.message}."
+            raise Unreachable(
+                f"{told} Start a server with `noonmark serve`, name another one with --server or {VARIABLE}, or work on"
+                " a store itself with --store sqlite:///noonmark.db"
+            ) from None
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.close()
+
+
+class OnStore:
+    """The operations on a store, in this process; a driver elsewhere sees what they change by itself."""
+
+    def __init__(self, url: str) -> None:
+        """Open the store; one that is not there is made."""
+        # Loaded here, for whoever asks a server needs none of it.
+        from noonmark.clocks import SystemClock  # noqa: PLC0415
+        from noonmark.driver.drive import drive  # noqa: PLC0415
+        from noonmark.operations.registry import perform  # noqa: PLC0415
+        from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415
+        from noonmark.ports.runtime import Timing  # noqa: PLC0415
+        from noonmark.wiring import MEMORY, fresh_id, make_store  # noqa: PLC0415
+
+        if url == MEMORY:
+            raise InvalidRequest("would be gone when this command ends; name a store that lasts", field="--store")
+        clock = SystemClock()
+        self._store = make_store(url, clock)
+        service = Service(store=self._store, lookahead=Timing().lookahead, fresh_id=partial(fresh_id, clock))
+        self._perform = partial(perform, service, replace(LOCAL, source="cli"))
+        self._drive = drive
+        drive(self._store.open())
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry it out here."""
+        return self._drive(self._perform(name, arguments))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._drive(self._store.close())

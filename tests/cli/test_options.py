@@ -1,0 +1,225 @@
+"""What options say becomes a schedule: when it fires, what it starts, on which terms; and what they must not say."""
+
+import pytest
+
+from tests.cli.calling import Desk, call, contains
+
+DAILY = ("--cron", "@daily")
+REPORT = ("--function", "report")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    return Desk("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'options.db'}")
+
+
+@pytest.mark.parametrize(
+    ("options", "trigger"),
+    [
+        (("--every", "10s"), {"type": "interval", "every_seconds": 10}),
+        (("--every", "1.5h"), {"every_seconds": 5400}),
+        (("--every", "250ms"), {"every_seconds": 0.25}),
+        (("--every", "90"), {"every_seconds": 90}),
+        (("--cron", "0 9 * * MON"), {"type": "cron", "expression": "0 9 * * MON", "timezone": "Asia/Tokyo"}),
+        (("--cron", "0 9 * * *", "--timezone", "UTC"), {"timezone": "UTC"}),
+        (
+            ("--cron", "@daily", "--start-at", "2036-01-01T00:00:00+01:00", "--end-at", "2037-01-01T00:00:00Z"),
+            {"start_at_utc": "2035-12-31T23:00:00Z", "end_at_utc": "2037-01-01T00:00:00Z"},
+        ),
+        (("--cron", "@daily", "--jitter", "5m"), {"jitter_seconds": 300}),
+        (("--at", "2036-05-25T02:00:00Z"), {"type": "once", "due_at_utc": "2036-05-25T02:00:00Z"}),
+        (("--event", "paid", "--filter-json", '{"sum": [1]}'), {"event_type": "paid", "filters": {"sum": [1]}}),
+        (("--schedule-json", '{"trigger": {"type": "cron", "expression": "@daily"}}'), {"timezone": "Asia/Tokyo"}),
+        (
+            ("--schedule-json", '{"cron": "@daily", "timezone": "Europe/Paris"}', "--cron", "@hourly"),
+            {"expression": "@hourly", "timezone": "Europe/Paris"},
+        ),
+        (("--schedule-json", '{"cron": "@daily"}', "--every", "60"), {"type": "interval", "every_seconds": 60}),
+        (
+            ("--schedule-json", '{"kind": "event", "trigger": {"event_type": "paid", "filters": {"sum": 1}}}'),
+            {"type": "event", "event_type": "paid", "filters": {"sum": 1}},
+        ),
+    ],
+)
+def test_when_it_fires(desk, monkeypatch, options, trigger):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    answer = desk.json("schedule", "create", *REPORT, *options)
+    assert contains(answer["trigger"], trigger), answer["trigger"]
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        (
+            ("--function", "report", "--payload-json", '{"to": "team"}'),
+            {"target_kind": "function", "function": "report", "payload": {"to": "team"}},
+        ),
+        (
+            ("--http", "https://example.com/hook", "--method", "PUT", "--header", "X-Team: data", "--body-json", "[1]"),
+            {
+                "target_kind": "http",
+                "url": "https://example.com/hook",
+                "method": "PUT",
+                "headers": {"X-Team": "data"},
+                "body": [1],
+            },
+        ),
+        (("--http", "https://example.com/hook"), {"method": "POST"}),
+        (("--command", "backup", "full"), {"target_kind": "command", "argv": ["backup", "full"]}),
+        (("--command", "backup 'two words' --full"), {"argv": ["backup", "two words", "--full"]}),
+        (("--", "backup", "--full", "--json", "--", "a b"), {"argv": ["backup", "--full", "--json", "--", "a b"]}),
+        (("--", "two words"), {"argv": ["two", "words"]}),
+        (
+            ("--schedule-json", '{"target": {"target_kind": "command", "argv": ["a"], "cwd": "jobs"}}', "--", "b", "c"),
+            {"argv": ["b", "c"], "cwd": "jobs"},
+        ),
+        (
+            ("--schedule-json", '{"target": {"target_kind": "task", "query": "Sum up"}}'),
+            {"target_kind": "task", "query": "Sum up"},
+        ),
+    ],
+)
+def test_what_it_starts(desk, options, target):
+    answer = desk.json("schedule", "create", *DAILY, *options)
+    assert contains(answer["target"], target), answer["target"]
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (("--label", "team=data", "--label", "formula=a=b"), {"labels": {"team": "data", "formula": "a=b"}}),
+        (("--description", "What it is for"), {"description": "What it is for"}),
+        (("--overlap", "queue_one"), {"overlap_policy": "queue_one"}),
+        (("--misfire", "catch_up_all", "--catchup-limit", "3"), {"misfire_policy": {"limit": 3}}),
+        (("--missed-policy", "skip", "--catchup-limit", "3"), {"misfire_policy": {"type": "skip"}}),
+        (("--timeout", "30m", "--retries", "3"), {"timeout_seconds": 1800, "retry_policy": {"max_attempts": 4}}),
+        (("--max-runs", "7", "--window", "90s"), {"max_runs": 7, "window": {"duration_seconds": 90}}),
+        (
+            ("--schedule-json", '{"name": "x", "enabled": false, "pause_on_failure": 2}', "--name", "y"),
+            {"name": "y", "enabled": False, "phase": "paused", "pause_on_failure": 2},
+        ),
+        (("--schedule-json", '{"missed_grace_ms": 5000}'), {"misfire_policy": {"type": "skip", "grace_seconds": 5}}),
+        (("--schedule-json", '{"prohibit_overlap": false}'), {"overlap_policy": "allow"}),
+    ],
+)
+def test_on_which_terms(desk, options, part):
+    answer = desk.json("schedule", "create", *DAILY, *REPORT, *options)
+    assert contains(answer, part), answer
+
+
+def test_it_may_follow_others(desk):
+    upstreams = [desk.create("--every", "1h") for _ in range(2)]
+    options = [word for one in upstreams for word in ("--depends-on", one)]
+    answer = desk.json("schedule", "create", *REPORT, *options)
+    assert (answer["trigger"], [one["schedule_id"] for one in answer["depends_on"]]) == (None, upstreams)
+    assert f"after {upstreams[0]}" in desk("schedule", "status", answer["schedule_id"])
+    assert f"after {upstreams[0]}, {upstreams[1]}" in desk("schedule", "list", "--text", answer["schedule_id"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("create", *REPORT), "say when it is to run: give --cron, --every, --at, --in or --event, or --depends-on"),
+        (("create", *REPORT, "--timezone", "UTC"), "say when it is to run: give --cron"),
+        (("create", *DAILY), "say what it is to start: give --function, --http or --command"),
+        (("create", *DAILY, *REPORT, "--every", "1s"), "--every: cannot stand beside --cron: give one of --cron"),
+        (("create", *REPORT, "--at", "2036-05-25T02:00:00Z", "--in", "5m"), "--in: cannot stand beside --at"),
+        (("create", *DAILY, *REPORT, "--", "backup"), "--command: cannot stand beside --function"),
+        (("create", *DAILY, *REPORT, "--method", "PUT"), "--method: goes with --http"),
+        (("create", *DAILY, "--http", "https://e.com", "--payload-json", "1"), "--payload-json: goes with --function"),
+        (("create", *DAILY, "--http", "ftp://e.com"), "target.url: "),
+        (("create", *DAILY, "--http", "https://e.com", "--header", "X"), "--header: must be a name, then ':'"),
+        (("create", *DAILY, "--command", "a | b"), "--command: no shell runs"),
+        (("create", *DAILY, "--command", "a 'b"), "--command: cannot be taken apart"),
+        (("create", "--every", "5 weeks", *REPORT), "--every: must be a length of time such as 30m"),
+        (("create", "--every", "-5s", *REPORT), 'Command "schedule create" parameter --every requires an argument.'),
+        (("create", "--every=-5s", *REPORT), "--every: must be a length of time such as 30m"),
+        (("create", "--every", "0s", *REPORT), "trigger.every_seconds: "),
+        (("create", "--every", "5s", "--timezone", "UTC", *REPORT), "--timezone: goes with --cron"),
+        (("create", *DAILY, *REPORT, "--filter-json", "{}"), "--filter-json: goes with --event"),
+        (("create", *DAILY, *REPORT, "--timezone", "EST5"), "trigger.timezone: is not an IANA time zone"),
+        (("create", *DAILY, *REPORT, "--start-at", "tomorrow"), "--start-at: must be an RFC 3339 instant"),
+        (("create", *DAILY, *REPORT, "--overlap", "queue", "--allow-overlap"), "--overlap: cannot stand beside"),
+        (("create", *DAILY, *REPORT, "--overlap", "sometimes"), "overlap_policy: must be one of"),
+        (("create", *DAILY, *REPORT, "--catchup-limit", "3"), "--catchup-limit: goes with --misfire catch_up_all"),
+        (("create", *DAILY, *REPORT, "--label", "team"), "--label: must be a name, then '=', then a value"),
+        (("create", *DAILY, *REPORT, "--max-runs", "0"), "max_runs: must be a whole number from 1"),
+        (("create", *DAILY, *REPORT, "--schedule-json", "[]"), "--schedule-json: must be an object"),
+        (("create", *DAILY, *REPORT, "--schedule-json", "{"), "--schedule-json: is not JSON"),
+        (("create", *DAILY, *REPORT, "--schedule-json", '{"kind": "weekly"}'), "--schedule-json: kind must be one of"),
+        (("create", *DAILY, *REPORT, "--schedule-json", '{"colour": 1}'), "colour: unknown field"),
+        (("create", *DAILY, "--function", "os:system"), "target.function: must be the name under which a node"),
+        (("create", *DAILY, *REPORT, "--id", "a b"), "schedule_id: "),
+        (("create", *DAILY, *REPORT, "--colour", "red"), "Unknown option"),
+        (("delay", *REPORT), "say when it is to run: give --at or --in"),
+        (("delay", *REPORT, "--at", "2020-01-01T00:00:00Z"), "trigger.due_at_utc: is in the past"),
+        (("delay", *REPORT, "--cron", "@daily"), "Unknown option"),
+        (("preview",), "name a schedule, or say when one would run"),
+        (("list", "--limit", "0"), "--limit: must be at least 1"),
+        (("list", "--kind", "weekly"), "kind: must be one of"),
+        (("list", "--status", "asleep"), "phase: must be one of"),
+        (("explain", "occ_" + "0" * 32, "--at", "2036-01-01T00:00:00Z"), "--at: goes with the id of a schedule"),
+    ],
+)
+def test_what_is_refused(desk, arguments, said):
+    [line] = desk.refused(2, "schedule", *arguments)
+    assert line.startswith(said), line
+
+
+def test_everything_wrong_is_told_at_once(desk):
+    lines = desk.refused(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
+    assert [line.split(":")[0] for line in lines] == ["trigger.expression", "max_runs"]
+    problem = desk.problem(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
+    assert [one["field"] for one in problem["problems"]] == ["trigger.expression", "max_runs"]
+
+
+def test_a_trigger_needs_an_event(desk):
+    assert desk.refused(2, "trigger", "create", *REPORT) == ["--event: say which event sets it off"]
+
+
+def test_bundles_are_refused_by_name(desk, tmp_path):
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    for command in (
+        ("schedule", "create", *DAILY),
+        ("schedule", "delay", "--in", "1h"),
+        ("trigger", "create", "--event", "e"),
+    ):
+        [line] = desk.refused(2, *command[:2], bundle, *command[2:])
+        assert (
+            line
+            == f"{bundle}: this release runs no bundles yet: name what it starts by --function, --http or --command"
+        )
+        [line] = desk.refused(3, *command[:2], tmp_path / "missing", *command[2:])
+        assert line.startswith(f"{tmp_path / 'missing'}: there is no such file or folder")
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (("--store", "memory://"), "--store: would be gone when this command ends"),
+        (("--store", "redis://"), "store: 'redis://' names no store"),
+        (("--store", "sqlite:///a.db", "--server", "http://127.0.0.1:1"), "--store: cannot stand beside --server"),
+    ],
+)
+def test_places_that_are_refused(place, said):
+    done = call("schedule", "list", *place)
+    assert done.code == 2
+    assert done.complaints[0].startswith(said)
+
+
+def test_a_store_that_cannot_be_opened(tmp_path):
+    done = call("schedule", "list", "--store", f"sqlite:///{tmp_path}", "--json")
+    assert (done.code, done.problem["code"]) == (6, "store_unavailable")
+
+
+def test_a_document_in_json_says_what_was_created(desk):
+    document = desk.json("schedule", "create", *DAILY, *REPORT, "--id", "chosen")
+    assert (document["schedule_id"], document["source"], document["revision"]) == ("chosen", "cli", 1)
+    assert desk.problem(4, "schedule", "create", *DAILY, *REPORT, "--id", "chosen") == {
+        "title": "Not in the present state",
+        "status": 409,
+        "code": "conflict",
+        "detail": "there is a schedule 'chosen' already",
+        "field": "schedule_id",
+    }

@@ -1,0 +1,70 @@
+"""Commands that ask a real server: the same as on a store, and what becomes of them where none answers."""
+
+import pytest
+
+from tests.cli.calling import Desk, call
+from tests.cli.documented import COMMANDS
+from tests.cli.terminal import NOONMARK, in_pipe
+from tests.cli.test_documented import carry_out
+from tests.service.server import serving
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server"), "--store", "sqlite:///noonmark.db") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def desk(server):
+    return Desk("--server", server.url)
+
+
+@pytest.mark.parametrize("one", COMMANDS, ids=lambda one: one.does)
+def test_a_documented_command_on_a_server(desk, one):
+    carry_out(desk, one)
+
+
+def test_a_server_tells_of_everything_wrong(desk):
+    bad = ("schedule", "create", "--cron", "61 * * * *", "--function", "f", "--max-runs", "0")
+    assert [line.split(":")[0] for line in desk.refused(2, *bad)] == ["trigger.expression", "max_runs"]
+    assert [one["field"] for one in desk.problem(2, *bad)["problems"]] == ["trigger.expression", "max_runs"]
+    assert desk.problem(3, "schedule", "status", "missing")["code"] == "not_found"
+    desk.create("--every", "1h", "--id", "taken")
+    assert desk.problem(4, "schedule", "create", "--every", "1h", "--function", "f", "--id", "taken")["status"] == 409
+
+
+def test_the_worker_of_a_server_is_stopped_and_started(desk):
+    assert desk("worker", "status").startswith("The worker is running.\n")
+    assert desk.json("worker", "stop")["status"] == "stopped"
+    assert desk("worker", "status").startswith("The worker is stopped.\n")
+    assert desk.json("worker", "start")["status"] == "running"
+    [node] = desk.json("node", "list")["nodes"]
+    assert node["node"] in desk("node", "list")
+
+
+def test_a_server_is_named_by_a_variable(server, desk, tmp_path):
+    made = desk.create("--every", "1h")
+    done = in_pipe(*NOONMARK, "schedule", "status", made, NOONMARK_SERVER=server.url)
+    assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, made, "")
+    # A store that is named goes before it: nothing is asked of the server.
+    store = ("--store", f"sqlite:///{tmp_path / 'other.db'}")
+    done = in_pipe(*NOONMARK, "schedule", "list", *store, NOONMARK_SERVER=server.url)
+    assert (done.returncode, done.stdout) == (0, "0 schedules\n")
+
+
+def test_no_server_is_an_error_that_says_what_to_do(monkeypatch):
+    done = call("schedule", "list", "--server", NOBODY)
+    assert done.code == 6
+    [line] = done.complaints
+    assert line.startswith(f"there is no server at {NOBODY} ")
+    assert "Start a server with `noonmark serve`, name another one with --server or NOONMARK_SERVER" in line
+    assert line.endswith("--store sqlite:///noonmark.db")
+    done = call("event", "emit", "paid", "--server", NOBODY, "--json")
+    assert (done.code, done.problem["code"], done.problem["status"]) == (6, "unreachable", 503)
+    assert call("schedule", "list", "--server", "nowhere").complaints[0].startswith("--server: must be an address")
+    monkeypatch.setenv("NOONMARK_SERVER", "ftp://nowhere")
+    done = call("schedule", "list")
+    assert (done.code, done.complaints[0].split(":")[0]) == (2, "NOONMARK_SERVER")
