@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from docs.generating.words import NOTE, names
-from noonmark.cli.app import GROUPS, app
+from noonmark.cli.app import GROUPS, STARTING, app
 from noonmark.config import SETTINGS
 from noonmark.operations.errors import STATUS
 
@@ -83,7 +83,7 @@ def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
     for title in SHARED[:-1]:
         options = [one.name for one in taken if _group(one) == title]
         told += [f"[{title}](#{title.lower().replace(' ', '-')}): {names(options)}.\n"] if options else []
-    call = f"noonmark {' '.join(path)}{words} [OPTIONS]"
+    call = f"noonmark {' '.join(path)}{words} [OPTIONS]" + (" [-- PROGRAM ARGUMENT...]" if path in STARTING else "")
     parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(_app(path).default_command)}\n", f"    {call}\n"]
     return "\n".join([*parts, *([_options(own)] if own else []), *told])
 

@@ -255,5 +255,7 @@ def test_what_documents_say_moves_no_cursor(desk, node):
     ):
         assert desk(*command).replace("\n", "").isprintable(), command
         assert desk.json(*command)
+    code, shown = in_terminal(*NOONMARK, "schedule", "delete", made, "--confirm", *desk.place, typed="n\n")
+    assert (code, "Delete left?right" in shown) == (1, True)
     [line] = desk.refused(2, "schedule", "status", HOSTILE)
     assert line.isprintable()
