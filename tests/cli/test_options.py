@@ -34,6 +34,7 @@ def desk(tmp_path_factory):
             ("--schedule-json", '{"cron": "@daily", "timezone": "Europe/Paris"}', "--cron", "@hourly"),
             {"expression": "@hourly", "timezone": "Europe/Paris"},
         ),
+        (("--schedule-json", '{"timezone": "Europe/Paris"}', "--cron", "@hourly"), {"timezone": "Europe/Paris"}),
         (("--schedule-json", '{"cron": "@daily"}', "--every", "60"), {"type": "interval", "every_seconds": 60}),
         (
             ("--schedule-json", '{"kind": "event", "trigger": {"event_type": "paid", "filters": {"sum": 1}}}'),

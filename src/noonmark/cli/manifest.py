@@ -48,6 +48,8 @@ def _trigger(document: dict[str, Any], kind: object) -> dict[str, Any] | None:
         said = {"type": "event", "event_type": event, "filters": document.pop("filters", {})}
     elif isinstance(within := document.get("trigger"), dict) and "type" not in within and kind in {"event", None}:
         said = {"type": "event", **within}
+    elif zone is not None and within is None:
+        said = {"type": "cron"}  # the expressions come by options
     if said.get("type") == "cron" and zone is not None:
         said["timezone"] = zone
     return said or None
