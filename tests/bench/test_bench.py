@@ -14,6 +14,7 @@ from bench.hostile import FOREIGN, PARSERS
 from bench.postgres.contestants import CONTESTANTS as CONTESTANTS_ON_SERVERS
 from bench.postgres.tables import CLAIMS, NODES, RAW
 from bench.report import MISS, PASS, Table, tail
+from bench.service.tables import READS
 from bench.settings import QUICK
 from bench.suites import SUITES
 
@@ -32,6 +33,10 @@ ROWS = {
     "Stored": len(QUICK.stored) + 1,
     "History": len(QUICK.history),
     "Kept history": len(QUICK.history),
+    "Create over HTTP": 5,
+    "Reads over HTTP": len(READS),
+    "Health": 3,
+    "Run now": 2,
 }
 ROWS_ON_SERVERS = {
     "Burst on servers": len(RAW) + len(CONTESTANTS_ON_SERVERS),

@@ -79,8 +79,8 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
         await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
         if not (await service.store.add([one]))[0]:
             await schedules.find(service.store, caller.owner.tenant, schedule_id)
+        service.wake(None)  # it is durable, so it need not wait for the note
         await _note(service, caller, kept.schedule, reason)
-        service.wake(None)
         known = await service.store.occurrence(one.id)
     return occurrence_document(known or one)
 
