@@ -11,7 +11,7 @@ from noonmark.operations.errors import STATUS
 from noonmark.surfaces.rest import openapi
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 TITLES = {
     "schedule": "Schedules",
@@ -54,23 +54,28 @@ def http_page() -> str:
 
 
 ABOUT = """\
-Bodies are JSON in UTF-8, at most 1 MiB; what could be understood in two ways is refused: a key twice, an unknown
-field, `NaN`, a number beyond 64 bits. Instants are RFC 3339 with `Z` or an offset. `GET /openapi.json` describes all
-of this for programs, and `/docs` shows it; [JSON-RPC](jsonrpc.md) does the same by one route, and [the
-client](client.md) in Python.
+Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, and [the client](client.md) in Python.
+`GET /openapi.json` has all of this for programs, and `/docs` shows it to people.
 
-- **Pages.** A list has a `next_cursor`; give it back as `cursor` for what follows. It is null on the last page.
-- **`Idempotency-Key`**, where a route takes one: the same request with the same key is done once. To create a
-  schedule it is kept for 24 hours, and with another body refused.
-- **`If-Match`**, where a route takes one: the revision that the `ETag` of an answer named, or the request is refused
-  with 412.
-- **`X-Request-Id`** of every answer is the id under which the server logs it.
+- Bodies are JSON objects in UTF-8, of type `application/json`, not packed, and of 1 MiB at the most. A key that
+  comes twice, a number beyond 64 bits, NaN, NUL, half a character, too many levels and fields that nobody knows
+  are refused, as are parameters that a route does not have. A body that has not come after 20 seconds is given up.
+- Instants are RFC 3339 with `Z` or an offset, and are answered in UTC.
+- A list is `{"schedules": [..], "next_cursor": ..}`, or the like. Ask again with `cursor` until that is null;
+  `limit` is 100 unless given, and 1,000 at the most.
+- A schedule comes with its revision as `ETag`. A change with `If-Match` is made only if that is still so, else
+  it is 412; with `expected_revision` in the body it is 409.
+- `POST /schedules` with an `Idempotency-Key` makes one schedule, however often it is sent within 24 hours; with
+  another body it is 409. `run` and `backfill` take one, too.
+- `X-Request-Id` comes back as it was sent, if it is 1 to 128 letters, digits, `-`, `_`, `.` or `:`; otherwise the
+  server makes one up. Its log lines carry it.
+- `Host` must be a loopback address or name, or one of the `allowed_hosts`, and `Origin`, if a browser sends it, the
+  same. Everything else is 403, on every route.
 """
 PROBLEMS = """\
-An error is `application/problem+json`: `type`, `title`, `status`, the stable `code` of the [error](errors.md), a
-`detail` for people, the `field` it speaks of, if there is one, all `problems`, if there are several, and the
-`request_id`. The task routes have an `error` with the same sentence besides. `Host` and `Origin` of another site are
-refused with 403, a body that is not JSON by its `Content-Type` with 415, another method than those above with 405.
+An error of any route is `application/problem+json`: `type`, `title`, `status`, the stable `code` of the
+[error](errors.md), a `detail` for people, the `field` it speaks of, if there is one, the `problems`, if there are
+several, and the `request_id` under which the server logs it. The task routes have the same sentence as `error`, too.
 """
 
 
@@ -141,10 +146,6 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
 
 
 def _errors() -> Iterator[str]:
-    yield "\n| status | codes |\n| --- | --- |\n"
-    for status in sorted({row.http for row in STATUS.values()}):
-        yield f"| {status} | {names(_codes(status))} |\n"
-
-
-def _codes(status: int) -> Iterable[str]:
-    return (code for code, row in STATUS.items() if row.http == status)
+    yield "\n| status | when | codes |\n| --- | --- | --- |\n"
+    for status, words in openapi.REFUSALS.items():
+        yield f"| {status} | {words} | {names(code for code, row in STATUS.items() if row.http == status)} |\n"
