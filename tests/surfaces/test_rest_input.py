@@ -213,6 +213,13 @@ def test_more_than_a_mebibyte_is_refused_however_it_comes(served):
     assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
 
 
+def test_a_body_without_end_is_cut_off(served):
+    head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    part = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    with served.connect() as line, pytest.raises(OSError, match="reset|pipe|abort"):
+        line.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + part * 2_000)
+
+
 def test_as_much_as_is_allowed_is_read(served):
     body = json.dumps(SOUND).encode()
     assert posted(served, body + b" " * (1_048_576 - len(body))).status_code == 201
