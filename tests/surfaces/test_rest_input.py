@@ -216,7 +216,7 @@ def test_more_than_a_mebibyte_is_refused_however_it_comes(served):
 def test_a_body_without_end_is_cut_off(served):
     head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     part = b"10000\r\n" + b" " * 65_536 + b"\r\n"
-    with served.connect() as line, pytest.raises(OSError, match="reset|pipe|abort"):
+    with served.connect() as line, pytest.raises(OSError, match=r"reset|pipe|abort"):
         line.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + part * 2_000)
 
 
