@@ -1,7 +1,8 @@
-"""The tables of the service: creates and lists over HTTP, health under load, and running now."""
+"""The tables of the service: creates and reads over HTTP, commands, health under load, and running now."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING
 
 from bench.ledger import ours
 from bench.ledger.child import ROOT, measure
+from bench.ledger.ours import percentiles
 from bench.report import Table, bar, duration
 from bench.service import bare, jobs
 from bench.service.measuring import CONNECTIONS, PAUSE
+from bench.timing import timed
 from noonmark import CronTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
+from tests.cli.terminal import NOONMARK, in_pipe
 from tests.servers import postgres
 from tests.service.server import serving
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from bench.settings import Settings
     from tests.service.server import Server
 
-MAX_HEALTH = 0.2
+MAX_HEALTH, MAX_COMMAND = 0.2, 0.5
 BARE, SQLITE, POSTGRES = "FastAPI that keeps nothing", "SQLite", "PostgreSQL"
 PAGE = 50
 READS = {
@@ -33,6 +37,13 @@ READS = {
     f"a page of {PAGE}": f"/schedules?limit={PAGE}",
     f"a page of {PAGE}, by a label": f"/schedules?limit={PAGE}&label=team%3Dteam-7",
 }
+INTERPRETER, LIST = "python -c pass", "noonmark schedule list"
+COMMANDS = {
+    INTERPRETER: (sys.executable, "-c", "pass"),
+    LIST: (*NOONMARK, "schedule", "list"),
+    f"{LIST} --json": (*NOONMARK, "schedule", "list", "--json"),
+}
+LISTED = 100
 APART = 2.0
 """Seconds from one burst to the next."""
 
@@ -40,7 +51,9 @@ APART = 2.0
 def tables(settings: Settings) -> Iterator[Table]:
     """All of them."""
     yield _creates(settings)
-    yield _reads(settings)
+    with _listed(settings) as (server, one):
+        yield _reads(settings, server, one)
+        yield _commands(settings, server)
     with server_on() as server:
         yield _healths(settings, server)
         yield _runs(settings, server)
@@ -105,22 +118,50 @@ def _best_creates(settings: Settings) -> dict[str, dict[str, float]]:
     return best
 
 
-def _reads(settings: Settings) -> Table:
+@contextmanager
+def _listed(settings: Settings) -> Iterator[tuple[Server, str]]:
+    """A server that has many schedules, and the id of one of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = _file(Path(folder))
+        one = _fill(url, settings.listed)
+        with server_on(url) as server:
+            yield server, one
+
+
+def _reads(settings: Settings, server: Server, one: str) -> Table:
     table = Table(
         f"Reads over HTTP: {settings.listed:,} schedules on SQLite, {CONNECTIONS} requests at a time",
         ("what", "requests/s", "p50", "p99", "answer"),
         notes=(f"One schedule in {jobs.TEAMS} has the label.",),
     )
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/listed.db"
-        one = _fill(url, settings.listed)
-        with server_on(url) as server:
-            for what, pattern in READS.items():
-                path = pattern.format(one=one)
-                _check_page(server, path, settings.listed)
-                count = settings.requests // 4 if "limit" in path else settings.requests
-                found = measure("http_get", port=server.port, path=path, count=count)
-                table.add(what, f"{found['rate']:,.0f}", *_times(found), f"{found['bytes'] / 1_000:.1f} kB")
+    for what, pattern in READS.items():
+        path = pattern.format(one=one)
+        _check_page(server, path, settings.listed)
+        count = settings.requests // 2 if "limit" in path else settings.requests * 2
+        found = measure("http_get", port=server.port, path=path, count=count)
+        table.add(what, f"{found['rate']:,.0f}", *_times(found), f"{found['bytes'] / 1_000:.1f} kB")
+    return table
+
+
+def _commands(settings: Settings, server: Server) -> Table:
+    table = Table(
+        f"Command line: from the start of the process to its end, {settings.rounds} times, in turn",
+        ("what", "p50", "longest", "bar"),
+        notes=(
+            f"{settings.listed:,} schedules on the server; the first {LISTED} are shown.",
+            f"Bar: p50 <= {duration(MAX_COMMAND)}.",
+        ),
+    )
+    took: dict[str, list[float]] = {what: [] for what in COMMANDS}
+    for _ in range(settings.rounds):
+        for what, command in COMMANDS.items():
+            seconds, done = timed(lambda command=command: in_pipe(*command, NOONMARK_SERVER=server.url))
+            assert done.returncode == 0, done.stderr
+            took[what].append(seconds)
+    for what, seconds in took.items():
+        found = percentiles(seconds)
+        judged = "" if what == INTERPRETER else bar(met=found["p50"] <= MAX_COMMAND)
+        table.add(what, duration(found["p50"]), duration(found["last"]), judged)
     return table
 
 

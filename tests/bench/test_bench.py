@@ -14,7 +14,7 @@ from bench.hostile import FOREIGN, PARSERS
 from bench.postgres.contestants import CONTESTANTS as CONTESTANTS_ON_SERVERS
 from bench.postgres.tables import CLAIMS, NODES, RAW
 from bench.report import MISS, PASS, Table, tail
-from bench.service.tables import READS
+from bench.service.tables import COMMANDS, READS
 from bench.settings import QUICK
 from bench.suites import SUITES
 
@@ -35,6 +35,7 @@ ROWS = {
     "Kept history": len(QUICK.history),
     "Create over HTTP": 5,
     "Reads over HTTP": len(READS),
+    "Command line": len(COMMANDS),
     "Health": 3,
     "Run now": 2,
 }

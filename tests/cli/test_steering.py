@@ -5,7 +5,7 @@ import json
 import pytest
 
 from noonmark import Scheduler
-from tests.cli.calling import Desk
+from tests.cli.calling import Desk, call
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
@@ -232,6 +232,15 @@ def test_somebody_at_a_terminal_is_asked_if_they_want_to_be(desk, typed, code, p
     assert done == code
     assert f"Delete asked ({made})? [y/N] " in shown
     assert desk.json("schedule", "status", made)["phase"] == phase
+
+
+def test_a_database_on_a_server_is_changed_by_nobody_but_migrate(database):
+    desk = Desk("--store", database.url)
+    problem = desk.problem(6, "schedule", "list")
+    assert (problem["code"], "noonmark migrate" in problem["detail"]) == ("store_unavailable", True)
+    assert call("migrate", *desk.place).code == 0
+    made = create(desk)
+    assert [one["schedule_id"] for one in desk.json("schedule", "list")["schedules"]] == [made]
 
 
 def test_nobody_is_asked_without_a_terminal(desk):
