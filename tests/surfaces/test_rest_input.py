@@ -16,7 +16,8 @@ SOUND = {"trigger": NOON, "target": GREET}
 
 @pytest.fixture(scope="module")
 def served():
-    with serving() as server:
+    # However busy the machine is, nobody is given up whom a test keeps waiting.
+    with serving(body_seconds=600) as server:
         yield server
 
 
