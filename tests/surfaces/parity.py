@@ -56,6 +56,10 @@ class Stage:
         assert drive(store.settle([settle(admitted.occurrence, claim.schedule.declaration, taken, node="taker")]))[0]
         return one
 
+    def busy(self):
+        """A schedule of which an occurrence is in flight."""
+        return self.do("occurrence/get", occurrence_id=self.accepted())["schedule_id"]
+
     def completed(self):
         """A schedule that has run once, its occurrence and its run."""
         worker, made = self.service.worker, self.schedule(target={**NOBODY, "function": "greet"}, labels={"has": "run"})
@@ -180,6 +184,12 @@ def _lost(operation, command=None):
     return _wrong(operation, LOST, command, field="occurrence_id")
 
 
+def _stale(operation):
+    arguments = {"expected_revision": 7}
+    return Wrong(operation, lambda at: {"schedule_id": at.schedule(), **arguments}, code="revision_conflict",
+                 field="expected_revision")  # fmt: skip
+
+
 WRONG = (
     _wrong("schedule/create", {"trigger": {**YEARLY, "expression": "0 0 0 * *"}, "target": NOBODY},
            lambda _: ("schedule", "create", "--cron", "0 0 0 * *", *AS_OPTIONS[:2], *AS_OPTIONS[4:]),
@@ -197,10 +207,14 @@ WRONG = (
     Wrong("schedule/update", lambda at: {"schedule_id": at.schedule(), "expected_revision": 7, "name": "n"},
           _on("schedule", "update", name="--name", expected_revision="--expected-revision"),
           code="revision_conflict", field="expected_revision"),
-    _wrong("schedule/pause", GONE, _on("schedule", "pause")),
-    _wrong("schedule/resume", GONE, _on("schedule", "resume")),
-    _wrong("schedule/delete", GONE, _on("schedule", "delete")),
+    *(
+        row
+        for steer in ("pause", "resume", "delete")
+        for row in (_wrong(f"schedule/{steer}", GONE, _on("schedule", steer)), _stale(f"schedule/{steer}"))
+    ),
     _wrong("schedule/run", GONE, _on("schedule", "run-now")),
+    Wrong("schedule/run", lambda at: {"schedule_id": at.busy()}, _on("schedule", "run-now"),
+          code="overlap", field="overlap"),
     Wrong("schedule/run", lambda at: {"schedule_id": at.schedule(), "overlap": "never"},
           _on("schedule", "run-now", overlap="--overlap"), code="invalid_request", field="overlap"),
     _wrong("schedule/backfill", {**GONE, "from": LATER, "to": LATER},

@@ -1,11 +1,12 @@
 """Parity: every operation through every door of one server, with the same answers and the same refusals."""
 
+import inspect
 import json
 import re
 
 import pytest
 
-from noonmark.client import Client
+from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
 from noonmark.driver.drive import drive
 from noonmark.operations.registry import OPERATIONS
@@ -148,6 +149,67 @@ def test_a_key_means_the_same_request_whichever_way_it_comes(stage):
         with pytest.raises(Refusal) as refused:
             door.ask(row, {**request, "name": "another"})
         assert refused.value.args == ("idempotency_key_reused", "idempotency_key"), name
+
+
+@pytest.mark.parametrize("operation", ["schedule/list", "schedule/occurrences", "event/list", "audit/list"])
+def test_a_cursor_leads_on_through_any_door(stage, operation):
+    made = stage.schedule(labels={"of": "pages"})
+    for number in range(14):
+        stage.schedule(labels={"of": "pages"})
+        stage.do("schedule/run", schedule_id=made, key=f"{number}")
+        stage.do("event/emit", event_type="paged")
+    asked = {
+        "schedule/list": {"labels": {"of": "pages"}},
+        "schedule/occurrences": {"schedule_id": made},
+        "event/list": {"event_type": "paged"},
+        "audit/list": {"schedule_id": made},
+    }[operation]
+    row = Row(operation)
+    [entries, _] = everything = stage.here.ask(row, asked)
+    found, page = [], {"next_cursor": None}
+    for name, door in doors(stage, row).items():
+        if name not in CLIENTS:
+            turned = {} if page["next_cursor"] is None else {"cursor": page["next_cursor"]}
+            page = door.ask(row, {**asked, **turned, "limit": 1})
+            found += page[entries]
+    assert len(found) > 5
+    assert found == everything[entries][: len(found)]
+
+
+def test_what_nobody_does_is_refused_by_its_name(stage):
+    row = Row("schedule/dance")
+    for name in ("JSON-RPC", "Client.call", "AsyncClient.call", *BY_NAME):
+        with pytest.raises(Refusal) as refused:
+            stage.doors[name].ask(row, {})
+        assert refused.value.args == ("method_not_found", "method"), name
+
+
+SPELLED = {
+    "from": "first",
+    "to": "last",
+    "limit": "page_size",
+    "label": "labels",
+    "trigger": "what",
+}
+"""What a method of a client calls another name, since lists are walked and documents are values."""
+WALKED = {"cursor", "offset"}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
+def test_a_method_takes_every_argument_of_its_operation(operation):
+    method = getattr(requests, {"list": "list_schedules"}.get(name := METHODS[operation.name].name, name))
+    taken = set()
+    for one in inspect.signature(method).parameters.values():
+        named = one.annotation.removeprefix("Unpack[").rstrip("]")
+        taken |= set(getattr(requests, named).__annotations__) if one.kind is one.VAR_KEYWORD else {one.name}
+    missing = {one for one in operation.parameters if not {one, SPELLED.get(one, one)} & taken} - WALKED
+    assert missing == NOT_TAKEN.get(operation.name, set())
+
+
+NOT_TAKEN = {
+    "schedule/upsert": {"idempotency_key"},  # the same one again changes nothing anyway
+    "schedule/preview": {"schedule_id"},  # what is previewed comes first, by its id or as a trigger
+}
 
 
 def test_every_operation_is_asked_for_and_refused():

@@ -118,19 +118,22 @@ def update(schedule_id: str, *, expected_revision: int | None = None, **changes:
     return ask("schedule/update", _one(Schedule), asked | {name: plain(value) for name, value in changes.items()})
 
 
-def pause(schedule_id: str, *, reason: str | None = None) -> Request[Schedule]:
+def pause(schedule_id: str, *, reason: str | None = None, expected_revision: int | None = None) -> Request[Schedule]:
     """Let nothing of its trigger start until it is resumed; what runs goes on."""
-    return ask("schedule/pause", _one(Schedule), given(schedule_id=schedule_id, reason=reason))
+    asked = given(schedule_id=schedule_id, reason=reason, expected_revision=expected_revision)
+    return ask("schedule/pause", _one(Schedule), asked)
 
 
-def resume(schedule_id: str, *, reason: str | None = None) -> Request[Schedule]:
+def resume(schedule_id: str, *, reason: str | None = None, expected_revision: int | None = None) -> Request[Schedule]:
     """Plan from now on; what the pause swallowed is recorded."""
-    return ask("schedule/resume", _one(Schedule), given(schedule_id=schedule_id, reason=reason))
+    asked = given(schedule_id=schedule_id, reason=reason, expected_revision=expected_revision)
+    return ask("schedule/resume", _one(Schedule), asked)
 
 
-def delete(schedule_id: str, *, reason: str | None = None) -> Request[Schedule]:
+def delete(schedule_id: str, *, reason: str | None = None, expected_revision: int | None = None) -> Request[Schedule]:
     """Let nothing of it start from now on; its history stays. One that is deleted stays so."""
-    return ask("schedule/delete", _one(Schedule), given(schedule_id=schedule_id, reason=reason))
+    asked = given(schedule_id=schedule_id, reason=reason, expected_revision=expected_revision)
+    return ask("schedule/delete", _one(Schedule), asked)
 
 
 def run_now(
