@@ -17,8 +17,18 @@ def test_the_page_does_what_it_says(page, tmp_path):
         assert session.follow(page) > 1
 
 
-def test_the_first_page_and_the_tutorial_are_followed():
-    assert {page.name for page in FOLLOWED} >= {"README.md", "service.md"}
+def test_the_first_page_the_tutorial_and_the_guide_are_followed():
+    assert {page.relative_to(ROOT).as_posix() for page in FOLLOWED} >= {
+        "README.md",
+        "docs/tutorial/service.md",
+        "docs/guides/cli.md",
+    }
+
+
+def test_the_guide_shows_every_group_of_commands_that_changes_something():
+    text = (ROOT / "docs" / "guides" / "cli.md").read_text("utf-8")
+    commands = [one for kind, _, block in BLOCK.findall(text) if kind == "shellsession" for one, _ in steps(block)]
+    assert {command.split()[1] for command in commands} >= {"serve", "schedule", "trigger", "event", "call"}
 
 
 def test_what_is_not_shown_is_found_out(tmp_path):
