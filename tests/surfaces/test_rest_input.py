@@ -348,10 +348,16 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("store", ["memory://", "sqlite"])
-def test_hostile_text_comes_back_unchanged(store, tmp_path):
-    url = store if store == "memory://" else f"sqlite:///{tmp_path}/noonmark.db"
-    with serving(url) as server:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store_url(request, tmp_path):
+    """Each store in turn."""
+    if request.param == "postgres":
+        return request.getfixturevalue("database").url
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/noonmark.db"
+
+
+def test_hostile_text_comes_back_unchanged(store_url):
+    with serving(store_url) as server:
         for number, text in enumerate(HOSTILE):
             target = {"target_kind": "function", "function": "greet", "args": [text], "kwargs": {text: text}}
             made = server.create(
