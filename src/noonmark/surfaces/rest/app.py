@@ -52,24 +52,37 @@ def make_app(
     table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
     add(app, service, settings, table, threads=WORKING)
     add(app, service, settings, watching.handlers(health, metrics), threads=WATCHING)
+    add(app, service, settings, watching.glances(health), threads=None)
     return app
 
 
 def add(
-    app: FastAPI, service: Service, settings: HttpSettings, table: Mapping[tuple[str, str], Handler], *, threads: int
+    app: FastAPI,
+    service: Service,
+    settings: HttpSettings,
+    table: Mapping[tuple[str, str], Handler],
+    *,
+    threads: int | None,
 ) -> None:
-    """Serve the handlers of a table, so many at a time; a path without a variable part goes first."""
-    limiter = CapacityLimiter(threads)
+    """Serve the handlers of a table, so many at a time; a path without a variable part goes first.
+
+    Without threads, the event loop calls them itself: they must not wait for anything.
+    """
+    limiter = None if threads is None else CapacityLimiter(threads)
     for path in sorted({path for _, path in table}, key=lambda one: "{" in one):
         by_method = {method: handler for (method, where), handler in table.items() if where == path}
         app.router.routes.append(Path(path, Endpoint(service, settings, by_method, limiter)))
 
 
 class Endpoint:
-    """One path: reads the body, lets the handler of the method answer in a thread."""
+    """One path: reads the body, lets the handler of the method answer, in a thread if it may wait."""
 
     def __init__(
-        self, service: Service, settings: HttpSettings, by_method: Mapping[str, Handler], limiter: CapacityLimiter
+        self,
+        service: Service,
+        settings: HttpSettings,
+        by_method: Mapping[str, Handler],
+        limiter: CapacityLimiter | None,
     ) -> None:
         """A path that can be got can be asked for its headers alone, too."""
         self._limiter = limiter
@@ -99,7 +112,10 @@ class Endpoint:
             headers=request.headers,
             body=body,
         )
-        answer = await to_thread.run_sync(handler, asked, limiter=self._limiter)
+        if self._limiter is None:
+            answer = handler(asked)
+        else:
+            answer = await to_thread.run_sync(handler, asked, limiter=self._limiter)
         content, media_type = answer.content
         return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
 
