@@ -5,7 +5,7 @@ import json
 import pytest
 
 from noonmark import Scheduler
-from tests.cli.calling import Desk
+from tests.cli.calling import Desk, call
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
@@ -234,6 +234,15 @@ def test_somebody_at_a_terminal_is_asked_if_they_want_to_be(desk, typed, code, p
     assert desk.json("schedule", "status", made)["phase"] == phase
 
 
+def test_a_database_on_a_server_is_changed_by_nobody_but_migrate(database):
+    desk = Desk("--store", database.url)
+    problem = desk.problem(6, "schedule", "list")
+    assert (problem["code"], "noonmark migrate" in problem["detail"]) == ("store_unavailable", True)
+    assert call("migrate", *desk.place).code == 0
+    made = create(desk)
+    assert [one["schedule_id"] for one in desk.json("schedule", "list")["schedules"]] == [made]
+
+
 def test_nobody_is_asked_without_a_terminal(desk):
     made = create(desk)
     assert desk.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"
@@ -255,5 +264,7 @@ def test_what_documents_say_moves_no_cursor(desk, node):
     ):
         assert desk(*command).replace("\n", "").isprintable(), command
         assert desk.json(*command)
+    code, shown = in_terminal(*NOONMARK, "schedule", "delete", made, "--confirm", *desk.place, typed="n\n")
+    assert (code, "Delete left?right" in shown) == (1, True)
     [line] = desk.refused(2, "schedule", "status", HOSTILE)
     assert line.isprintable()

@@ -131,8 +131,8 @@ DEAD = """
     SET search_path = noonmark;
     UPDATE occurrences SET phase = 'claimed', node = 'dead', fence = fence + 1, lease_end = 1
     WHERE route = 'function:lost';
-    INSERT INTO runs (occurrence, fence, attempt, node, started, ended, outcome)
-    SELECT key, fence - 1, 1, 'dead', due, due + 1, 'lease_lost' FROM occurrences WHERE phase = 'failed';
+    INSERT INTO runs (occurrence, fence, schedule, attempt, node, started, ended, outcome)
+    SELECT key, fence - 1, schedule, 1, 'dead', due, due + 1, 'lease_lost' FROM occurrences WHERE phase = 'failed';
     UPDATE schedule_states SET fault = 'damaged' WHERE schedule IN (SELECT schedule FROM occurrences WHERE ended > 0);
 """
 

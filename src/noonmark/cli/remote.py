@@ -81,7 +81,7 @@ class OnStore:
     """The operations on a store, in this process; a driver elsewhere sees what they change by itself."""
 
     def __init__(self, url: str) -> None:
-        """Open the store; one that is not there is made."""
+        """Open the store; a file that is not there is made, a database on a server is taken as it is."""
         # Loaded here, for whoever asks a server needs none of it.
         from noonmark.clocks import SystemClock  # noqa: PLC0415
         from noonmark.driver.drive import drive  # noqa: PLC0415
@@ -93,7 +93,7 @@ class OnStore:
         if url == MEMORY:
             raise InvalidRequest("would be gone when this command ends; name a store that lasts", field="--store")
         clock = SystemClock()
-        self._store = make_store(url, clock)
+        self._store = make_store(url, clock, migrates=False)
         service = Service(store=self._store, lookahead=Timing().lookahead, fresh_id=partial(fresh_id, clock))
         self._perform = partial(perform, service, replace(LOCAL, source="cli"))
         self._drive = drive

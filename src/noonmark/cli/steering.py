@@ -74,7 +74,7 @@ def _is_sure(question: str) -> bool:
     """What somebody at a terminal answers; where there is none, nobody is asked."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{one_line(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
