@@ -16,6 +16,7 @@ LATER = "2036-01-01T00:00:00Z"
 YEARLY = {"type": "cron", "expression": "0 12 1 1 *", "timezone": "UTC", "start_at_utc": LATER}
 NOBODY = {"target_kind": "function", "function": "nobody"}
 WORKFLOW = {"target_kind": "workflow", "workflow_id": "elsewhere"}
+HOURLY = {"type": "interval", "every_seconds": 3_600, "start_at_utc": LATER}
 PAST = {"type": "interval", "every_seconds": 86_400, "start_at_utc": "2026-01-01T00:00:00Z"}
 AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC", "--start-at", LATER)
 _numbers = count(1)
@@ -125,7 +126,7 @@ CHANGES = (
         lambda at: {"name": "n", "trigger": YEARLY, "target": NOBODY, "labels": {"team": "ops"}},
         lambda _: ("schedule", "create", *AS_OPTIONS, "--name", "n", "--label", "team=ops"), audited=1),
     Row("schedule/upsert",
-        lambda at: {"schedule_id": at.schedule(), "trigger": PAST, "target": NOBODY, "max_runs": 3}, audited=2),
+        lambda at: {"schedule_id": at.schedule(), "trigger": HOURLY, "target": NOBODY, "max_runs": 3}, audited=2),
     Row("schedule/update",
         lambda at: {"schedule_id": at.schedule(), "expected_revision": 1, "name": "other"},
         _on("schedule", "update", expected_revision="--expected-revision", name="--name"), audited=2),
