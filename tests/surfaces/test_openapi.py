@@ -84,7 +84,17 @@ def test_what_is_described_is_kept(served, tmp_path):
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     served.create(schedule_id="nightly-report")
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(tmp_path / "schemathesis.toml"), "run"]
-    asked = ["--checks", "all", "--phases", "examples,coverage,fuzzing", "--max-examples", "2", "--no-color"]
+    asked = [
+        "--checks",
+        "all",
+        "--phases",
+        "examples,coverage,fuzzing",
+        "--max-examples",
+        "2",
+        "--no-color",
+        "--request-timeout",
+        "60",
+    ]
     tried = subprocess.run(  # noqa: PLW1510 - its output says why
         [*command, f"{served.url}/openapi.json", *asked], capture_output=True, text=True, cwd=tmp_path
     )

@@ -1,10 +1,16 @@
 """Many callers at once: one schedule for one key, one winner for one revision, no more than the limit."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from noonmark.core.instants import SECOND
+from noonmark.operations import registry
+from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import Limits
-from tests.embedded.waiting import together
+from noonmark.surfaces.rest.app import WORKING
+from tests.embedded.waiting import SOON, together
 from tests.surfaces.serving import GREET, NOON, serving
 from tests.surfaces.test_rest_routes import problem
 
@@ -86,3 +92,25 @@ def test_one_event_id_is_one_event(served):
     answers = at_once(served, 20, lambda client, _: client.post("/events", json=body))
     assert {one.status_code for one in answers} == {202}
     assert len(served.client.get("/events?event_type=herd").json()["events"]) == 1
+
+
+def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, monkeypatch):
+    entered, opened = threading.Semaphore(0), threading.Event()
+
+    async def stuck(service, caller, arguments):
+        entered.release()
+        assert opened.wait(SOON)
+        return {"nodes": []}
+
+    monkeypatch.setitem(registry.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
+    with ThreadPoolExecutor(WORKING + 10) as pool:
+        waiting = [pool.submit(served.client.get, "/nodes") for _ in range(WORKING + 10)]
+        try:
+            for _ in range(WORKING):
+                assert entered.acquire(timeout=SOON)
+            for path in ("/health", "/health/live", "/health/ready"):
+                assert served.client.get(path).status_code == 200
+            assert not any(one.done() for one in waiting)
+        finally:
+            opened.set()
+        assert {one.result(SOON).status_code for one in waiting} == {200}

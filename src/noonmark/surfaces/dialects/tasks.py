@@ -35,6 +35,7 @@ NAMES = {
     "target.query": "task_query",
     "target.context": "task_context",
     "budget.max_cost_usd": "max_budget_per_run_usd",
+    "owner": "user_id",
 }
 """What its callers know our fields as."""
 USUAL_TIMEOUT = 3_600

@@ -52,7 +52,7 @@ def make_app(
     table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
     add(app, service, settings, table, threads=WORKING)
     add(app, service, settings, watching.handlers(health, metrics), threads=WATCHING)
-    add(app, service, settings, watching.glances(health), threads=None)
+    add(app, service, settings, watching.quick_handlers(health), threads=None)
     return app
 
 
@@ -64,9 +64,9 @@ def add(
     *,
     threads: int | None,
 ) -> None:
-    """Serve the handlers of a table, so many at a time; a path without a variable part goes first.
+    """Serve the handlers of a table, in so many threads; a path without a variable part goes first.
 
-    Without threads, the event loop calls them itself: they must not wait for anything.
+    What never waits needs no thread, and then waits for none.
     """
     limiter = None if threads is None else CapacityLimiter(threads)
     for path in sorted({path for _, path in table}, key=lambda one: "{" in one):
@@ -75,7 +75,7 @@ def add(
 
 
 class Endpoint:
-    """One path: reads the body, lets the handler of the method answer, in a thread if it may wait."""
+    """One path: reads the body, lets the handler of the method answer, in a thread if it may have to wait."""
 
     def __init__(
         self,
@@ -113,11 +113,15 @@ class Endpoint:
             body=body,
         )
         if self._limiter is None:
-            answer = handler(asked)
-        else:
-            answer = await to_thread.run_sync(handler, asked, limiter=self._limiter)
-        content, media_type = answer.content
-        return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
+            return _written(handler, asked)
+        return await to_thread.run_sync(_written, handler, asked, limiter=self._limiter)
+
+
+def _written(handler: Handler, asked: Asked) -> Response:
+    """What a handler answers, as bytes: a long list takes its time to write, too."""
+    answer = handler(asked)
+    content, media_type = answer.content
+    return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
 
 
 def _not_by_this_method(methods: Iterable[str]) -> Refused:

@@ -33,8 +33,8 @@ class Metrics(Protocol):
         """Everything, in the text format of Prometheus."""
 
 
-def glances(health: Health | None) -> dict[tuple[str, str], Handler]:
-    """The handlers that never wait, by method and path. Nobody who watches a server without health is told more."""
+def quick_handlers(health: Health | None) -> dict[tuple[str, str], Handler]:
+    """The handlers of the routes that never wait. Who asks a server without health is told that it answers."""
 
     def summary(asked: Asked) -> Answer:
         asked.query({})
@@ -48,7 +48,7 @@ def glances(health: Health | None) -> dict[tuple[str, str], Handler]:
 
 
 def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
-    """The handlers of the other routes, by method and path."""
+    """The handlers of the routes that look at more than this process has at hand."""
 
     def ready(asked: Asked) -> Answer:
         asked.query({})
