@@ -214,7 +214,7 @@ def test_lists_have_filters_and_pages(served):
 @pytest.mark.parametrize("path", ["/schedules", "/schedules/upsert"])
 def test_an_id_that_no_path_reaches_is_refused(served, path, schedule_id):
     body = {"schedule_id": schedule_id, "trigger": NOON, "target": GREET}
-    problem(served.client.post(path, json=body), 409, "conflict", "schedule_id")
+    problem(served.client.post(path, json=body), 400, "invalid_request", "schedule_id")
 
 
 def test_an_id_that_is_taken_is_a_conflict(served):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.errors import Conflict, InvalidRequest, RevisionConflict
+from noonmark.core.errors import InvalidRequest, RevisionConflict
 from noonmark.surfaces.rest.asked import Answer
 from noonmark.surfaces.rest.problems import Refused
 from noonmark.surfaces.rest.reading import read_match
@@ -77,7 +77,7 @@ def _check_reachable(document: Mapping[str, Any]) -> None:
     """Refuse an id under which no path could reach the schedule."""
     wanted = document.get("schedule_id")
     if isinstance(wanted, str) and wanted in RESERVED:
-        raise Conflict(f"{wanted!r} is the path of something else here; take another id", field="schedule_id")
+        raise InvalidRequest(f"{wanted!r} is the path of something else; take another id", field="schedule_id")
 
 
 def _failed(message: str) -> Refused:
