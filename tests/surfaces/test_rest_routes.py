@@ -1,10 +1,14 @@
 """Every canonical route over a real socket: its status, its headers, its document."""
 
+import threading
+from contextlib import ExitStack
+
 import pytest
 
 from noonmark.operations.registry import OPERATIONS
+from noonmark.surfaces.rest.app import WATCHING
 from noonmark.surfaces.rest.routes import RESERVED, ROUTES
-from tests.embedded.waiting import eventually
+from tests.embedded.waiting import SOON, eventually
 from tests.surfaces.serving import GREET, NOON, serving
 
 
@@ -265,6 +269,8 @@ class Watched:
 
     def __init__(self):
         self.is_ready = True
+        self.asked, self.answers = threading.Semaphore(0), threading.Event()
+        self.answers.set()
 
     def summary(self):
         return {"status": "healthy", "service": "noonmark"}
@@ -273,6 +279,8 @@ class Watched:
         return {"status": "alive"}
 
     def ready(self):
+        self.asked.release()
+        self.answers.wait()
         return self.is_ready, {"status": "ready" if self.is_ready else "not_ready"}
 
     def render(self):
@@ -292,6 +300,19 @@ def test_whoever_watches_is_told_how_it_is():
         assert counted.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert counted.text == "noonmark_schedules_due 0\n"
         problem(server.client.get("/health?deep=1"), 400, "invalid_request", "deep")
+
+
+def test_who_asks_whether_it_lives_does_not_wait_for_those_who_ask_more():
+    watched = Watched()
+    with serving(health=watched) as server, ExitStack() as until:
+        until.callback(watched.answers.set)
+        watched.answers.clear()
+        for _ in range(WATCHING):
+            line = until.enter_context(server.connect())
+            line.sendall(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert watched.asked.acquire(timeout=SOON)
+        for path in ("/health", "/health/live"):
+            assert server.client.get(path).status_code == 200
 
 
 def test_without_counters_there_are_no_metrics(served):
