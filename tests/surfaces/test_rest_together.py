@@ -105,6 +105,16 @@ def test_nobody_passes_a_limit_side_by_side(served):
     assert sorted(one.status_code for one in answers) == [201] * 3 + [429] * 17
 
 
+def test_a_request_that_is_sent_again_is_not_refused_for_what_it_made(served):
+    body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "full"}
+    sent = [
+        served.client.post("/api/v1/schedules", json=body, headers={"Idempotency-Key": f"full-{number}"})
+        for number in (1, 2, 3, 4, 3)
+    ]
+    assert [one.status_code for one in sent] == [201, 201, 201, 429, 201]
+    assert sent[4].json()["schedule_id"] == sent[2].json()["schedule_id"]
+
+
 def test_one_event_id_is_one_event(served):
     body = {"event_type": "herd", "event_id": "the-one"}
     answers = at_once(served, 20, lambda client, _: client.post("/events", json=body))
