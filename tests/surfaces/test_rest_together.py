@@ -1,5 +1,6 @@
 """Many callers at once: one schedule for one key, one winner for one revision, no more than the limit."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -57,6 +58,23 @@ def test_of_changes_to_one_revision_one_wins(served, by_header):
     answers = at_once(served, 8, change)
     assert sorted(one.status_code for one in answers) == [200] + [412 if by_header else 409] * 7
     assert served.client.get(path).json()["revision"] == 2
+
+
+@pytest.mark.parametrize("body", [{"name": "{}"}, {"labels": {"number": "{}"}}, {"description": "{}"}])
+def test_of_changes_that_keep_the_revision_one_wins_too(served, body):
+    made = served.create()
+    path = f"/schedules/{made['schedule_id']}"
+    tag = served.client.get(path).headers["etag"]
+
+    def change(client, number):
+        said = json.loads(json.dumps(body).replace("{}", str(number)))
+        return client.patch(path, json=said, headers={"If-Match": tag})
+
+    answers = at_once(served, 8, change)
+    assert sorted(one.status_code for one in answers) == [200] + [412] * 7
+    [won] = [one for one in answers if one.status_code == 200]
+    assert won.headers["etag"] != tag
+    assert served.client.get(path).headers["etag"] == won.headers["etag"]
 
 
 def test_one_upsert_makes_one_schedule(served):
