@@ -232,8 +232,9 @@ REST = """
       are refused, as are parameters that a route does not have. A body that has not come after 20 seconds is given up.
     - A list is `{"schedules": [..], "next_cursor": ..}`, or the like. Ask again with `cursor` until that is null;
       `limit` is 100 unless given, and 1,000 at the most.
-    - A schedule comes with its revision as `ETag`. A change with `If-Match` is made only if that is still so, else
-      it is 412; with `expected_revision` in the body it is 409.
+    - A schedule comes with an `ETag`: its revision, and when it was last changed. A change with `If-Match` is made
+      only if that is still so, else it is 412. The revision alone, such as `"3"`, will do, too;
+      with `expected_revision` in the body it is 409.
     - `POST /schedules` with an `Idempotency-Key` makes one schedule, however often it is sent within 24 hours; with
       another body it is 409. `run` and `backfill` take one, too.
     - `X-Request-Id` comes back as it was sent, if it is 1 to 128 letters, digits, `-`, `_`, `.` or `:`; otherwise the
