@@ -25,7 +25,7 @@ from noonmark import (
     client,
 )
 from noonmark.client import AsyncClient, Client
-from noonmark.client.requests import Fields, Filters, NewFields
+from noonmark.client.requests import Expected, Fields, Filters, NewFields
 from noonmark.embedded.decorators import Decorators
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
@@ -71,8 +71,8 @@ def client_page() -> str:
     parts = [
         _class(Client, methods),
         _class(AsyncClient, []),
-        "## Arguments\n\n`fields`, `changes` and `filters` stand for these, by name.\n",
-        *(_shape(kind) for kind in (Fields, NewFields, Filters)),
+        "## Arguments\n\n`fields`, `changes`, `expected` and `filters` stand for these, by name.\n",
+        *(_shape(kind) for kind in (Fields, NewFields, Expected, Filters)),
         "## Values\n\nA `Document` is JSON, as a dict.\n",
         *(_shape(kind) for kind in values),
     ]

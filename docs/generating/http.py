@@ -55,7 +55,7 @@ def http_page() -> str:
 
 ABOUT = """\
 Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, and [the client](client.md) in Python.
-`GET /openapi.json` has all of this for programs, and `/docs` shows it to people.
+`GET /openapi.json` has all of this for programs.
 
 - Bodies are JSON objects in UTF-8, of type `application/json`, not packed, and of 1 MiB at the most. A key that
   comes twice, a number beyond 64 bits, NaN, NUL, half a character, too many levels and fields that nobody knows
@@ -63,8 +63,9 @@ Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, 
 - Instants are RFC 3339 with `Z` or an offset, and are answered in UTC.
 - A list is `{"schedules": [..], "next_cursor": ..}`, or the like. Ask again with `cursor` until that is null;
   `limit` is 100 unless given, and 1,000 at the most.
-- A schedule comes with its revision as `ETag`. A change with `If-Match` is made only if that is still so, else
-  it is 412; with `expected_revision` in the body it is 409.
+- A schedule comes with an `ETag`: its revision, and when it was last changed. A change with `If-Match` is made
+  only if that is still so, else it is 412. The revision alone, such as `"3"`, will do, too;
+  with `expected_revision` in the body it is 409.
 - `POST /schedules` with an `Idempotency-Key` makes one schedule, however often it is sent within 24 hours; with
   another body it is 409. `run` and `backfill` take one, too.
 - `X-Request-Id` comes back as it was sent, if it is 1 to 128 letters, digits, `-`, `_`, `.` or `:`; otherwise the

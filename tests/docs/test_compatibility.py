@@ -42,7 +42,8 @@ def test_the_agent_scheduler(server):
     once = {"type": "once", "delay_seconds": 0}
     answer = server.client.post("/schedules", json={"trigger": once, "target": GREET})
     one = answer.json()["schedule_id"]
-    assert (answer.status_code, answer.headers["ETag"], answer.headers["Location"]) == (201, '"1"', f"/schedules/{one}")
+    assert (answer.status_code, answer.headers["Location"]) == (201, f"/schedules/{one}")
+    assert answer.headers["ETag"].startswith('"1-')
     [occurrence] = server.client.get(f"/schedules/{one}/occurrences").json()["occurrences"]
     server.client.post(f"/occurrences/{occurrence['occurrence_id']}/cancel")
     assert server.client.get(f"/schedules/{one}").json()["phase"] == "completed"

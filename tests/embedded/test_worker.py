@@ -100,6 +100,17 @@ def test_one_that_waits_for_what_runs_can_be_hurried(scheduler):
     assert phases(scheduler, job) == ["pending"]
 
 
+def test_one_that_is_hurried_before_it_stops_does_not_wait_either(scheduler):
+    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
+    gate = Gate()
+    job = scheduler.schedule(gate)
+    worker.start()
+    gate.wait()
+    worker.hurry()
+    worker.stop()
+    assert phases(scheduler, job) == ["pending"]
+
+
 def test_many_may_start_and_stop_it_at_once(scheduler, worker):
     together(8, lambda number: worker.start() if number % 2 else worker.stop())
     worker.start()

@@ -3,7 +3,15 @@
 import pytest
 
 from noonmark.core.admission import admit
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, OverlapConflict, RevisionConflict
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    KeyReused,
+    NotFound,
+    OverlapConflict,
+    RevisionConflict,
+)
 from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Accepted, settle
 from noonmark.driver.drive import drive
@@ -67,6 +75,13 @@ class TestRunningNow:
         ids = {desk("schedule/run", schedule_id=made["schedule_id"], key="k")["occurrence_id"] for _ in range(2)}
         assert len(ids) == 1
 
+    @pytest.mark.parametrize("other", [{"payload": 2}, {"payload": 1, "overlap": "allow"}])
+    def test_another_request_under_the_key_is_refused(self, desk, other):
+        made = desk.create()
+        desk("schedule/run", schedule_id=made["schedule_id"], key="k", payload=1)
+        with pytest.raises(KeyReused):
+            desk("schedule/run", schedule_id=made["schedule_id"], key="k", **other)
+
     def test_what_would_be_skipped_is_refused_unless_told_otherwise(self, desk):
         made = desk.create()
         running = accepted(desk, made)
@@ -121,6 +136,16 @@ class TestBackfilling:
         )
         assert len(claims) == asked["count"]
         assert {one.occurrence.own.concurrency.limit for one in claims} == {2}
+
+    def test_it_may_begin_with_the_first_of_all_times(self, desk):
+        made = desk.create(trigger={"type": "cron", "expression": "0 0 1 1 *", "start_at_utc": "2025-06-01T00:00:00Z"})
+        told = desk(
+            "schedule/backfill",
+            schedule_id=made["schedule_id"],
+            dry_run=True,
+            **{"from": "0001-01-01T00:00:00Z", "to": "2026-03-01T00:00:00Z"},
+        )
+        assert [one["nominal_at_utc"] for one in told["occurrences"]] == ["2026-01-01T00:00:00Z"]
 
     def test_the_same_key_again_adds_nothing(self, desk):
         made = desk.create(trigger=MINUTES)

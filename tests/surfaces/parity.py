@@ -185,10 +185,13 @@ def _lost(operation, command=None):
     return _wrong(operation, LOST, command, field="occurrence_id")
 
 
-def _stale(operation):
-    arguments = {"expected_revision": 7}
-    return Wrong(operation, lambda at: {"schedule_id": at.schedule(), **arguments}, code="revision_conflict",
-                 field="expected_revision")  # fmt: skip
+def _stale(operation, **expected):
+    return Wrong(
+        operation,
+        lambda at: {"schedule_id": at.schedule(), **expected},
+        code="revision_conflict",
+        field=next(iter(expected)),
+    )
 
 
 WRONG = (
@@ -211,7 +214,11 @@ WRONG = (
     *(
         row
         for steer in ("pause", "resume", "delete")
-        for row in (_wrong(f"schedule/{steer}", GONE, _on("schedule", steer)), _stale(f"schedule/{steer}"))
+        for row in (
+            _wrong(f"schedule/{steer}", GONE, _on("schedule", steer)),
+            _stale(f"schedule/{steer}", expected_revision=7),
+            _stale(f"schedule/{steer}", expected_updated_at_utc=LATER),
+        )
     ),
     _wrong("schedule/run", GONE, _on("schedule", "run-now")),
     Wrong("schedule/run", lambda at: {"schedule_id": at.busy()}, _on("schedule", "run-now"),

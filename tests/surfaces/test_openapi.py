@@ -21,7 +21,7 @@ positive_data_acceptance.expected-statuses = ["2xx", "400", "404", "409", "412",
 # A condition in a header is judged before the body.
 negative_data_rejection.expected-statuses = ["400", "404", "405", "409", "412", "415", "429"]
 """
-THEIR_OWN = {"/docs", "/docs/oauth2-redirect", "/openapi.json"}
+THEIR_OWN = {"/openapi.json"}
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,6 @@ def test_every_reference_leads_somewhere(served):
     document = served.client.get("/openapi.json").json()
     for kind, name in set(re.findall(r'"#/components/(\w+)/(\w+)"', text)):
         assert name in document["components"][kind]
-
-
-def test_the_description_is_shown_to_people(served):
-    assert "swagger" in served.client.get("/docs").text
 
 
 EXAMPLES = [(one, name) for one in described() for name in one.examples]

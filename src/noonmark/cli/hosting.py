@@ -74,6 +74,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             on_signal.then(server.leave)
             server.run([listener])
             on_signal.then(worker.hurry)
+            if on_signal.taken > 1:  # the web server has heard them all, and repeats them only when it has ended
+                worker.hurry()
         except Asked:
             on_signal.then(_nothing)
             logger.info("asked to stop before it had begun")
@@ -171,6 +173,8 @@ class _Signals:
 
     def __init__(self) -> None:
         self._means: Callable[[], None] = _give_up
+        self.taken = 0
+        """How often there was one."""
 
     def then(self, means: Callable[[], None]) -> None:
         """From now on they mean that."""
@@ -185,6 +189,7 @@ class _Signals:
             signal.signal(number, handler)
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self.taken += 1
         self._means()
 
 

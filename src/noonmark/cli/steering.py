@@ -98,7 +98,7 @@ def run_now(
     arguments = present(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
     with connected(place) as remote:
         one = remote.call("schedule/run", arguments)
-    _tell(place, one, f"Asked for a run of {schedule_id}: {one['occurrence_id']} is {one['phase']}.")
+    _tell(place, one, f"Asked for a run of {schedule_id}: {one['occurrence_id']}.")
 
 
 def backfill(  # noqa: PLR0913 - each is an option of its own

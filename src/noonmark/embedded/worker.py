@@ -30,19 +30,22 @@ class Worker:
         self._engines = Engines(self._new_engine)
         # One after the other: a driver that is started has the name of the one that stops.
         self._turn = Lock()
+        self._is_hurried = False
 
     def start(self) -> None:
         """Begin to run what is due; one that does already goes on."""
         with self._turn:
+            self._is_hurried = False
             self._engines.start()
 
     def stop(self) -> None:
         """Begin nothing more, wait for what runs, and hand back what has not ended within the grace period."""
         with self._turn:
-            self._engines.stop(self._grace)
+            self._engines.stop(0 if self._is_hurried else self._grace)
 
     def hurry(self) -> None:
-        """Let a worker that is about to stop wait no longer for what runs. Returns at once."""
+        """Let a worker that stops, or is about to, wait no longer for what runs. Returns at once."""
+        self._is_hurried = True
         self._engines.hand_back()
 
     def wake(self, at: Micros | None = None) -> None:

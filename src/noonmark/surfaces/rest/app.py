@@ -44,7 +44,7 @@ def make_app(
     service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
 ) -> FastAPI:
     """Everything that is served over HTTP."""
-    app = FastAPI(title="Noonmark", version=VERSION, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="Noonmark", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     described = cache(partial(openapi.document, VERSION))
     app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
     app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)

@@ -158,12 +158,11 @@ def _value(kind: Kind, text: str) -> object:
     return text
 
 
-def read_match(header: str | None) -> tuple[int, ...] | None:
-    """The revisions that an If-Match header allows; None when every one will do."""
+def read_match(header: str | None) -> tuple[str, ...] | None:
+    """The tags that an If-Match header allows, without their quotes; None when every one will do."""
     if header is None or header.strip() == "*":
         return None
     tags = [one.strip() for one in header.split(",")]
     if not all(re.fullmatch(r'(?:W/)?"[^"]*"|[0-9]+', one) for one in tags):
         raise InvalidRequest('If-Match must be the ETag of a schedule, such as "3"', field="If-Match")
-    bare = [one.strip('"') for one in tags if not one.startswith("W/")]
-    return tuple(int(one) for one in bare if one.isascii() and one.isdecimal() and len(one) < 10)
+    return tuple(one.strip('"') for one in tags if not one.startswith("W/"))

@@ -106,7 +106,7 @@ ROUTES: tuple[Route, ...] = (
         operation="schedule/delete",
         method="DELETE",
         path=_ONE,
-        query={"reason": TEXT, "expected_revision": INTEGER},
+        query={"reason": TEXT, "expected_revision": INTEGER, "expected_updated_at_utc": INSTANT},
         body=Body.OPTIONAL,
         is_schedule=True,
         is_conditional=True,
@@ -134,5 +134,3 @@ ROUTES: tuple[Route, ...] = (
     _post("worker/stop", "/worker/stop"),
     _get("worker/status", "/worker/status"),
 )
-RESERVED = frozenset({"count", "preview", "upsert"})
-"""Ids that a schedule cannot have here: its path means something else."""
