@@ -33,7 +33,7 @@ async def start_worker(service: Service, caller: Caller, arguments: Mapping[str,
 
 
 async def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
-    """Stop the driver of this node; other nodes go on."""
+    """Let the driver of this node begin nothing more; what runs goes on, and so do other nodes."""
     worker = _worker(service, arguments)
     worker.stop()
     return _status(worker)
