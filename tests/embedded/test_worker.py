@@ -33,7 +33,7 @@ def worker(scheduler):
 def test_it_does_nothing_until_it_is_started(scheduler, worker):
     job = scheduler.schedule(Gate())
     assert worker.vitals() == Vitals(node=NODE)
-    assert worker.status()["running"] is False
+    assert (worker.status()["running"], worker.status()["leader_lock"]) == (False, False)
     worker.wake()
     worker.attend()
     worker.hurry()
@@ -53,6 +53,7 @@ def test_it_runs_what_is_due_and_can_be_seen_doing_so(scheduler, worker):
     status = worker.status()
     assert (status["running"], status["is_leader"], status["max_threads"]) == (True, True, 4)
     assert (status["lease_seconds"], status["lookahead_ms"]) == (15, 2_000)
+    assert (status["tick_ms"], status["max_catchup_per_tick"], status["leader_lock"]) == (0, 100, True)
     gate.opened.set()
     eventually(lambda: phases(scheduler, job) == ["completed"])
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.policies.misfire import WIDE_LIMIT
 from noonmark.embedded import leaving
 from noonmark.embedded.engine import Engine
 from noonmark.embedded.engines import Engines
@@ -102,6 +103,10 @@ class Worker:
             "max_threads": self._max_threads,
             "lease_seconds": micros_to_seconds(timing.lease),
             "lookahead_ms": timing.lookahead // (SECOND // 1_000),
+            # As the cron service has it: nothing ticks here, since a node waits for the time that the store names.
+            "tick_ms": 0,
+            "max_catchup_per_tick": WIDE_LIMIT,
+            "leader_lock": vitals.leads,
         }
 
     def vitals(self) -> Vitals:
