@@ -12,8 +12,8 @@ from noonmark.core.errors import InvalidSchedule
 if TYPE_CHECKING:
     from noonmark.ports.clock import Clock
     from noonmark.ports.store import Store
-    from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
+    from noonmark.targets.runner import FunctionRunner
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -59,7 +59,7 @@ def _at_home(path: str) -> str:
         raise InvalidSchedule(message, field="store") from None
 
 
-def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> Target:
+def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
     """What delivers to the functions of this process."""
     from noonmark.targets.runner import FunctionRunner
 

@@ -1,12 +1,15 @@
 """Lists in pages, filtered; single things by id; previews, explanations and the audit log."""
 
+from dataclasses import replace
+
 import pytest
 
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound
 from noonmark.driver.drive import drive
 from noonmark.operations.arguments import MAX_LIMIT, read_cursor, write_cursor
-from noonmark.operations.registry import OPERATIONS
-from tests.operations.desk import EVERY_MINUTE, FOREIGN, REPORT, Desk
+from noonmark.operations.registry import OPERATIONS, perform
+from noonmark.stores.sqlite import SqliteStore
+from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
 
 @pytest.fixture
@@ -282,11 +285,48 @@ class TestAudit:
         assert desk("audit/list", caller=FOREIGN)["entries"] == []
 
 
+class StandingWorker:
+    """A driver of another kind: it only knows whether it is to work."""
+
+    is_running = False
+
+    def start(self):
+        self.is_running = True
+
+    def stop(self):
+        self.is_running = False
+
+    def status(self):
+        return {"running": self.is_running}
+
+
 class TestWorkers:
     def test_without_one_it_is_said_so(self, desk):
         for name in ("start", "stop", "status"):
             with pytest.raises(Conflict):
                 desk(f"worker/{name}")
+
+    def test_who_started_and_stopped_it_is_noted(self, desk):
+        worker = StandingWorker()
+        desk.service = replace(desk.service, worker=worker)
+        assert desk("worker/start")["status"] == "running"
+        assert desk("worker/stop")["status"] == "stopped"
+        desk("worker/status")
+        entries = desk("audit/list")["entries"]
+        assert [(one["operation"], one["caller"], one["reason"], one["request_id"]) for one in entries] == [
+            ("worker/stop", "local", "node here", "req-1"),
+            ("worker/start", "local", "node here", "req-1"),
+        ]
+        assert [one["schedule_id"] for one in entries] == [None, None]
+
+    def test_it_is_stopped_also_while_nobody_can_write_that_down(self, desk, tmp_path, caplog):
+        worker = StandingWorker()
+        store = SqliteStore(str(tmp_path / "gone" / "x.db"), desk.clock.micros)
+        service = replace(desk.service, worker=worker, store=store)
+        worker.start()
+        answer = drive(perform(service, LOCAL, "worker/stop", {}))
+        assert (answer["status"], worker.is_running) == ("stopped", False)
+        assert "worker/stop by local could not be noted" in caplog.text
 
     def test_nodes_that_were_heard_of(self, desk):
         assert desk("node/list") == {"nodes": []}
