@@ -214,6 +214,14 @@ class TestPreviews:
 
 
 class TestExplaining:
+    def test_a_time_for_which_no_run_is_left(self, desk):
+        made = desk.create(max_runs=2)["schedule_id"]
+        summaries = [
+            desk("schedule/explain", schedule_id=made, at=f"2026-03-01T12:0{n}:00Z")["summary"] for n in (2, 3)
+        ]
+        assert summaries[0].startswith("It has not run yet")
+        assert summaries[1].endswith("the schedule may run 2 times, and does so before that time.")
+
     def test_what_ran(self, desk):
         made = desk.create()
         desk.pass_by(60)
