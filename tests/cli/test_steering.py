@@ -70,6 +70,18 @@ def test_a_run_is_seen_by_every_command(desk, node):
     assert [line.split()[0] for line in lines if line.startswith(("trigger ", "runs "))] == ["trigger", "runs"]
 
 
+def test_the_last_run_is_one_that_ran(desk, node):
+    made = create(desk, "--name", "ran once")
+    assert "Last run" not in desk("schedule", "status", made)
+    run(desk, made, 1)
+    desk("schedule", "update", made, "--function", "served_by_nobody")
+    desk("schedule", "run-now", made)
+    desk("schedule", "delete", made)
+    assert desk.json("schedule", "status", made)["last_phase"] == "cancelled"
+    [last] = [line for line in desk("schedule", "status", made).splitlines() if line.startswith("Last run")]
+    assert last.endswith(": completed")
+
+
 def test_why_nothing_ran_at_an_instant(desk):
     made = create(desk)
     answer = desk.json("schedule", "explain", made, "--at", "2036-06-01T00:00:00+02:00")

@@ -192,6 +192,12 @@ class TestPreviews:
         assert told["fires"] == ["2026-03-23T08:00:00Z"]
         assert told["warnings"]
 
+    def test_clock_changes_are_those_after_the_instant_that_is_asked_about(self, desk):
+        trigger = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin"}
+        for arguments, year in ({}, "2026"), ({"after": "2031-01-01T00:00:00Z"}, "2031"):
+            warnings = desk("schedule/preview", trigger=trigger, **arguments)["warnings"]
+            assert year in warnings[0]
+
     def test_what_follows_others_has_no_times(self, desk):
         desk.create(schedule_id="a")
         desk.create(schedule_id="b", trigger=None, depends_on=[{"schedule_id": "a"}])
@@ -211,6 +217,14 @@ class TestPreviews:
 
 
 class TestExplaining:
+    def test_a_time_for_which_no_run_is_left(self, desk):
+        made = desk.create(max_runs=2)["schedule_id"]
+        summaries = [
+            desk("schedule/explain", schedule_id=made, at=f"2026-03-01T12:0{n}:00Z")["summary"] for n in (2, 3)
+        ]
+        assert summaries[0].startswith("It has not run yet")
+        assert summaries[1].endswith("the schedule may run 2 times, and does so before that time.")
+
     def test_what_ran(self, desk):
         made = desk.create()
         desk.pass_by(60)

@@ -116,8 +116,8 @@ class Sheet:
 
     def kept(self, now: Micros) -> Kept:
         """The schedule as callers read it."""
-        times = [
-            row.occurrence.due
+        rows = [
+            row
             for row in self.live.values()
             if row.occurrence.phase is Phase.CLAIMED
             or (
@@ -130,7 +130,8 @@ class Sheet:
         return Kept(
             schedule=self.schedule,
             tally=Tally(**{name: getattr(self, name) for name in TALLIED}),
-            next_due=min(times, default=None),
+            next_due=min((row.occurrence.due for row in rows), default=None),
+            next_own=min((row.occurrence.due for row in rows if row.is_own), default=None),
         )
 
     def snapshot(self, *, unserved: bool, upstreams: Standings | None) -> Snapshot:
