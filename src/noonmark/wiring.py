@@ -10,6 +10,8 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from noonmark.ports.clock import Clock
     from noonmark.ports.store import Store
     from noonmark.targets.functions import Functions
@@ -44,6 +46,13 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True) -> Store:
         return PostgresStore(url, None if isinstance(clock, SystemClock) else clock.micros, migrates=migrates)
     known = "memory://, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/database"
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
+
+
+def file_of(url: str) -> Path | None:
+    """The file that the URL of a store means; None where it means something else."""
+    from pathlib import Path
+
+    return Path(_at_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
 
 
 def _at_home(path: str) -> str:
