@@ -46,7 +46,6 @@ class Row:
     """The concurrency key it waits for, and how many places that has."""
     awaits_after: Micros | None = None
     """While it waits for its upstreams: their times after this one may be what it waits for; None is for any."""
-    ended: Micros | None = None
     runs: tuple[Run, ...] = ()
     filed: Agenda[str] | None = None
 
