@@ -10,10 +10,12 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from noonmark.ports.clock import Clock
     from noonmark.ports.store import Store
-    from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
+    from noonmark.targets.runner import FunctionRunner
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -46,6 +48,13 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True) -> Store:
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
 
 
+def file_of(url: str) -> Path | None:
+    """The file that the URL of a store means; None where it means something else."""
+    from pathlib import Path
+
+    return Path(_at_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
+
+
 def _at_home(path: str) -> str:
     """The path with `~/` for what it means in a shell; whoever writes it means no folder of that name."""
     if not path.startswith("~/"):
@@ -59,7 +68,7 @@ def _at_home(path: str) -> str:
         raise InvalidSchedule(message, field="store") from None
 
 
-def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> Target:
+def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
     """What delivers to the functions of this process."""
     from noonmark.targets.runner import FunctionRunner
 

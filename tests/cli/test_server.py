@@ -50,6 +50,9 @@ def test_a_server_is_named_by_a_variable(server, desk, tmp_path):
     done = in_pipe(*NOONMARK, "schedule", "status", made, NOONMARK_SERVER=server.url)
     assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, made, "")
     # A store that is named goes before it: nothing is asked of the server.
+    other = Desk("--store", f"sqlite:///{tmp_path / 'other.db'}")
+    gone = other.create("--every", "1h")
+    other.json("schedule", "delete", gone)
     store = ("--store", f"sqlite:///{tmp_path / 'other.db'}")
     done = in_pipe(*NOONMARK, "schedule", "list", *store, NOONMARK_SERVER=server.url)
     assert (done.returncode, done.stdout) == (0, "0 schedules\n")

@@ -65,10 +65,40 @@ class TestRunningNow:
         made = desk.create()
         one = desk("schedule/run", schedule_id=made["schedule_id"], payload={"n": 1}, key="k")
         assert (one["phase"], one["origin"], one["payload"]) == ("pending", "manual:k", {"n": 1})
+        assert desk("schedule/get", schedule_id=made["schedule_id"])["next_run_at"] == made["next_run_at"]
         desk.driver.run_due()
         assert [context.payload for context in desk.calls] == [{"n": 1}]
         assert desk("schedule/get", schedule_id=made["schedule_id"])["next_run_at"] == made["next_run_at"]
         assert desk("occurrence/get", occurrence_id=one["occurrence_id"])["phase"] == "completed"
+
+    @pytest.mark.parametrize(
+        "trigger", [{"type": "event", "event_type": "uploaded"}, {"type": "once", "due_at_utc": "2026-03-01T12:00:00Z"}]
+    )
+    def test_what_has_no_next_fire_does_not_get_one(self, desk, trigger):
+        made = desk.create(trigger=trigger)["schedule_id"]
+        desk.driver.run_due()
+        desk("schedule/run", schedule_id=made)
+        assert desk("schedule/get", schedule_id=made)["next_run_at"] is None
+
+    def test_it_is_no_next_fire_of_what_is_paused(self, desk):
+        made = desk.create()["schedule_id"]
+        desk("schedule/run", schedule_id=made)
+        assert desk("schedule/pause", schedule_id=made)["next_run_at"] is None
+        assert desk("schedule/resume", schedule_id=made)["next_run_at"] == "2026-03-01T12:01:00Z"
+
+    def test_the_next_run_is_told_with_its_jitter_also_before_it_is_planned(self, desk):
+        made = desk.create(trigger={"type": "interval", "every_seconds": 3600, "jitter_seconds": 600})["schedule_id"]
+        planned = desk("schedule/get", schedule_id=made)
+        [row] = desk("schedule/occurrences", schedule_id=made)["occurrences"]
+        assert planned["next_run_at"] == row["due_at_utc"] > planned["next_fire_times"][0]
+        desk.clock.advance(3600 + 600)
+        store, now = desk.service.store, desk.clock.micros()
+        [claim] = drive(store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND))
+        drive(store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND))
+        unplanned = desk("schedule/get", schedule_id=made)
+        desk.driver.run_due()
+        [row] = desk("schedule/occurrences", schedule_id=made, phase="pending")["occurrences"]
+        assert unplanned["next_run_at"] == row["due_at_utc"] > unplanned["next_fire_times"][0]
 
     def test_the_same_key_again_is_the_same_occurrence(self, desk):
         made = desk.create()

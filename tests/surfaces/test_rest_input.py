@@ -212,6 +212,10 @@ def test_more_than_a_mebibyte_is_refused_however_it_comes(served):
     head = "POST /schedules HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     status, _, body = served.send(f"{head}Content-Length: 20000000\r\n\r\n".encode())
     assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
+    # Nor is anybody kept waiting who says that too much will come, and sends nothing.
+    head = head.removesuffix("Expect: 100-continue\r\n")
+    status, _, body = served.send(f"{head}Content-Length: 99999999999\r\n\r\n".encode())
+    assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
 
 
 def test_a_body_without_end_is_cut_off(served):

@@ -66,7 +66,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             metrics = Metrics(__version__)
             worker = _worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
-            cleanup.callback(worker.stop)
+            cleanup.callback(worker.close)
             app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
             if settings.worker:
                 worker.start()
