@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import uvicorn
 
 from noonmark import __version__
+from noonmark.cli.connections import Connection
 from noonmark.cli.listening import url_of
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
@@ -141,6 +142,7 @@ class _Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_config=None,
             proxy_headers=False,  # on loopback, anybody could claim to be anybody
             server_header=False,
