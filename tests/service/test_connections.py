@@ -10,6 +10,7 @@ import uvicorn
 
 from noonmark.cli.connections import ENOUGH, Connection, most_connections
 from tests.embedded.waiting import SOON, eventually
+from tests.service.server import serving
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -120,6 +121,17 @@ def test_where_all_are_busy_the_new_one_is_refused():
         assert is_closed(lines.enter_context(server.connect()))
         server.let_go.set()
         assert all(map(answer, both))
+
+
+def test_many_beginnings_do_not_keep_others_from_a_server(tmp_path):
+    few_files = ("sh", "-c", 'ulimit -n 128 && exec "$@"', "few-files")
+    with serving(tmp_path, through=few_files) as server, ExitStack() as lines:
+        for _ in range(300):
+            line = lines.enter_context(socket.create_connection(("127.0.0.1", server.port), SOON))
+            line.sendall(HALF)
+        assert server.get("/health").status == 200
+        eventually(lambda: server.get("/health/ready").status == 200)
+        assert "Too many open files" not in server.log
 
 
 def test_file_descriptors_are_left_for_everything_else():
