@@ -90,21 +90,22 @@ def _next_run(kept: Kept, fires: list[Micros]) -> Micros | None:
     return due_at(trigger, kept.schedule.uid, fires[0])
 
 
-def occurrence_document(
-    one: Occurrence, schedule: Schedule | None = None, run: Run | None = None, *, largest: int | None = None
-) -> dict[str, Any]:
+def occurrence_document(one: Occurrence, schedule: Schedule | None = None, run: Run | None = None) -> dict[str, Any]:
     """An occurrence as it stands.
 
     With its schedule, it tells the terms under which it runs, as long as the present declaration is the one in force
-    for it; with its last run, when and where that was. A target larger than so many characters is left out.
+    for it; with its last run, when and where that was.
     """
-    return occurrence_documents([one], schedule, {} if run is None else {one.id: run}, largest=largest)[0]
+    return occurrence_documents([one], schedule, {} if run is None else {one.id: run})[0]
 
 
 def occurrence_documents(
     rows: Sequence[Occurrence], schedule: Schedule | None, runs: Mapping[str, Run], *, largest: int | None = None
 ) -> list[dict[str, Any]]:
-    """Occurrences of one schedule, with the last runs of those that have one, by their ids."""
+    """Occurrences of one schedule, with the last runs of those that have one, by their ids.
+
+    A target that takes more than so many characters is left out.
+    """
     terms = dict.fromkeys(TERMS) if schedule is None else _terms(schedule, largest)
     return [_occurrence(one, schedule, terms, runs.get(one.id)) for one in rows]
 
