@@ -99,6 +99,20 @@ def test_what_an_edit_took_away_tells_which_as_long_as_it_was_the_last_one(revis
     assert occurrence_document(one)["superseded_by_revision"] is None
 
 
+def test_what_steers_tells_as_much_as_who_looks(desk):
+    made = desk.create()
+    of = {"schedule_id": made["schedule_id"]}
+    one = desk("schedule/run", **of)
+    assert one == desk("occurrence/get", occurrence_id=one["occurrence_id"])
+    assert one["target_snapshot"] == made["target"]
+    cancelled = desk("occurrence/cancel", occurrence_id=one["occurrence_id"])
+    assert cancelled == desk("occurrence/get", occurrence_id=one["occurrence_id"])
+    assert (cancelled["phase"], cancelled["completed_at_utc"]) == ("cancelled", "2026-03-01T12:00:00Z")
+    desk.pass_by(60)
+    again = desk("schedule/backfill", **of, **{"from": "2026-03-01T12:01:00Z", "to": "2026-03-01T12:01:00Z"})
+    assert again["occurrences"][0]["trigger_snapshot"] == made["trigger"]
+
+
 WISHES = {
     Reason.SUCCEEDED,
     Reason.CANCELLED,

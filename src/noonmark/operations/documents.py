@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Kept, NodeRecord
 
 NEXT_FIRES = 5
+SMALL_TARGET = 4_096
+"""Longer targets are not told again with every occurrence of a list."""
 TERMS = ("trigger_snapshot", "target_snapshot", "misfire_policy", "overlap_policy", "missing_target_policy")
 """What an occurrence document tells of the declaration that is in force for it."""
 

@@ -13,15 +13,15 @@ from noonmark.core.targets import WorkflowTarget
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments, write_cursor
 from noonmark.operations.documents import (
+    SMALL_TARGET,
     event_document,
     node_document,
     note_document,
-    occurrence_document,
     occurrence_documents,
     run_document,
     schedule_document,
 )
-from noonmark.operations.steering import find_occurrence
+from noonmark.operations.steering import find_occurrence, told_occurrence
 from noonmark.ports.records import Wanted
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 USUAL_PAGE = 100
 MAX_OFFSET = 10_000
-SMALL_TARGET = 4_096
-"""Longer targets are not told again with every occurrence of a list."""
 KINDS = {
     "periodic": ("interval", "cron", "calendar"),
     "delayed": ("once",),
@@ -175,9 +173,7 @@ async def occurrence(service: Service, caller: Caller, arguments: Mapping[str, A
     asked = Arguments(arguments)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    one, schedule = await find_occurrence(service, caller, one_id)
-    runs = await service.store.last_runs([one.id])
-    return occurrence_document(one, schedule, runs.get(one.id))
+    return await told_occurrence(service, caller, one_id)
 
 
 async def occurrence_runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
