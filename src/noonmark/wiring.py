@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
+    from noonmark.targets.programs import Programs
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -59,11 +60,24 @@ def _at_home(path: str) -> str:
         raise InvalidSchedule(message, field="store") from None
 
 
-def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> Target:
-    """What delivers to the functions of this process."""
+def make_target(
+    store: Store, functions: Functions, programs: Programs, max_threads: int, max_processes: int | None
+) -> Target:
+    """What delivers to the functions of this process, to programs, and to whoever waits for an event."""
+    from noonmark.driver.drive import drive
+    from noonmark.targets.emitting import EventEmitter
     from noonmark.targets.runner import FunctionRunner
+    from noonmark.targets.several import Several
 
-    return FunctionRunner(functions, max_threads, max_processes)
+    kinds: dict[str, Target] = {
+        "function": FunctionRunner(functions, max_threads, max_processes),
+        "event": EventEmitter(store, drive),
+    }
+    if os.name == "posix":  # elsewhere there are no groups of processes
+        from noonmark.targets.commands import CommandRunner
+
+        kinds["command"] = CommandRunner(programs)
+    return Several(kinds)
 
 
 def fresh_id(clock: Clock) -> str:

@@ -9,6 +9,7 @@ import pytest
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.embedded.worker import Worker
+from noonmark.targets.programs import Programs
 from noonmark.telemetry.vitals import Vitals
 from tests.embedded.waiting import NEVER, Gate, eventually, look_far_ahead, phases, together
 
@@ -25,7 +26,7 @@ def scheduler():
 
 @pytest.fixture
 def worker(scheduler):
-    made = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=0)
+    made = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=0)
     yield made
     made.stop()
 
@@ -59,7 +60,7 @@ def test_it_runs_what_is_due_and_can_be_seen_doing_so(scheduler, worker):
 
 def test_what_it_holds_is_counted_by_schedule(scheduler):
     look_far_ahead(scheduler)
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=0)
+    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=0)
     soon = scheduler.runtime.clock.now() + timedelta(minutes=30)
     for _ in range(3):
         scheduler.schedule(Gate(), trigger=OnceTrigger(soon))
@@ -86,7 +87,9 @@ def test_stopped_it_hands_back_what_runs_and_started_again_it_goes_on(scheduler,
 
 
 def test_one_that_waits_for_what_runs_can_be_hurried(scheduler):
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
+    worker = Worker(
+        replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
+    )
     gate = Gate()
     job = scheduler.schedule(gate)
     worker.start()

@@ -25,6 +25,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
 from noonmark.targets.functions import Functions, import_function
+from noonmark.targets.programs import Programs
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import Health
 from noonmark.telemetry.masking import masked
@@ -81,17 +82,18 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
+    programs = Programs(settings.allow_commands)
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     runtime = Runtime(
         node=node_name(),
         store=store,
         clock=clock,
-        target=make_target(functions, settings.max_threads, None),
+        target=make_target(store, functions, programs, settings.max_threads, None),
         sink=Sinks(metrics, LogSink()),
         version=__version__,
         timing=timing,
     )
-    return Worker(runtime, functions, max_threads=settings.max_threads, grace=int(settings.grace * SECOND))
+    return Worker(runtime, functions, programs, max_threads=settings.max_threads, grace=int(settings.grace * SECOND))
 
 
 def _functions(loaded: Loaded) -> Functions:
