@@ -45,6 +45,7 @@ from noonmark.core.lifecycle import (
 )
 from noonmark.core.reasons import Reason
 from noonmark.embedded.decorators import Decorators
+from noonmark.embedded.other_work import OtherWork
 from noonmark.operations import declaring
 from noonmark.operations.errors import STATUS
 from noonmark.operations.registry import OPERATIONS
@@ -116,6 +117,8 @@ def embedded_page() -> str:
     methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name)]
     parts = [
         _class(Scheduler, methods),
+        f"## Programs and events\n\n{inspect.getdoc(OtherWork)}\n",
+        *(_method(OtherWork, name) for name in vars(OtherWork) if not name.startswith("_")),
         f"## Decorators\n\n{inspect.getdoc(Decorators)}\n",
         *(_method(Decorators, name) for name in decorators),
         _class(AsyncScheduler, []),

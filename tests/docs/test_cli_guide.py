@@ -1,9 +1,10 @@
-"""The guide to the command line is carried out in a shell, beside the server that it starts."""
+"""The guides to the command line and to commands are carried out in a shell, beside the servers that they start."""
 
 import doctest
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from tests.cli.terminal import ENVIRONMENT, PATIENCE
 from tests.docs.test_documents import FENCE, ROOT
 from tests.service.server import serving
 
-PAGE = FENCE.findall((ROOT / "docs" / "guides" / "cli.md").read_text("utf-8"))
+PAGES = {
+    name: FENCE.findall((ROOT / "docs" / "guides" / f"{name}.md").read_text("utf-8")) for name in ("cli", "commands")
+}
 MATCHES = doctest.OutputChecker().check_output
 LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SETTLES = ("schedule runs",)
@@ -20,20 +23,20 @@ SETTLES = ("schedule runs",)
 TRIES = 50
 
 
-def sessions():
+def sessions(page):
     """Each command with what the page shows of it, in order."""
-    for kind, text in PAGE:
+    for kind, text in PAGES[page]:
         if kind == "shell":
             for part in text.removeprefix("$ ").split("\n$ "):
                 command, _, shown = part.partition("\n")
                 yield command, shown if shown.endswith("\n") else f"{shown}\n"
 
 
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("guide")
-    [jobs] = [text for kind, text in PAGE if kind == "py"]
-    [start] = [text for kind, text in PAGE if kind == "sh"]
+@contextmanager
+def a_shell(folder, page):
+    """Runs commands beside the server of a page, which has the functions of the page."""
+    jobs = "".join(text for kind, text in PAGES[page] if kind == "py")
+    [start] = [text for kind, text in PAGES[page] if kind == "sh"]
     (folder / "jobs.py").write_text(jobs)
     with serving(folder, *shlex.split(start)[2:]) as server:
         path = f"{Path(sys.executable).parent}:{ENVIRONMENT['PATH']}"
@@ -53,16 +56,18 @@ def shell(tmp_path_factory):
         yield run
 
 
-def test_the_guide_does_what_it_says(shell):
-    for command, shown in sessions():
-        done = shell(command)
-        for _ in range(TRIES if any(one in command for one in SETTLES) else 0):
-            done = done if MATCHES(shown, done.stdout, LOOSELY) else shell(command)
-        said = done.stdout if "||" not in command else done.stderr + done.stdout
-        assert done.returncode == 0, done
-        assert MATCHES(shown, said, LOOSELY), (command, said)
+@pytest.mark.parametrize("page", PAGES)
+def test_the_guide_does_what_it_says(tmp_path, page):
+    with a_shell(tmp_path, page) as shell:
+        for command, shown in sessions(page):
+            done = shell(command)
+            for _ in range(TRIES if any(one in command for one in SETTLES) else 0):
+                done = done if MATCHES(shown, done.stdout, LOOSELY) else shell(command)
+            said = done.stdout if "||" not in command else done.stderr + done.stdout
+            assert done.returncode == 0, done
+            assert MATCHES(shown, said, LOOSELY), (command, said)
 
 
 def test_the_guide_shows_every_group_of_commands():
-    shown = {tuple(command.split()[1:2]) for command, _ in sessions()}
+    shown = {tuple(command.split()[1:2]) for command, _ in sessions("cli")}
     assert shown >= {("schedule",), ("trigger",), ("event",)}
