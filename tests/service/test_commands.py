@@ -107,7 +107,7 @@ def test_what_is_cancelled_ends_with_its_children(server, folder):
 def test_a_timeout_ends_it(server, folder):
     one = create(server, f"{folder}/work", "slow", timeout_seconds=0.5)
     assert end_of(server, start(server, one))["phase"] == "timed_out"
-    eventually(lambda: not is_alive(pid_in(folder / "slow.pid")) and not is_alive(pid_in(folder / "slow.child")))
+    assert last_run(server, one)["error"] == "was killed by SIGTERM"
 
 
 def test_the_command_line_does_it_all(server):

@@ -25,8 +25,11 @@ from tests.embedded.waiting import eventually
 from tests.targets.ordered import is_alive, is_stopped, ordered, running
 
 PYTHON = sys.executable
-FAMILY = "sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done' & echo $$ > parent; wait"
-"""A program with a child that ignores SIGTERM, and says so in two files."""
+FAMILY = (
+    "sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.05; done' & "
+    "while ! test -s child; do sleep 0.01; done; echo $$ > parent; wait"
+)
+"""A program with a child that ignores SIGTERM; each says its number in a file, the program itself last."""
 STUBBORN = "trap '' TERM; echo $$ > parent; while :; do sleep 0.05; done"
 
 
@@ -223,9 +226,16 @@ class TestWhatIsAllowed:
 
 class TestHowItIsMadeToEnd:
     def test_its_timeout_ends_it_and_its_children(self, runner, tmp_path, brief):
-        done = runner.run("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}, timeout=3 * SECOND // 10)
+        one = runner.start(ordered("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}, timeout=3_600 * SECOND))
+        pids = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
+        one.started -= 3_600 * SECOND  # as if it had begun long ago
+        one.signal.set()  # and somebody looks
+        done = runner.end_of(one)
         assert (done.outcome, done.result["exit_code"]) == ("timed_out", -signal.SIGTERM)
-        eventually(lambda: not is_alive(pid_in(tmp_path / "parent")) and not is_alive(pid_in(tmp_path / "child")))
+        eventually(lambda: not any(map(is_alive, pids)))
+
+    def test_a_short_timeout_does_too(self, runner):
+        assert runner.run("sleep", "60", timeout=SECOND // 10).outcome == "timed_out"
 
     @pytest.mark.parametrize("reason", [Reason.CANCELLED, Reason.LEASE_LOST, Reason.REPLACED])
     def test_one_that_is_asked_to_stop_ends_with_its_children(self, runner, tmp_path, brief, reason):
@@ -342,15 +352,15 @@ class TestTheKeeper:
         with running() as made:
             assert made.runner._keeping._process is None
             one = made.start(ordered("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
-            parent = pid_in(tmp_path / "parent")
+            parent, child = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
             made.runner._keeping._process.kill()
             done = made.end_of(one)
             assert (done.outcome, "was lost" in done.error) == ("failed", True)
-            eventually(lambda: not is_alive(parent) and not is_alive(pid_in(tmp_path / "child")))
+            eventually(lambda: not is_alive(parent) and not is_alive(child))
             eventually(lambda: made.runner._keeping._process.poll() is not None)
             assert made.run("echo", "again", key="two").result["output"] == "again\n"
             keeper = made.runner._keeping._process
-        assert keeper.poll() is not None
+        eventually(lambda: keeper.poll() is not None)
 
     def test_it_does_not_hear_what_is_meant_for_the_node(self):
         with running() as made:

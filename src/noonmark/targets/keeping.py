@@ -10,7 +10,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.spawn import get_executable
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from noonmark.targets import keeper
@@ -19,8 +19,6 @@ from noonmark.targets.output import Tail
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LAST_WORD = 2.0
-"""Seconds that the keeper has to end; it does as soon as the commands have."""
 PIECE = 65_536
 LAST_PIECES = 64
 """So much is read of the output that is left when a command has ended; who writes on then is no part of it."""
@@ -112,8 +110,9 @@ class Keeping:
         if self._door is not None:
             self._door.close()
         if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(LAST_WORD)
+            # It ends when its commands have. The caller may be an event loop, which must not wait for that.
+            with suppress(RuntimeError):  # at the very end of a program there are no more threads
+                Thread(target=self._process.wait, name="noonmark-keeper", daemon=True).start()
         self._door = self._process = None
 
 
