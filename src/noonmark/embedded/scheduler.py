@@ -24,7 +24,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.programs import Programs
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_store, make_target, node_name
+from noonmark.wiring import make_runner, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -384,7 +384,7 @@ class Scheduler(Decorators, OtherWork):
         return self._host(replace(self._runtime, node=node, target=self._new_target()), looks=looks)
 
     def _new_target(self) -> Target:
-        return make_target(self._store, self._functions, self._programs, *self._limits)
+        return make_target(self._store, make_runner(self._functions, *self._limits), self._programs)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""
