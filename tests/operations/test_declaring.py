@@ -82,6 +82,7 @@ class TestCreating:
 class TestKeys:
     def test_the_same_request_again_gives_the_same_schedule(self, desk):
         ids = {desk.create(name="once", idempotency_key="k1")["schedule_id"] for _ in range(3)}
+        ids |= {desk.create(name="once", description=None, idempotency_key="k1")["schedule_id"]}
         assert len(ids) == 1
         assert len(desk("schedule/list")["schedules"]) == 1
 

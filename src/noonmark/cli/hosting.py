@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Self
 import uvicorn
 
 from noonmark import __version__
-from noonmark.cli.listening import url_of
+from noonmark.cli.connections import Connection
+from noonmark.cli.listening import BACKLOG, url_of
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
@@ -145,12 +146,15 @@ class _Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_config=None,
             proxy_headers=False,  # on loopback, anybody could claim to be anybody
             server_header=False,
             ws="none",
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=max(1, math.ceil(settings.grace)),
+            # So many are accepted before the first of them is looked at; all of them have to fit in.
+            backlog=max(1, Connection.most // 8),
         )
         super().__init__(config)
         worker = "on" if settings.worker else "off"
@@ -165,6 +169,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            for one in sockets or ():  # the others wait outside, as before
+                one.listen(BACKLOG)
             with suppress(OSError):  # nobody reads it
                 sys.stdout.write(self._line + "\n")
                 sys.stdout.flush()

@@ -17,6 +17,7 @@ from noonmark.operations.documents import (
     node_document,
     note_document,
     occurrence_document,
+    occurrence_documents,
     run_document,
     schedule_document,
 )
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 USUAL_PAGE = 100
 MAX_OFFSET = 10_000
+SMALL_TARGET = 4_096
+"""Longer targets are not told again with every occurrence of a list."""
 KINDS = {
     "periodic": ("interval", "cron", "calendar"),
     "delayed": ("once",),
@@ -147,7 +150,9 @@ async def occurrences(service: Service, caller: Caller, arguments: Mapping[str, 
     )
     page = found[:limit]
     more = write_cursor(page[-1].nominal, page[-1].id) if len(found) > limit else None
-    return {"occurrences": [occurrence_document(one) for one in page], "next_cursor": more}
+    runs = await service.store.last_runs([one.id for one in page if one.has_begun])
+    told = occurrence_documents(page, kept.schedule, runs, largest=SMALL_TARGET)
+    return {"occurrences": told, "next_cursor": more}
 
 
 async def runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,8 +175,9 @@ async def occurrence(service: Service, caller: Caller, arguments: Mapping[str, A
     asked = Arguments(arguments)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    one, _ = await find_occurrence(service, caller, one_id)
-    return occurrence_document(one)
+    one, schedule = await find_occurrence(service, caller, one_id)
+    runs = await service.store.last_runs([one.id])
+    return occurrence_document(one, schedule, runs.get(one.id))
 
 
 async def occurrence_runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
