@@ -27,6 +27,7 @@ from noonmark import (
 from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
 from noonmark.embedded.decorators import Decorators
+from noonmark.embedded.other_work import OtherWork
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -45,6 +46,8 @@ def embedded_page() -> str:
     methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name)]
     parts = [
         _class(Scheduler, methods),
+        f"## Programs and events\n\n{inspect.getdoc(OtherWork)}\n",
+        *(_method(OtherWork, name) for name in vars(OtherWork) if not name.startswith("_")),
         f"## Decorators\n\n{inspect.getdoc(Decorators)}\n",
         *(_method(Decorators, name) for name in decorators),
         _class(AsyncScheduler, []),

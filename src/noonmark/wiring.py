@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from noonmark.ports.clock import Clock
     from noonmark.ports.store import Store
+    from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
+    from noonmark.targets.programs import Programs
     from noonmark.targets.runner import FunctionRunner
 
 MEMORY = "memory://"
@@ -68,11 +70,25 @@ def _at_home(path: str) -> str:
         raise InvalidSchedule(message, field="store") from None
 
 
-def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
+def make_runner(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
     """What delivers to the functions of this process."""
     from noonmark.targets.runner import FunctionRunner
 
     return FunctionRunner(functions, max_threads, max_processes)
+
+
+def make_target(store: Store, runner: FunctionRunner, programs: Programs) -> Target:
+    """What delivers to functions, to programs, and to whoever waits for an event."""
+    from noonmark.driver.drive import drive
+    from noonmark.targets.emitting import EventEmitter
+    from noonmark.targets.several import Several
+
+    kinds: dict[str, Target] = {"function": runner, "event": EventEmitter(store, drive)}
+    if os.name == "posix":  # elsewhere there are no groups of processes
+        from noonmark.targets.commands import CommandRunner
+
+        kinds["command"] = CommandRunner(programs)
+    return Several(kinds)
 
 
 def fresh_id(clock: Clock) -> str:

@@ -225,6 +225,22 @@ class TestUpdating:
         with pytest.raises(InvalidSchedule):
             desk("schedule/update", schedule_id=stored, target={"target_kind": "function", "function": "os:system"})
 
+    def test_what_a_program_starts_is_not_for_others_to_change(self, desk):
+        stored = desk.scheduler.schedule_command(["backup", "--full"], name="ours", env={"A": "1"})
+        for target in (
+            {"target_kind": "command", "argv": ["sh"]},
+            {"target_kind": "command", "argv": ["backup", "--full"], "env": {"A": "1", "LD_PRELOAD": "x"}},
+            {"target_kind": "http", "url": "http://169.254.169.254/"},
+        ):
+            with pytest.raises(InvalidSchedule, match="only a program can") as refused:
+                desk("schedule/update", schedule_id=stored, target=target)
+            assert refused.value.field == "target"
+            with pytest.raises(InvalidSchedule):
+                desk("schedule/upsert", schedule_id=stored, target=target, trigger=EVERY_MINUTE)
+        same = {"target_kind": "command", "env": {"A": "1"}, "argv": ["backup", "--full"]}
+        assert desk("schedule/update", schedule_id=stored, target=same, labels={"a": "b"})["labels"] == {"a": "b"}
+        assert desk("schedule/update", schedule_id=stored, target=REPORT)["target"]["function"] == "report"
+
 
 def drive_id(desk):
     return desk.scheduler.list_jobs()[0].id

@@ -26,12 +26,13 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
 from noonmark.targets.functions import Functions, import_function
+from noonmark.targets.programs import Programs
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import Health
 from noonmark.telemetry.masking import masked
 from noonmark.telemetry.metrics import Metrics
 from noonmark.telemetry.sinks import LogSink, Sinks
-from noonmark.wiring import fresh_id, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_runner, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     import socket
@@ -84,17 +85,18 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
+    programs = Programs(settings.allow_commands)
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     runtime = Runtime(
         node=node_name(),
         store=store,
         clock=clock,
-        target=make_target(functions, settings.max_threads, None),
+        target=make_target(store, make_runner(functions, settings.max_threads, None), programs),
         sink=Sinks(metrics, LogSink()),
         version=__version__,
         timing=timing,
     )
-    return Worker(runtime, functions, max_threads=settings.max_threads, grace=int(settings.grace * SECOND))
+    return Worker(runtime, functions, programs, max_threads=settings.max_threads, grace=int(settings.grace * SECOND))
 
 
 def _functions(loaded: Loaded) -> Functions:

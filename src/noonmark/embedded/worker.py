@@ -14,7 +14,7 @@ from noonmark.embedded import leaving
 from noonmark.embedded.engine import Engine
 from noonmark.embedded.engines import Engines
 from noonmark.telemetry.vitals import Vitals
-from noonmark.wiring import make_target
+from noonmark.wiring import make_runner, make_target
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -22,21 +22,24 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
+    from noonmark.targets.programs import Programs
     from noonmark.targets.runner import FunctionRunner
 
 
 class Worker:
     """Runs what is due, between `start` and `stop`, in threads of its own. All of it may be called from any thread."""
 
-    def __init__(self, runtime: Runtime, functions: Functions, *, max_threads: int, grace: Micros) -> None:
+    def __init__(
+        self, runtime: Runtime, functions: Functions, programs: Programs, *, max_threads: int, grace: Micros
+    ) -> None:
         """It does nothing yet. Whoever stops it waits for what runs as long as the grace period."""
-        self._runtime, self._functions = runtime, functions
+        self._runtime, self._functions, self._programs = runtime, functions, programs
         self._max_threads, self._grace = max_threads, grace
         self._engines = Engines(self._new_engine)
         self._winding_up: tuple[AnyEngine, ...] = ()
         """Those that were stopped, and wait for what they run. Replaced as a whole, so that anybody may read it."""
-        self._targets: tuple[ref[FunctionRunner], ...] = ()
-        """Of every engine: a thread that outlived its run keeps its target, also after the engine has ended."""
+        self._runners: tuple[ref[FunctionRunner], ...] = ()
+        """Of every engine: a thread that outlived its run keeps its runner, also after the engine has ended."""
         self._turn = Lock()
         self._is_hurried = False
 
@@ -124,7 +127,7 @@ class Worker:
             is_running=is_running,
             claimed=sum(len(node.held) for node in nodes),
             delivering=sum(len(node.deliveries) for node in nodes),
-            abandoned=sum(target.abandoned for one in self._targets if (target := one()) is not None),
+            abandoned=sum(runner.abandoned for one in self._runners if (runner := one()) is not None),
         )
         return _led(vitals, nodes[-1]) if nodes else vitals
 
@@ -149,8 +152,9 @@ class Worker:
         return 0
 
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
-        target = make_target(self._functions, self._max_threads, None)
-        self._targets = (*(one for one in self._targets if one() is not None), ref(target))
+        runner = make_runner(self._functions, self._max_threads, None)
+        self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
+        target = make_target(self._runtime.store, runner, self._programs)
         return Engine(replace(self._runtime, target=target), looks=looks)
 
 

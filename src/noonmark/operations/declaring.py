@@ -13,8 +13,8 @@ from noonmark.core.jsonvalues import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.schedule import Owner, declare_again, parse_schedule
-from noonmark.core.targets import FunctionTarget
+from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
+from noonmark.core.targets import FunctionTarget, parse_target
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
 from noonmark.operations.documents import schedule_document
@@ -241,10 +241,16 @@ def _parse(document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
 
 
 def _check_target(document: Mapping[str, Any], stored: Schedule | None) -> None:
-    """Refuse the name of a function by its module: what comes by a document names what a node has registered."""
+    """Refuse what only a program may say: what comes by a document names a function that a node has registered.
+
+    What a program has made is trusted with more than a document, so a document gives it no other work.
+    """
     target = document.get("target")
     function = target.get("function") if isinstance(target, dict) else None
     before = None if stored is None else stored.declaration.target
+    is_trusted = stored is not None and stored.source == TRUSTED
+    if is_trusted and isinstance(target, dict) and function is None and parse_target(target) != before:
+        raise InvalidSchedule("was made by a program, and only a program can give it another one", field="target")
     if isinstance(before, FunctionTarget) and before.function == function:
         return
     if isinstance(function, str) and ":" in function:
