@@ -145,6 +145,17 @@ def test_one_that_waits_for_what_runs_can_be_hurried(scheduler):
     earlier = scheduler.schedule(gates[0])
     worker.start()
     gates[0].wait()
+def test_one_that_is_hurried_before_it_closes_does_not_wait_either(scheduler):
+    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
+    gate = Gate()
+    job = scheduler.schedule(gate)
+    worker.start()
+    gate.wait()
+    worker.hurry()
+    worker.close()
+    assert phases(scheduler, job) == ["pending"]
+
+
     threading.Thread(target=worker.stop, daemon=True).start()
     eventually(lambda: not worker.vitals().is_wanted)
     worker.start()

@@ -79,6 +79,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             on_signal.then(_nothing)
             logger.info("asked to stop before it had begun")
     return 0
+            if server.asked > 1:
+                worker.hurry()
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
@@ -166,6 +168,8 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             for one in sockets or ():  # the others wait outside, as before
+        self.asked = 0
+        """How often it was asked to end."""
                 one.listen(BACKLOG)
             with suppress(OSError):  # nobody reads it
                 sys.stdout.write(self._line + "\n")
@@ -173,6 +177,7 @@ class _Server(uvicorn.Server):
 
 
 class _Signals:
+        self.asked += 1
     """What SIGINT and SIGTERM mean: at first that nothing is begun, later whatever is said."""
 
     def __init__(self) -> None:

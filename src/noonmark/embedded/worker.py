@@ -36,6 +36,7 @@ class Worker:
         self._winding_up: tuple[AnyEngine, ...] = ()
         """Those that were stopped, and wait for what they run. Replaced as a whole, so that anybody may read it."""
         self._targets: tuple[ref[FunctionRunner], ...] = ()
+        self._is_hurried = False
         """Of every engine: a thread that outlived its run keeps its target, also after the engine has ended."""
         self._turn = Lock()
 
@@ -53,8 +54,7 @@ class Worker:
         This process lives on, and so does what it runs: its leases are kept until it has ended, lest it begin twice.
         """
         with self._turn:
-            engine = self._engines.wind_up()
-            self._winding_up = (*self._still_winding_up(), *([] if engine is None else [engine]))
+            self._wind_up()
         monotonic = self._runtime.clock.monotonic
         ends = monotonic() + self._grace
         for one in self._winding_up:
@@ -65,15 +65,18 @@ class Worker:
     def close(self) -> None:
         """The process ends: begin nothing more, and hand back what has not ended within the grace period."""
         with self._turn:
-            for one in self._still_winding_up():
-                one.stop(self._grace)
-            self._engines.stop(self._grace)
+            self._wind_up()
             for one in self._winding_up:
+                one.stop(self._grace)
+            if self._is_hurried:
+                self.hurry()
+            for one in self._winding_up:
+            self._still_winding_up()
                 one.wait()
 
     def hurry(self) -> None:
-        """Let a worker that is about to close wait no longer for what runs. Returns at once."""
-        self._engines.hand_back()
+        """Let a worker that closes, or is about to, wait no longer for what runs. Returns at once."""
+        self._is_hurried = True
         for one in self._winding_up:
             one.stop(0)
 
@@ -123,6 +126,10 @@ class Worker:
             abandoned=sum(target.abandoned for one in self._targets if (target := one()) is not None),
         )
         return _led(vitals, nodes[-1]) if nodes else vitals
+    def _wind_up(self) -> None:
+        engine = self._engines.wind_up()
+        self._winding_up = (*self._still_winding_up(), *([] if engine is None else [engine]))
+
 
     @property
     def _is_winding_up(self) -> bool:
