@@ -10,7 +10,7 @@ from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.embedded.worker import Worker
 from noonmark.telemetry.vitals import Vitals
-from tests.embedded.waiting import NEVER, SOON, Gate, eventually, look_far_ahead, phases, together
+from tests.embedded.waiting import SOON, Gate, eventually, look_far_ahead, phases, together
 
 NODE = "the-node"
 
@@ -38,7 +38,6 @@ def test_it_does_nothing_until_it_is_started(scheduler, worker):
     worker.attend()
     worker.hurry()
     assert phases(scheduler, job) == ["pending"]
-    assert worker.due() == 0
 
 
 def test_it_runs_what_is_due_and_can_be_seen_doing_so(scheduler, worker):
@@ -56,20 +55,6 @@ def test_it_runs_what_is_due_and_can_be_seen_doing_so(scheduler, worker):
     assert (status["tick_ms"], status["max_catchup_per_tick"], status["leader_lock"]) == (0, 100, True)
     gate.opened.set()
     eventually(lambda: phases(scheduler, job) == ["completed"])
-
-
-def test_what_it_holds_is_counted_by_schedule(scheduler):
-    look_far_ahead(scheduler)
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=0)
-    soon = scheduler.runtime.clock.now() + timedelta(minutes=30)
-    for _ in range(3):
-        scheduler.schedule(Gate(), trigger=OnceTrigger(soon))
-    scheduler.schedule(Gate(), trigger=NEVER)
-    worker.start()
-    eventually(lambda: worker.due() == 3)
-    assert worker.vitals().claimed == 3
-    worker.stop()
-    assert worker.due() == 0
 
 
 def test_stopped_it_keeps_what_runs_and_started_again_it_does_not_begin_that_twice(scheduler, worker):
@@ -145,17 +130,6 @@ def test_one_that_waits_for_what_runs_can_be_hurried(scheduler):
     earlier = scheduler.schedule(gates[0])
     worker.start()
     gates[0].wait()
-def test_one_that_is_hurried_before_it_closes_does_not_wait_either(scheduler):
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
-    gate = Gate()
-    job = scheduler.schedule(gate)
-    worker.start()
-    gate.wait()
-    worker.hurry()
-    worker.close()
-    assert phases(scheduler, job) == ["pending"]
-
-
     threading.Thread(target=worker.stop, daemon=True).start()
     eventually(lambda: not worker.vitals().is_wanted)
     worker.start()
@@ -169,6 +143,17 @@ def test_one_that_is_hurried_before_it_closes_does_not_wait_either(scheduler):
     worker.hurry()
     eventually(lambda: not closing.is_alive())
     assert [phases(scheduler, job) for job in (earlier, later)] == [["pending"], ["pending"]]
+
+
+def test_one_that_is_hurried_before_it_closes_does_not_wait_either(scheduler):
+    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
+    gate = Gate()
+    job = scheduler.schedule(gate)
+    worker.start()
+    gate.wait()
+    worker.hurry()
+    worker.close()
+    assert phases(scheduler, job) == ["pending"]
 
 
 def test_threads_that_outlived_their_run_are_counted_also_after_a_stop(scheduler, worker):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -36,8 +35,8 @@ class Worker:
         self._winding_up: tuple[AnyEngine, ...] = ()
         """Those that were stopped, and wait for what they run. Replaced as a whole, so that anybody may read it."""
         self._targets: tuple[ref[FunctionRunner], ...] = ()
-        self._is_hurried = False
         """Of every engine: a thread that outlived its run keeps its target, also after the engine has ended."""
+        self._is_hurried = False
         self._turn = Lock()
 
     def start(self) -> None:
@@ -71,8 +70,8 @@ class Worker:
             if self._is_hurried:
                 self.hurry()
             for one in self._winding_up:
-            self._still_winding_up()
                 one.wait()
+            self._still_winding_up()
 
     def hurry(self) -> None:
         """Let a worker that closes, or is about to, wait no longer for what runs. Returns at once."""
@@ -126,10 +125,10 @@ class Worker:
             abandoned=sum(target.abandoned for one in self._targets if (target := one()) is not None),
         )
         return _led(vitals, nodes[-1]) if nodes else vitals
+
     def _wind_up(self) -> None:
         engine = self._engines.wind_up()
         self._winding_up = (*self._still_winding_up(), *([] if engine is None else [engine]))
-
 
     @property
     def _is_winding_up(self) -> bool:
@@ -142,14 +141,6 @@ class Worker:
                 leaving.unregister(one)
         self._winding_up = tuple(one for one in self._winding_up if one.is_alive)
         return self._winding_up
-
-    def due(self) -> int:
-        """Of how many schedules it holds something that is not delivered yet."""
-        engine = self._engines.running
-        while engine is not None:
-            with suppress(RuntimeError):  # its thread has just added another; count again
-                return len({claim.occurrence.uid for claim in engine.loop.driver.node.held.values()})
-        return 0
 
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         target = make_target(self._functions, self._max_threads, None)
