@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
+    from noonmark.targets.outbound import Outbound
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -59,11 +60,17 @@ def _at_home(path: str) -> str:
         raise InvalidSchedule(message, field="store") from None
 
 
-def make_target(functions: Functions, max_threads: int, max_processes: int | None) -> Target:
-    """What delivers to the functions of this process."""
+def make_target(
+    functions: Functions, max_threads: int, max_processes: int | None, outbound: Outbound | None = None
+) -> Target:
+    """What delivers to the functions of this process, and sends requests from it."""
+    from noonmark.targets.http import HttpCaller
     from noonmark.targets.runner import FunctionRunner
+    from noonmark.targets.several import Several
 
-    return FunctionRunner(functions, max_threads, max_processes)
+    return Several(
+        {"function": FunctionRunner(functions, max_threads, max_processes), "http": HttpCaller(outbound)},
+    )
 
 
 def fresh_id(clock: Clock) -> str:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
 
+EMBEDDED = "embedded"
+"""The source of what a program declares in its own process; nodes trust it with whatever they can reach."""
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400

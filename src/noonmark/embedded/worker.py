@@ -18,14 +18,23 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
+    from noonmark.targets.outbound import Outbound
 
 
 class Worker:
     """Runs what is due, between `start` and `stop`, in threads of its own. All of it may be called from any thread."""
 
-    def __init__(self, runtime: Runtime, functions: Functions, *, max_threads: int, grace: Micros) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        functions: Functions,
+        *,
+        max_threads: int,
+        grace: Micros,
+        outbound: Outbound | None = None,
+    ) -> None:
         """It does nothing yet. When it is stopped, what runs has the grace period to end."""
-        self._runtime, self._functions = runtime, functions
+        self._runtime, self._functions, self._outbound = runtime, functions, outbound
         self._max_threads, self._grace = max_threads, grace
         self._engines = Engines(self._new_engine)
         # One after the other: a driver that is started has the name of the one that stops.
@@ -103,5 +112,5 @@ class Worker:
         return 0
 
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
-        target = make_target(self._functions, self._max_threads, None)
+        target = make_target(self._functions, self._max_threads, None, self._outbound)
         return Engine(replace(self._runtime, target=target), looks=looks)

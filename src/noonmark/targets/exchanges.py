@@ -17,8 +17,9 @@ from noonmark.core.instants import SECOND, micros_to_seconds, to_micros
 from noonmark.core.jsonvalues import shown
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import EMBEDDED
 from noonmark.core.settlement import Delivered
-from noonmark.core.targets.http import TIMEOUT
+from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.calling import Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused, look_up
@@ -29,14 +30,11 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.core.targets.http import HttpTarget
     from noonmark.ports.target import Assignment
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
     from noonmark.targets.requests import Request
 
-TRUSTED = "embedded"
-"""The source of what a program declared in its own process."""
 MAX_DIGITS = 9
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 
@@ -50,8 +48,11 @@ class Exchanges:
         tls, resolve = httpcore2.default_ssl_context(), outbound.resolve or look_up
         self._guarded, self._free = Pool(outbound.reach, tls, resolve), Pool(None, tls, resolve)
 
-    async def carry_out(self, target: HttpTarget, assignment: Assignment) -> Delivered:
+    async def carry_out(self, assignment: Assignment) -> Delivered:
         """Send what an occurrence asks for, and tell what came of it."""
+        target = assignment.schedule.declaration.target
+        if not isinstance(target, HttpTarget):
+            return undeliverable(f"a {target.kind} target is no request", now=self._now())
         try:
             request = make_request(target, assignment.schedule, assignment.occurrence)
         except ValueError as error:
@@ -75,7 +76,7 @@ class Exchanges:
         await self._free.close()
 
     def _pool(self, schedule: Schedule) -> Pool:
-        return self._free if schedule.source == TRUSTED else self._guarded
+        return self._free if schedule.source == EMBEDDED else self._guarded
 
     def _ends_by(self, target: HttpTarget, assignment: Assignment, started: Micros) -> Micros:
         """When the whole exchange must be over. The time of the schedule counts, too, and instead of our own."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
-from noonmark.core.targets.http import HttpTarget
 from noonmark.core.turns import Turns
 from noonmark.targets.endings import not_begun, stopped, undeliverable
 
@@ -39,8 +38,8 @@ LAST_WORD = 1.0
 class HttpCaller:
     """Sends requests, and reports what came back."""
 
-    def __init__(self, outbound: Outbound, limit: int = MAX_CALLS) -> None:
-        """There is no thread until something is to be sent."""
+    def __init__(self, outbound: Outbound | None = None, limit: int = MAX_CALLS) -> None:
+        """There is no thread until something is to be sent. Without rules, the strict ones hold."""
         self._outbound, self._limit = outbound, limit
         self._lock = threading.Lock()
         self._waiting: Turns[Assignment] = Turns()
@@ -101,8 +100,9 @@ class HttpCaller:
     async def _keep_time(self) -> None:
         # Only now: a program that sends no requests should not wait for what it takes to send one.
         from noonmark.targets.exchanges import Exchanges  # noqa: PLC0415 - loads the libraries
+        from noonmark.targets.outbound import Outbound  # noqa: PLC0415 - likewise
 
-        exchanges = Exchanges(self._outbound, self._now)
+        exchanges = Exchanges(self._outbound or Outbound(), self._now)
         while not self._is_closed:
             self._news.clear()
             with self._lock:
@@ -127,7 +127,6 @@ class HttpCaller:
         self._news.set()
 
     async def _call(self, exchanges: Exchanges, assignment: Assignment) -> None:
-        target = assignment.schedule.declaration.target
         if assignment.is_closed:  # it was handed back before it had begun
             return
         assignment.started = self._now()
@@ -135,11 +134,8 @@ class HttpCaller:
         if assignment.stop_reason is not None:
             self._end(assignment, not_begun(assignment, assignment.stop_reason, now=self._now()))
             return
-        if not isinstance(target, HttpTarget):
-            self._end(assignment, undeliverable(f"a {target.kind} target is no request", now=self._now()))
-            return
         try:
-            delivered = await exchanges.carry_out(target, assignment)
+            delivered = await exchanges.carry_out(assignment)
         except asyncio.CancelledError:
             if (reason := _stop_reason(assignment)) is None:
                 raise  # the node ends, and hands it back
