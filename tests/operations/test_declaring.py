@@ -210,7 +210,7 @@ def test_an_unknown_operation_is_not_there(desk):
 )
 def test_what_a_program_declared_is_not_given_a_request_or_a_command_over_the_network(desk, target):
     job = desk.scheduler.schedule(print, function_name="report", trigger=NEVER)
-    with pytest.raises(InvalidSchedule, match="only the program that declared this schedule") as refused:
+    with pytest.raises(InvalidSchedule, match="only a program can give it another one") as refused:
         desk("schedule/update", schedule_id=job, target=target)
     assert refused.value.field == "target"
     made = desk.create(target=target)

@@ -1,13 +1,18 @@
 """HTTP targets of a real server: declared over the network, sent by its worker, and guarded by both."""
 
 import signal
+from datetime import timedelta
 
 import pytest
 
+from noonmark.client import verify
+from noonmark.clocks import SystemClock
+from noonmark.core.errors import NotAllowed
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets.receiving import arrived, receiving
 
+KEY = "a key that nobody guesses"
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 
 
@@ -19,7 +24,9 @@ def receiver():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("http"), "--store", "memory://") as server:
+    # Where others would reach it: nobody looks that up here.
+    options = ("--store", "memory://", "--public-url", "http://schedules.example.com/noonmark")
+    with serving(tmp_path_factory.mktemp("http"), *options, NOONMARK_SIGNING_KEY=KEY) as server:
         yield server
 
 
@@ -112,3 +119,57 @@ def test_a_call_whose_node_is_killed_is_made_again_with_the_same_key(tmp_path, r
         outcomes = {run["outcome"] for run in server.get(f"/occurrences/{one}/runs").json["runs"]}
     assert outcomes == {"lease_lost", "completed"}
     assert [headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests] == [one, one]
+
+
+def test_the_receiver_can_tell_that_a_request_is_ours(server, receiver):
+    receiver.reset()
+    made = create(server, f"{receiver.url}/hook", target={"body": "pay {{payload}}"}).json
+    one = run(server, made["schedule_id"], payload=7)
+    in_phase(server, one, "completed")
+    ((_, _, headers, body),) = receiver.requests
+    assert verify(headers, body, KEY) == one
+    assert verify({name.lower(): value for name, value in headers.items()}, body, KEY) == one
+    for wrong in ((headers, b"pay 70", KEY), (headers, body, "another"), (headers, body, ""), ({}, body, KEY)):
+        with pytest.raises(NotAllowed):
+            verify(*wrong)
+    with pytest.raises(NotAllowed, match="5 minutes"):
+        verify(headers, body, KEY, now=SystemClock().now() + timedelta(minutes=6))
+
+
+def awaited(server, receiver, **fields):
+    """An occurrence that the receiver took over, and the token it was given."""
+    receiver.reset()
+    made = create(server, f"{receiver.url}/take_over", **fields).json
+    one = run(server, made["schedule_id"])
+    assert in_phase(server, one, "awaiting_completion", "completed") == ("awaiting_completion", "accepted")
+    headers = receiver.requests[-1][2]
+    assert headers["Noonmark-Callback"] == f"http://schedules.example.com/noonmark/occurrences/{one}"
+    return one, headers["Noonmark-Callback-Token"]
+
+
+def test_work_that_was_taken_over_is_ended_by_its_receiver_once(server, receiver):
+    one, token = awaited(server, receiver)
+    where = f"/occurrences/{one}/complete"
+    assert server.ask("POST", where, {"token": "0" * 64}).status == 403
+    assert in_phase(server, one, "awaiting_completion", "completed")[0] == "awaiting_completion"
+    told = server.ask("POST", where, {"token": token, "result": {"rows": 3}})
+    assert (told.status, told.json["phase"]) == (200, "completed")
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert (kept["outcome"], kept["result"]) == ("completed", {"rows": 3})
+    assert server.ask("POST", where, {"token": token}).status == 409
+    assert token not in server.log
+
+
+def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(server, receiver):
+    one, token = awaited(server, receiver, retry_policy={"max_attempts": 2, "backoff_seconds": 0.01})
+    failed = server.ask("POST", f"/occurrences/{one}/fail", {"token": token, "error": "no paper"})
+    assert failed.status == 200
+    arrived(receiver, 2)
+    in_phase(server, one, "awaiting_completion")
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 403
+    another = receiver.requests[-1][2]["Noonmark-Callback-Token"]
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": another}).json["phase"] == "completed"
+
+
+def test_the_key_is_shown_nowhere(server):
+    assert KEY not in server.log + server.printed + server.get("/worker/status").text

@@ -250,3 +250,12 @@ def test_the_command_refuses_bad_settings():
         "noonmark: port: must be a whole number from 0 to 65,535, not 'x' (from the flag --port)",
         "noonmark: lease: must be a number from 1 to 3,600, not '-5' (from the variable NOONMARK_LEASE)",
     ]
+
+
+def test_a_signing_key_is_never_shown_not_even_when_it_is_refused():
+    chosen = "sesame, open sesame"
+    loaded = load({}, {"NOONMARK_SIGNING_KEY": chosen})
+    assert loaded.settings.signing_key == chosen
+    assert loaded.shown()["signing_key"]["value"] == "***"
+    refused = "signing_key: must be 16 to 500 printable ASCII characters (from the variable NOONMARK_SIGNING_KEY)"
+    assert problems(environment={"NOONMARK_SIGNING_KEY": "sesame"}) == [refused]

@@ -56,6 +56,9 @@ class Handler(BaseHTTPRequestHandler):
         status, body, headers = self.server.receiver.answers.pop(0)
         self.answer(status, body, **headers)
 
+    def take_over(self):
+        self.answer(202, Noonmark_Callback="accepted")
+
     def redirect(self):
         self.answer(302, Location=f"{self.server.receiver.url}/inside")
 

@@ -11,6 +11,8 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.targets.http import HttpCaller
+from noonmark.targets.outbound import Outbound
 from tests.targets.receiving import arrived, calling, receiving, sent
 
 MINUTE = 60 * SECOND
@@ -309,3 +311,11 @@ def test_nothing_is_sent_once_it_is_closed(receiver):
         caller.deliver(f"{receiver.url}/", after=MINUTE, key="later")
     assert caller.reports.empty()
     assert caller.target.withdraw() == []
+
+
+def test_without_rules_requests_are_offered_once_a_program_has_declared_one():
+    unasked = HttpCaller()
+    assert (unasked.routes(), unasked.adopt(["function:work"]), unasked.routes()) == ((), False, ())
+    assert (unasked.adopt(["http"]), unasked.adopt(["http"]), unasked.routes()) == (True, False, ("http",))
+    assert HttpCaller(Outbound()).routes() == ("http",)
+    unasked.close()

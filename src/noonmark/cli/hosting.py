@@ -85,7 +85,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
-    outbound = Outbound(reach=_reach(settings))
+    outbound = Outbound(reach=_reach(settings), signing_key=settings.signing_key, public_url=settings.public_url)
     runtime = Runtime(
         node=node_name(),
         store=store,
@@ -135,6 +135,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         wake=worker.wake,
         attend=worker.attend,
         worker=worker,
+        signing_key=settings.signing_key,
         reach=_reach(settings),
         limits=Limits(
             max_per_user=settings.max_per_user,

@@ -86,6 +86,12 @@ class Settings:
     allow_hosts: tuple[str, ...] = _set(
         readers.places, "hosts, addresses and networks that requests may go to whatever the guard says", default=()
     )
+    signing_key: str | None = _set(
+        readers.key,
+        "what requests are signed with, the same on every node; better in the environment or a file than in a flag,"
+        " which every user of this machine can see",
+        default=None,
+    )
     allow_commands: tuple[str, ...] = _set(
         readers.commands,
         'programs that command targets may start on this node, or `"*"`, once there are any',

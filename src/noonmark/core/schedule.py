@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import SchedulePhase
     from noonmark.core.targets import Target
 
-EMBEDDED = "embedded"
-"""The source of what a program declares in its own process; nodes trust it with whatever they can reach."""
 MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
 """A leap year."""
+TRUSTED = "embedded"
+"""The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import unserved
+from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
 from noonmark.driver.leading import beat_once, still_leads
 from noonmark.driver.reports import PruneReport, ReapReport
@@ -17,9 +18,6 @@ from noonmark.ports.sink import Ended, Pruned, Settled
 
 if TYPE_CHECKING:
     from noonmark.driver.node import Node
-
-TRUSTED = "embedded"
-"""The source of schedules that were made in a Python process; only these may name a function by its module."""
 
 ATTENDED = 32
 """So many deliveries are looked at one by one; more of them learn of a request to stop when leases are renewed."""

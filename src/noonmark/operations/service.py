@@ -56,6 +56,8 @@ class Service:
     """Tells the driver in this process that something that runs is to stop."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
+    signing_key: str | None = field(default=None, repr=False)
+    """What the tokens are made with by which receivers end what they took over; None where there are none."""
     reach: Reach | None = None
     """Where the nodes send requests that are asked for here, as far as this process knows."""
 

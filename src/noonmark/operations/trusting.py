@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.schedule import EMBEDDED
-from noonmark.core.targets import CommandTarget, FunctionTarget
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.targets import FunctionTarget
 from noonmark.core.targets.http import HttpTarget
 
 if TYPE_CHECKING:
@@ -21,14 +21,11 @@ def trusted(declaration: Declaration, stored: Schedule | None, reach: Reach | No
         return declaration
     if isinstance(target, FunctionTarget):
         _check_function(target, stored)
-    elif isinstance(target, HttpTarget | CommandTarget):
-        # Nodes trust what a program declared in its own process, and go by the source of the schedule.
-        if stored is not None and stored.source == EMBEDDED:
-            raise InvalidSchedule(
-                "only the program that declared this schedule can give it another request or command", field="target"
-            )
-        if isinstance(target, HttpTarget) and reach is not None:
-            _check_url(target, reach)
+    elif stored is not None and stored.source == TRUSTED:
+        # Nodes trust what a program has made with more than a document, and go by the source of the schedule.
+        raise InvalidSchedule("was made by a program, and only a program can give it another one", field="target")
+    elif isinstance(target, HttpTarget) and reach is not None:
+        _check_url(target, reach)
     return declaration
 
 

@@ -17,8 +17,8 @@ from noonmark.core.instants import SECOND, micros_to_seconds, to_micros
 from noonmark.core.jsonvalues import shown
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
-from noonmark.core.schedule import EMBEDDED
-from noonmark.core.settlement import Delivered
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.calling import Pool
 from noonmark.targets.endings import cut_off, undeliverable
@@ -44,17 +44,17 @@ class Exchanges:
 
     def __init__(self, outbound: Outbound, now: Callable[[], Micros]) -> None:
         """Connections that may go anywhere are kept apart, so that nobody else's request comes to use one."""
-        self._now = now
+        self._outbound, self._now = outbound, now
         tls, resolve = httpcore2.default_ssl_context(), outbound.resolve or look_up
         self._guarded, self._free = Pool(outbound.reach, tls, resolve), Pool(None, tls, resolve)
 
-    async def carry_out(self, assignment: Assignment) -> Delivered:
+    async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
         """Send what an occurrence asks for, and tell what came of it."""
         target = assignment.schedule.declaration.target
         if not isinstance(target, HttpTarget):
             return undeliverable(f"a {target.kind} target is no request", now=self._now())
         try:
-            request = make_request(target, assignment.schedule, assignment.occurrence)
+            request = make_request(target, assignment.schedule, assignment.occurrence, self._outbound, now=self._now())
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         started = self._now() if assignment.started is None else assignment.started
@@ -68,6 +68,8 @@ class Exchanges:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
             return self._broken(assignment, request, error)
+        if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
+            return Accepted(started=started, accepted=self._now())
         return self._answered(target, assignment, answer)
 
     async def close(self) -> None:
@@ -76,7 +78,7 @@ class Exchanges:
         await self._free.close()
 
     def _pool(self, schedule: Schedule) -> Pool:
-        return self._free if schedule.source == EMBEDDED else self._guarded
+        return self._free if schedule.source == TRUSTED else self._guarded
 
     def _ends_by(self, target: HttpTarget, assignment: Assignment, started: Micros) -> Micros:
         """When the whole exchange must be over. The time of the schedule counts, too, and instead of our own."""
@@ -119,6 +121,12 @@ class Exchanges:
         assignment.error = RuntimeError(why)
         started = now if assignment.started is None else assignment.started
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
+
+
+def _takes_over(answer: Answer) -> bool:
+    """Whether the receiver will tell later how the work has ended."""
+    said = answer.headers.get("noonmark-callback", "")
+    return answer.status == HTTPStatus.ACCEPTED and said.strip().lower() == "accepted"
 
 
 def _retry_after(text: str, *, now: Micros) -> Micros:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.targets.http import HttpTarget
 from noonmark.core.turns import Turns
 from noonmark.targets.endings import not_begun, stopped, undeliverable
 
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.reasons import Reason
-    from noonmark.core.settlement import Delivered
+    from noonmark.core.settlement import Accepted, Delivered
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.exchanges import Exchanges
     from noonmark.targets.outbound import Outbound
 
-ROUTE = "http"
 MAX_CALLS = 256
 """So many calls at a time."""
 LAST_WORD = 1.0
@@ -39,8 +39,12 @@ class HttpCaller:
     """Sends requests, and reports what came back."""
 
     def __init__(self, outbound: Outbound | None = None, limit: int = MAX_CALLS) -> None:
-        """There is no thread until something is to be sent. Without rules, the strict ones hold."""
+        """There is no thread until something is to be sent.
+
+        Without rules it offers nothing, until a program has declared a request; the strict ones hold for others then.
+        """
         self._outbound, self._limit = outbound, limit
+        self._is_offered = outbound is not None
         self._lock = threading.Lock()
         self._waiting: Turns[Assignment] = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,11 +55,14 @@ class HttpCaller:
 
     def routes(self) -> tuple[str, ...]:
         """There is one for all requests."""
-        return (ROUTE,)
+        return (HttpTarget.route,) if self._is_offered else ()
 
-    def adopt(self, routes: Collection[str]) -> bool:  # noqa: ARG002 - of the port
-        """It serves them all already."""
-        return False
+    def adopt(self, routes: Collection[str]) -> bool:
+        """Serve requests if a program has declared one."""
+        if self._is_offered or HttpTarget.route not in routes:
+            return False
+        self._is_offered = True
+        return True
 
     def open(self, report: Report, now: Callable[[], Micros]) -> None:
         """Make ready."""
@@ -134,6 +141,7 @@ class HttpCaller:
         if assignment.stop_reason is not None:
             self._end(assignment, not_begun(assignment, assignment.stop_reason, now=self._now()))
             return
+        delivered: Delivered | Accepted
         try:
             delivered = await exchanges.carry_out(assignment)
         except asyncio.CancelledError:
@@ -145,7 +153,7 @@ class HttpCaller:
             delivered = replace(undeliverable(why, now=self._now()), is_final=True)
         self._end(assignment, delivered)
 
-    def _end(self, assignment: Assignment, delivered: Delivered) -> None:
+    def _end(self, assignment: Assignment, delivered: Delivered | Accepted) -> None:
         if not assignment.is_closed:
             assignment.is_closed = True
             self._report(assignment, delivered)

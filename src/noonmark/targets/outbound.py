@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbound:
-    """The rules, and who is asked for addresses."""
+    """The rules, who is asked for addresses, and what receivers are told about us."""
 
     reach: Reach = field(default_factory=Reach)
     """Where requests may go that were asked for over the network."""
     resolve: Resolve | None = None
     """Looks names up; None leaves it to the system."""
+    signing_key: str | None = field(default=None, repr=False)
+    """What requests are signed with."""
+    public_url: str | None = None
+    """Where receivers reach the service, to tell how work has ended that they took over."""

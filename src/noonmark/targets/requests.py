@@ -11,13 +11,16 @@ from urllib.parse import quote
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.settlement import run_id
+from noonmark.core.signatures import completion_token, signature
 from noonmark.core.targets.http import check_header, check_url
 from noonmark.core.targets.placeholders import Filling
 
 if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.http import HttpTarget
+    from noonmark.targets.outbound import Outbound
 
 USER_AGENT = "Noonmark"
 MAX_FILLED_URL = 16_384
@@ -31,9 +34,13 @@ class Request:
     url: str
     headers: dict[str, str]
     body: bytes | None
+    offers_callback: bool = False
+    """Whoever receives it may take the work over, and tell later how it ended."""
 
 
-def make_request(target: HttpTarget, schedule: Schedule, occurrence: Occurrence) -> Request:
+def make_request(
+    target: HttpTarget, schedule: Schedule, occurrence: Occurrence, outbound: Outbound, *, now: Micros
+) -> Request:
     """What is sent for an occurrence; a ValueError says what in it cannot be."""
     filling = Filling(_facts(schedule, occurrence))
     url = check_url(filling.text(target.url, _in_url))
@@ -42,10 +49,12 @@ def make_request(target: HttpTarget, schedule: Schedule, occurrence: Occurrence)
     written = {name: check_header(filling.text(value)) for name, value in target.headers.items()}
     body, kind = _body(filling.json(target.body))
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | kind
-    for name, value in (written | _told(occurrence)).items():
+    told = _told(occurrence) | _signed(outbound.signing_key, occurrence, body or b"", now=now)
+    callback = _callback(outbound, occurrence)
+    for name, value in (written | told | callback).items():
         headers = {known: kept for known, kept in headers.items() if known.lower() != name.lower()}
         headers[name] = value
-    return Request(method=str(target.method), url=url, headers=headers, body=body)
+    return Request(method=str(target.method), url=url, headers=headers, body=body, offers_callback=bool(callback))
 
 
 def _facts(schedule: Schedule, occurrence: Occurrence) -> dict[str, Any]:
@@ -71,6 +80,23 @@ def _told(occurrence: Occurrence) -> dict[str, str]:
         "Noonmark-Attempt": str(occurrence.attempt),
         # All deliveries of one occurrence are one trace. Nobody has asked for it to be recorded.
         "traceparent": f"00-{_digest(occurrence.id, 16)}-{_digest(run_id(occurrence), 8)}-00",
+    }
+
+
+def _signed(key: str | None, occurrence: Occurrence, body: bytes, *, now: Micros) -> dict[str, str]:
+    if key is None:
+        return {}
+    return {"Noonmark-Signature": signature(key, at=now, occurrence_id=occurrence.id, body=body)}
+
+
+def _callback(outbound: Outbound, occurrence: Occurrence) -> dict[str, str]:
+    """Where to tell how the work has ended, and the token for that. Without a key, nobody could check one."""
+    if outbound.signing_key is None or outbound.public_url is None:
+        return {}
+    token = completion_token(outbound.signing_key, occurrence_id=occurrence.id, fence=occurrence.fence)
+    return {
+        "Noonmark-Callback": f"{outbound.public_url}/occurrences/{occurrence.id}",
+        "Noonmark-Callback-Token": token,
     }
 
 
