@@ -25,7 +25,7 @@ def receiver():
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     # Where others would reach it: nobody looks that up here.
-    options = ("--store", "memory://", "--public-url", "http://schedules.example.com/noonmark")
+    options = ("--store", "memory://", "--public-url", "http://schedules.example.com/noonmark", "--log-level", "debug")
     with serving(tmp_path_factory.mktemp("http"), *options, NOONMARK_SIGNING_KEY=KEY) as server:
         yield server
 
@@ -171,5 +171,10 @@ def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(ser
     assert server.ask("POST", f"/occurrences/{one}/complete", {"token": another}).json["phase"] == "completed"
 
 
-def test_the_key_is_shown_nowhere(server):
+def test_neither_the_key_nor_what_others_answer_is_logged(server, receiver):
+    receiver.reset()
+    receiver.answers.append((200, b"", {"Set_Cookie": "session=marked"}))
+    made = create(server, f"{receiver.url}/next/marked?marked", target={"headers": {"Authorization": "marked"}}).json
+    in_phase(server, run(server, made["schedule_id"]), "completed")
+    assert "marked" not in server.log
     assert KEY not in server.log + server.printed + server.get("/worker/status").text

@@ -319,3 +319,16 @@ def test_without_rules_requests_are_offered_once_a_program_has_declared_one():
     assert (unasked.adopt(["http"]), unasked.adopt(["http"]), unasked.routes()) == (True, False, ("http",))
     assert HttpCaller(Outbound()).routes() == ("http",)
     unasked.close()
+
+
+def test_a_node_that_cannot_make_connections_says_so(receiver, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    with calling() as caller:
+        delivered = caller.call(f"{receiver.url}/")
+    assert delivered.outcome is Outcome.DELIVERY_FAILED
+    assert "the request could not be made: FileNotFoundError" in delivered.error
+
+
+def test_blanks_around_a_header_are_not_sent(caller, receiver):
+    assert caller.call(f"{receiver.url}/", headers={"X-A": " {{payload}}\t"}, payload="b ").outcome is Outcome.COMPLETED
+    assert sent(receiver)[2]["X-A"] == "b"

@@ -58,12 +58,16 @@ class Exchanges:
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         started = self._now() if assignment.started is None else assignment.started
-        seconds = max(0, self._ends_by(target, assignment, started) - self._now()) / SECOND
+        ends, is_own = _ends_by(target, assignment, started)
+        seconds = max(0, ends - self._now()) / SECOND
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._pool(assignment.schedule).call(request)
         except (TimeoutError, httpcore2.TimeoutException):
-            return self._timed_out(target, assignment, request)
+            if not is_own:
+                return cut_off(assignment, now=max(ends, self._now()))
+            why = f"{_place(request)} had not answered in full after {micros_to_seconds(ends - started):g} s"
+            return Delivered(outcome=Outcome.TIMED_OUT, started=started, ended=self._now(), error=why)
         except (Refused, InvalidURL) as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
@@ -79,22 +83,6 @@ class Exchanges:
 
     def _pool(self, schedule: Schedule) -> Pool:
         return self._free if schedule.source == TRUSTED else self._guarded
-
-    def _ends_by(self, target: HttpTarget, assignment: Assignment, started: Micros) -> Micros:
-        """When the whole exchange must be over. The time of the schedule counts, too, and instead of our own."""
-        ends = assignment.ends_by(started)
-        declared = assignment.schedule.declaration.timeout
-        own = TIMEOUT if target.timeout is None and declared is None else target.timeout
-        return min(limit for limit in (ends, None if own is None else started + own) if limit is not None)
-
-    def _timed_out(self, target: HttpTarget, assignment: Assignment, request: Request) -> Delivered:
-        now, started = self._now(), assignment.started or self._now()
-        ends = assignment.ends_by(started)
-        if ends is not None and now >= ends:
-            return cut_off(assignment, now=now)
-        seconds = micros_to_seconds(TIMEOUT if target.timeout is None else target.timeout)
-        why = f"{_place(request)} had not answered in full after {seconds:g} s"
-        return Delivered(outcome=Outcome.TIMED_OUT, started=started, ended=now, error=why)
 
     def _broken(self, assignment: Assignment, request: Request, error: Exception) -> Delivered:
         """The connection failed: before it stood nothing was sent, afterwards nobody knows what was done."""
@@ -121,6 +109,14 @@ class Exchanges:
         assignment.error = RuntimeError(why)
         started = now if assignment.started is None else assignment.started
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
+
+
+def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:
+    """When the whole exchange must be over, and whether it is the target that says so, not the schedule."""
+    ends, declared = assignment.ends_by(started), assignment.schedule.declaration.timeout
+    own = TIMEOUT if target.timeout is None and declared is None else target.timeout
+    limits = [] if ends is None else [(ends, False)]
+    return min(limits if own is None else [*limits, (started + own, True)])
 
 
 def _takes_over(answer: Answer) -> bool:

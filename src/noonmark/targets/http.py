@@ -49,6 +49,7 @@ class HttpCaller:
         self._waiting: Turns[Assignment] = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._exchanges: Exchanges | None = None
         self._news = asyncio.Event()
         self._calls: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -105,18 +106,13 @@ class HttpCaller:
             loop.close()
 
     async def _keep_time(self) -> None:
-        # Only now: a program that sends no requests should not wait for what it takes to send one.
-        from noonmark.targets.exchanges import Exchanges  # noqa: PLC0415 - loads the libraries
-        from noonmark.targets.outbound import Outbound  # noqa: PLC0415 - likewise
-
-        exchanges = Exchanges(self._outbound or Outbound(), self._now)
         while not self._is_closed:
             self._news.clear()
             with self._lock:
                 due = self._waiting.take(self._now(), self._limit - len(self._calls))
                 next_time = self._waiting.next_time
             for assignment in due:
-                call = asyncio.create_task(self._call(exchanges, assignment))
+                call = asyncio.create_task(self._call(assignment))
                 self._calls.add(call)
                 call.add_done_callback(self._free)
             # Where there is no place, whoever frees one tells.
@@ -127,13 +123,21 @@ class HttpCaller:
             for call in left:
                 call.cancel()
             await asyncio.wait(left, timeout=LAST_WORD)
-        await exchanges.close()
+        if self._exchanges is not None:
+            await self._exchanges.close()
 
     def _free(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
         self._news.set()
 
-    async def _call(self, exchanges: Exchanges, assignment: Assignment) -> None:
+    def _make_exchanges(self) -> Exchanges:
+        """Only with the first request: a program that sends none should not wait for what it takes to send one."""
+        from noonmark.targets.exchanges import Exchanges  # noqa: PLC0415 - loads the libraries
+        from noonmark.targets.outbound import Outbound  # noqa: PLC0415 - likewise
+
+        return Exchanges(self._outbound or Outbound(), self._now)
+
+    async def _call(self, assignment: Assignment) -> None:
         if assignment.is_closed:  # it was handed back before it had begun
             return
         assignment.started = self._now()
@@ -143,7 +147,8 @@ class HttpCaller:
             return
         delivered: Delivered | Accepted
         try:
-            delivered = await exchanges.carry_out(assignment)
+            self._exchanges = self._exchanges or self._make_exchanges()
+            delivered = await self._exchanges.carry_out(assignment)
         except asyncio.CancelledError:
             if (reason := _stop_reason(assignment)) is None:
                 raise  # the node ends, and hands it back

@@ -46,7 +46,7 @@ def make_request(
     url = check_url(filling.text(target.url, _in_url))
     if len(url) > MAX_FILLED_URL:
         raise ValueError(f"the URL has more than {MAX_FILLED_URL:,} characters when it is filled in")
-    written = {name: check_header(filling.text(value)) for name, value in target.headers.items()}
+    written = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
     body, kind = _body(filling.json(target.body))
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | kind
     told = _told(occurrence) | _signed(outbound.signing_key, occurrence, body or b"", now=now)
