@@ -24,6 +24,10 @@ class Settings:
     server_rounds: int
     wakes: int
     history: tuple[int, ...]
+    requests: int
+    listed: int
+    probed_burst: int
+    probed_bursts: int
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -49,6 +53,10 @@ FULL = Settings(
     server_rounds=3,
     wakes=1_000,
     history=(10_000, 1_000_000),
+    requests=500,
+    listed=10_000,
+    probed_burst=5_000,
+    probed_bursts=4,
 )
 QUICK = Settings(
     fires=12,
@@ -66,4 +74,8 @@ QUICK = Settings(
     server_rounds=1,
     wakes=20,
     history=(4_000,),
+    requests=40,
+    listed=100,
+    probed_burst=50,
+    probed_bursts=1,
 )

@@ -8,6 +8,7 @@ from bench import counting, cron, first_fire, hostile
 from bench.history import tables as history
 from bench.ledger import tables as ledger
 from bench.postgres import tables as postgres
+from bench.service import tables as service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,4 +27,5 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "stored": ledger.stored,
     "postgres": postgres.tables,
     "history": history.tables,
+    "service": service.tables,
 }

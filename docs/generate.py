@@ -30,7 +30,7 @@ from noonmark import (
     Scheduler,
     client,
 )
-from noonmark.cli.app import GROUPS, app
+from noonmark.cli.app import GROUPS, STARTING, app
 from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Fields, Filters, NewFields
 from noonmark.config import SETTINGS
@@ -51,6 +51,8 @@ from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import LOCAL, Service
 from noonmark.stores.memory import MemoryStore
 from noonmark.surfaces.jsonrpc.dispatch import MAX_CALLS, answer
+from noonmark.surfaces.rest.described import described
+from noonmark.surfaces.rest.openapi import REFUSALS
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 
     from cyclopts import App
     from cyclopts.argument import Argument
+
+    from noonmark.surfaces.rest.described import Described
 
 REFERENCE = Path(__file__).parent / "reference"
 MAX_LINE = 100
@@ -192,6 +196,54 @@ def jsonrpc_page() -> str:
     )
 
 
+def rest_page() -> str:
+    """Every route with what it takes and answers, and what is the same for all of them."""
+    tags = list(dict.fromkeys(one.tag for one in described()))
+    tables = [
+        f"### {tag[0].upper()}{tag[1:]}\n\n| route | takes | answers | |\n| --- | --- | --- | --- |\n"
+        + "".join(_route(one) for one in described() if one.tag == tag)
+        for tag in tags
+    ]
+    statuses = [
+        f"| {status} | {words} | {_names(code for code, row in STATUS.items() if row.http == status)} |"
+        for status, words in REFUSALS.items()
+    ]
+    return (
+        f"{NOTE}# REST\n\n{inspect.cleandoc(REST)}\n\n## Routes\n\n" + "\n".join(tables) + "\n## Errors\n\n"
+        "An error of any route is `application/problem+json`: `type`, `title`, `status`, the stable `code` of the\n"
+        "[error](errors.md), a `detail` for people, the `field` it speaks of, if there is one, the `problems`, if\n"
+        "there are several, and the `request_id` under which the server logs it.\n\n"
+        "| status | when | codes of errors |\n| --- | --- | --- |\n" + "\n".join(statuses) + "\n"
+    )
+
+
+def _route(one: Described) -> str:
+    takes = [f"`?{name}`" for name in one.query] + [f"`{body.__name__}`" for body in one.bodies]
+    gives = "text" if one.answer is None else f"`{one.answer.__name__}`"
+    return f"| `{one.method} {one.path}` | {', '.join(takes)} | {one.status} {gives} | {one.summary} |\n"
+
+
+REST = """
+    Every operation has a route. `GET /openapi.json` has all of this for programs, with the fields of every body and
+    answer, and `/docs` shows it to people.
+
+    - Bodies are JSON objects in UTF-8, of type `application/json`, not packed, and of 1 MiB at the most. A key that
+      comes twice, a number beyond 64 bits, NaN, NUL, half a character, too many levels and fields that nobody knows
+      are refused, as are parameters that a route does not have. A body that has not come after 20 seconds is given up.
+    - A list is `{"schedules": [..], "next_cursor": ..}`, or the like. Ask again with `cursor` until that is null;
+      `limit` is 100 unless given, and 1,000 at the most.
+    - A schedule comes with an `ETag`: its revision, and when it was last changed. A change with `If-Match` is made
+      only if that is still so, else it is 412. The revision alone, such as `"3"`, will do, too;
+      with `expected_revision` in the body it is 409.
+    - `POST /schedules` with an `Idempotency-Key` makes one schedule, however often it is sent within 24 hours; with
+      another body it is 409. `run` and `backfill` take one, too.
+    - `X-Request-Id` comes back as it was sent, if it is 1 to 128 letters, digits, `-`, `_`, `.` or `:`; otherwise the
+      server makes one up. Its log lines carry it.
+    - `Host` must be a loopback address or name, or one of the `allowed_hosts`, and `Origin`, if a browser sends it, the
+      same. Everything else is 403, on every route.
+"""
+
+
 def _conversation() -> Iterable[str]:
     """A call and a batch, each with what a service answers."""
     clock = FakeClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
@@ -295,7 +347,7 @@ def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
     for title in SHARED[:-1]:
         names = [one.name for one in taken if _group(one) == title]
         told += [f"[{title}](#{title.lower().replace(' ', '-')}): {_names(names)}.\n"] if names else []
-    call = f"noonmark {' '.join(path)}{words} [OPTIONS]"
+    call = f"noonmark {' '.join(path)}{words} [OPTIONS]" + (" [-- PROGRAM ARGUMENT...]" if path in STARTING else "")
     parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(_app(path).default_command)}\n", f"    {call}\n"]
     return "\n".join([*parts, *([_options(own)] if own else []), *told])
 
@@ -370,6 +422,7 @@ PAGES = {
     COMPATIBILITY: compatibility_page,
     "client.md": client_page,
     "jsonrpc.md": jsonrpc_page,
+    "rest.md": rest_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
     "reasons.md": reasons_page,

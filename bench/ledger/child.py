@@ -29,6 +29,13 @@ MEASUREMENTS = {
     "noonmark_wake": "bench.postgres.with_noonmark",
     "raw_notify": "bench.postgres.raw",
     "procrastinate_claim": "bench.postgres.with_procrastinate",
+    "http_create": "bench.service.measuring",
+    "http_get": "bench.service.measuring",
+    "embedded_create": "bench.service.measuring",
+    "health_alone": "bench.service.measuring",
+    "health_beside_creates": "bench.service.measuring",
+    "health_beside_bursts": "bench.service.measuring",
+    "run_now": "bench.service.measuring",
 }
 
 

@@ -10,11 +10,14 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from noonmark.ports.clock import Clock
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
     from noonmark.targets.outbound import Outbound
+    from noonmark.targets.runner import FunctionRunner
 
 MEMORY = "memory://"
 SQLITE = "sqlite:///"
@@ -47,6 +50,13 @@ def make_store(url: object, clock: Clock, *, migrates: bool = True) -> Store:
     raise InvalidSchedule(f"{url!r} names no store; it must be {known}", field="store")
 
 
+def file_of(url: str) -> Path | None:
+    """The file that the URL of a store means; None where it means something else."""
+    from pathlib import Path
+
+    return Path(_at_home(url.removeprefix(SQLITE))).absolute() if url.startswith(SQLITE) else None
+
+
 def _at_home(path: str) -> str:
     """The path with `~/` for what it means in a shell; whoever writes it means no folder of that name."""
     if not path.startswith("~/"):
@@ -60,17 +70,19 @@ def _at_home(path: str) -> str:
         raise InvalidSchedule(message, field="store") from None
 
 
-def make_target(
-    functions: Functions, max_threads: int, max_processes: int | None, outbound: Outbound | None = None
-) -> Target:
-    """What delivers to the functions of this process, and sends requests from it."""
-    from noonmark.targets.http import HttpCaller
+def make_runner(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
+    """What calls the functions of this process."""
     from noonmark.targets.runner import FunctionRunner
+
+    return FunctionRunner(functions, max_threads, max_processes)
+
+
+def make_target(runner: FunctionRunner, outbound: Outbound | None = None) -> Target:
+    """What delivers to functions, and sends requests; without rules for those, only for a program itself."""
+    from noonmark.targets.http import HttpCaller
     from noonmark.targets.several import Several
 
-    return Several(
-        {"function": FunctionRunner(functions, max_threads, max_processes), "http": HttpCaller(outbound)},
-    )
+    return Several({"function": runner, "http": HttpCaller(outbound)})
 
 
 def fresh_id(clock: Clock) -> str:

@@ -14,6 +14,7 @@ from bench.hostile import FOREIGN, PARSERS
 from bench.postgres.contestants import CONTESTANTS as CONTESTANTS_ON_SERVERS
 from bench.postgres.tables import CLAIMS, NODES, RAW
 from bench.report import MISS, PASS, Table, tail
+from bench.service.tables import COMMANDS, READS
 from bench.settings import QUICK
 from bench.suites import SUITES
 
@@ -40,6 +41,13 @@ ROWS_ON_SERVERS = {
     "Claim on PostgreSQL": 2 * len(CLAIMS),
     "Wake-up on PostgreSQL": 3,
 }
+ROWS_OF_THE_SERVICE = {
+    "Create over HTTP": 5,
+    "Reads over HTTP": len(READS),
+    "Command line": len(COMMANDS),
+    "Health": 3,
+    "Run now": 2,
+}
 
 
 def run(*arguments):
@@ -56,7 +64,7 @@ def blocks(printed):
 @pytest.fixture(scope="module")
 def everything():
     """All but what needs servers, which takes long; each of those is tried by itself."""
-    return run("--quick", *(name for name in SUITES if name != "postgres"))
+    return run("--quick", *(name for name in SUITES if name not in {"postgres", "service"}))
 
 
 def test_the_whole_bench_runs(everything):
@@ -79,6 +87,12 @@ def test_every_table_of_the_servers_has_its_rows():
     ran = run("--quick", "postgres")
     assert ran.returncode == 0, ran.stderr
     has_rows(blocks(ran.stdout), ROWS_ON_SERVERS)
+
+
+def test_every_table_of_the_service_has_its_rows():
+    ran = run("--quick", "service")
+    assert ran.returncode == 0, ran.stderr
+    has_rows(blocks(ran.stdout), ROWS_OF_THE_SERVICE)
 
 
 def has_rows(printed, expected):

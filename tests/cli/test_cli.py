@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from noonmark.cli.app import GROUPS
 from noonmark.cli.show import from_now
+from tests.cli.calling import call
 from tests.cli.terminal import ENVIRONMENT, NOONMARK, ROOT, in_pipe, in_terminal
 
 SPRING = ("30 2 * * *", "--timezone", "Europe/Stockholm", "--after", "2027-03-25T12:00:00Z")
@@ -68,8 +70,8 @@ def test_the_console_script_is_the_same_program():
 def test_help_is_short_and_names_every_command(arguments):
     done = noonmark(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "preview: " in done.stdout
-    assert "check: " in done.stdout
+    named = {line.split(":")[0].strip() for line in done.stdout.splitlines() if line.startswith("  ")}
+    assert named >= {"preview", "check", "serve", "migrate", "config", *GROUPS}
     assert len(done.stdout.splitlines()) < 20
 
 
@@ -78,6 +80,16 @@ def test_help_of_a_command(command):
     done = noonmark(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Usage: noonmark {command} ")
+
+
+@pytest.mark.parametrize(
+    "command", [(group, name) for group, (_, commands) in GROUPS.items() for name in commands], ids=" ".join
+)
+def test_help_of_a_command_of_a_group(command):
+    done = call(*command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: noonmark {' '.join(command)}")
+    assert "--json" in done.out
 
 
 def test_preview_for_people():

@@ -1,7 +1,12 @@
 """What options say becomes a schedule: when it fires, what it starts, on which terms; and what they must not say."""
 
+import json
+
 import pytest
 
+from noonmark.cli.drafting import given_document, target_document, trigger_document
+from noonmark.cli.options import NO_TIMING, Receiver, Timing
+from noonmark.core.errors import InvalidRequest
 from tests.cli.calling import Desk, call, contains
 
 DAILY = ("--cron", "@daily")
@@ -34,6 +39,7 @@ def desk(tmp_path_factory):
             ("--schedule-json", '{"cron": "@daily", "timezone": "Europe/Paris"}', "--cron", "@hourly"),
             {"expression": "@hourly", "timezone": "Europe/Paris"},
         ),
+        (("--schedule-json", '{"timezone": "Europe/Paris"}', "--cron", "@hourly"), {"timezone": "Europe/Paris"}),
         (("--schedule-json", '{"cron": "@daily"}', "--every", "60"), {"type": "interval", "every_seconds": 60}),
         (
             ("--schedule-json", '{"kind": "event", "trigger": {"event_type": "paid", "filters": {"sum": 1}}}'),
@@ -223,3 +229,37 @@ def test_a_document_in_json_says_what_was_created(desk):
         "detail": "there is a schedule 'chosen' already",
         "field": "schedule_id",
     }
+
+
+JUNK = [
+    None,
+    True,
+    5,
+    1.5,
+    "x",
+    [],
+    [[]],
+    {},
+    {"type": []},
+    {"target_kind": {}},
+    {"duration_ms": "x"},
+    {"event_type": 1},
+]
+NAMES = (
+    *("kind", "crons", "cron", "timezone", "time_zone", "run_at", "delay_ms", "event_type", "filters", "trigger"),
+    *("target", "prohibit_overlap", "missed_policy", "catchup_limit", "missed_grace_ms", "window", "misfire_policy"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_a_document_trips_the_command(name):
+    """What is wrong is told as such, by the command or by whoever is asked."""
+    for value in JUNK:
+        for more in ({}, {"missed_policy": "catchup_all"}, {"missed_grace_ms": 1, "timezone": "UTC"}):
+            for options in (NO_TIMING, Timing(cron=("@daily",)), Timing(filter_json="{}"), Timing(timezone="UTC")):
+                try:
+                    given = given_document(json.dumps({**more, name: value}))
+                    trigger_document(options, given.get("trigger"))
+                    target_document(Receiver(payload_json="1"), before=given.get("target"))
+                except InvalidRequest:
+                    continue

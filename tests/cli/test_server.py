@@ -50,9 +50,24 @@ def test_a_server_is_named_by_a_variable(server, desk, tmp_path):
     done = in_pipe(*NOONMARK, "schedule", "status", made, NOONMARK_SERVER=server.url)
     assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, made, "")
     # A store that is named goes before it: nothing is asked of the server.
+    other = Desk("--store", f"sqlite:///{tmp_path / 'other.db'}")
+    gone = other.create("--every", "1h")
+    other.json("schedule", "delete", gone)
     store = ("--store", f"sqlite:///{tmp_path / 'other.db'}")
     done = in_pipe(*NOONMARK, "schedule", "list", *store, NOONMARK_SERVER=server.url)
     assert (done.returncode, done.stdout) == (0, "0 schedules\n")
+
+
+SLOW = {"alembic", "fastapi", "noonmark.core.triggers", "noonmark.operations.registry", "pydantic", "sqlalchemy"}
+LOADED = "import sys; from noonmark.cli.app import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+
+
+@pytest.mark.parametrize(("options", "spared"), [((), SLOW), (("--json",), {*SLOW, "rich"})])
+def test_a_list_starts_without_what_only_a_server_needs(server, options, spared):
+    done = in_pipe(NOONMARK[0], "-c", LOADED, "schedule", "list", "--server", server.url, *options)
+    loaded = set(done.stderr.split())
+    assert "noonmark.client" in loaded
+    assert loaded & spared == set()
 
 
 def test_no_server_is_an_error_that_says_what_to_do(monkeypatch):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from noonmark import Scheduler
-from tests.cli.calling import Desk
+from tests.cli.calling import Desk, call
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
@@ -68,6 +68,18 @@ def test_a_run_is_seen_by_every_command(desk, node):
     lines = desk("schedule", "explain", occurrence).splitlines()
     assert explained["summary"].startswith(lines[0])
     assert [line.split()[0] for line in lines if line.startswith(("trigger ", "runs "))] == ["trigger", "runs"]
+
+
+def test_the_last_run_is_one_that_ran(desk, node):
+    made = create(desk, "--name", "ran once")
+    assert "Last run" not in desk("schedule", "status", made)
+    run(desk, made, 1)
+    desk("schedule", "update", made, "--function", "served_by_nobody")
+    desk("schedule", "run-now", made)
+    desk("schedule", "delete", made)
+    assert desk.json("schedule", "status", made)["last_phase"] == "cancelled"
+    [last] = [line for line in desk("schedule", "status", made).splitlines() if line.startswith("Last run")]
+    assert last.endswith(": completed")
 
 
 def test_why_nothing_ran_at_an_instant(desk):
@@ -234,6 +246,46 @@ def test_somebody_at_a_terminal_is_asked_if_they_want_to_be(desk, typed, code, p
     assert desk.json("schedule", "status", made)["phase"] == phase
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("schedule", "list"),
+        ("schedule", "status", "x"),
+        ("schedule", "pause", "x"),
+        ("event", "list"),
+        ("node", "list"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_that_is_not_there_is_not_made_by_looking_into_it(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    desk = Desk("--store", "sqlite:///typo.db")
+    problem = desk.problem(3, *command)
+    assert (problem["code"], problem["field"]) == ("not_found", "--store")
+    assert problem["detail"] == f"there is no file {tmp_path / 'typo.db'}"
+    assert desk.refused(3, *command) == [f"--store: there is no file {tmp_path / 'typo.db'}"]
+    assert not (tmp_path / "typo.db").exists()
+
+
+def test_a_file_that_is_not_there_is_made_for_what_is_new(tmp_path):
+    for name, command in (
+        ("created", ("schedule", "create", "--function", "f", *NEVER)),
+        ("told", ("event", "emit", "e")),
+    ):
+        desk = Desk("--store", f"sqlite:///{tmp_path / name}")
+        desk.json(*command)
+        assert (tmp_path / name).exists()
+
+
+def test_a_database_on_a_server_is_changed_by_nobody_but_migrate(database):
+    desk = Desk("--store", database.url)
+    problem = desk.problem(6, "schedule", "list")
+    assert (problem["code"], "noonmark migrate" in problem["detail"]) == ("store_unavailable", True)
+    assert call("migrate", *desk.place).code == 0
+    made = create(desk)
+    assert [one["schedule_id"] for one in desk.json("schedule", "list")["schedules"]] == [made]
+
+
 def test_nobody_is_asked_without_a_terminal(desk):
     made = create(desk)
     assert desk.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"
@@ -255,5 +307,7 @@ def test_what_documents_say_moves_no_cursor(desk, node):
     ):
         assert desk(*command).replace("\n", "").isprintable(), command
         assert desk.json(*command)
+    code, shown = in_terminal(*NOONMARK, "schedule", "delete", made, "--confirm", *desk.place, typed="n\n")
+    assert (code, "Delete left?right" in shown) == (1, True)
     [line] = desk.refused(2, "schedule", "status", HOSTILE)
     assert line.isprintable()

@@ -156,9 +156,33 @@ class TwoNodes(RuleBasedStateMachine):
     @rule(index=indexes, forget=st.booleans())
     def commit(self, index, forget):
         index %= len(self.plans)
-        done(self.store.commit_plans([self.plans[index]]))
+        self.write(self.plans[index])
         if forget:
             del self.plans[index]
+
+    def write(self, made):
+        done(self.store.commit_plans([made]))
+        self.see_whether_it_is_over(made.snapshot.schedule.uid, made.schedule)
+
+    def see_whether_it_is_over(self, uid, edited=None):
+        """A schedule that has run as often as it may names no times, until an edit lets it run more."""
+        sheet = self.ledger.sheets[uid]
+        over, known = self.over.pop(uid, (None, ()))
+        is_over = sheet.exhausted and is_used_up(sheet.schedule, sheet.admitted)
+        if over is not None:
+            until = sheet.watermark if is_over else max(over, edited.updated)
+            trigger = sheet.schedule.declaration.trigger
+            named = 0 if trigger is None else trigger.count_micros(over, until)
+            self.unnamed[uid] += named - sum(over < nominal <= until for nominal in known)
+        if is_over:
+            # What was cancelled ahead of its time has its outcome.
+            ahead = [one.nominal for one in self.named(sheet) if one.nominal > sheet.watermark]
+            self.over[uid] = (sheet.watermark, ahead)
+
+    def named(self, sheet):
+        """The occurrences of the trigger."""
+        rows = [row.occurrence for row in chain(sheet.live.values(), sheet.ended.values())]
+        return [one for one in rows if one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED]
 
     @rule(
         node=nodes,
@@ -195,7 +219,13 @@ class TwoNodes(RuleBasedStateMachine):
                 self.decisions[node].append(refused(decision.claim, answer))
             elif not forget:  # a node that was told, and asks again
                 self.decisions[node].append(decision)
-            if isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
+            self.hear(node, decision, answer)
+
+    def hear(self, node, decision, answer):
+        """Begin what a node is told to have started, unless it was told so before."""
+        if isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
+            begun = {(one.id, one.fence) for one, _ in self.started[node]}
+            if (answer.occurrence.id, answer.occurrence.fence) not in begun:
                 self.started[node].append((answer.occurrence, decision.claim.schedule.declaration))
 
     @precondition(lambda self: any(self.started.values()))
@@ -285,7 +315,7 @@ class TwoNodes(RuleBasedStateMachine):
             self.claim(node, 4, 0)
             self.decide(node, 4)
             for made in [self.plans.pop() for _ in self.plans]:
-                done(self.store.commit_plans([made]))
+                self.write(made)
             if data.draw(st.booleans()):
                 self.finish(data.draw(st.sampled_from([Outcome.COMPLETED, Outcome.FAILED])))
             self.carry_out(node, 4, forget=True)
@@ -428,8 +458,7 @@ class TwoNodes(RuleBasedStateMachine):
     @invariant()
     def every_fire_up_to_the_watermark_is_accounted_for_once(self):
         for uid, sheet in self.ledger.sheets.items():
-            rows = [row.occurrence for row in chain(sheet.live.values(), sheet.ended.values())]
-            named = [one for one in rows if one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED]
+            named = self.named(sheet)
             trigger = sheet.schedule.declaration.trigger
             if trigger is None:
                 assert len({one.nominal for one in named}) == len(named)
@@ -437,12 +466,8 @@ class TwoNodes(RuleBasedStateMachine):
                 continue
             # What was cancelled or deleted ahead of its time is counted when that comes.
             counted = sum(max(1, one.missed_count) for one in named if one.nominal <= sheet.watermark)
-            if uid in self.over:  # a schedule that has run as often as it may names no times
-                self.unnamed[uid] += trigger.count_micros(self.over[uid], sheet.watermark)
+            self.see_whether_it_is_over(uid)  # failures may have paused it
             assert counted == trigger.count_micros(NOW - 1, sheet.watermark) - self.unnamed[uid]
-            self.over.pop(uid, None)
-            if sheet.exhausted and is_used_up(sheet.schedule, sheet.admitted):
-                self.over[uid] = sheet.watermark
 
 
 TwoNodes.TestCase.settings = settings(max_examples=200, stateful_step_count=60)

@@ -12,7 +12,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
-from noonmark.ports.records import Admitted, Wanted
+from noonmark.ports.records import Wanted
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sql.sharing import due_in_turn
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
@@ -166,8 +166,7 @@ class TwoNodesAndATwin(TwoNodes):
         for decision, answer in zip(decisions, answers, strict=True):
             if isinstance(answer, Busy):
                 self.decisions[node].append(refused(decision.claim, answer))
-            elif isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
-                self.started[node].append((answer.occurrence, decision.claim.schedule.declaration))
+            self.hear(node, decision, answer)
 
     @precondition(lambda self: any(self.started.values()))
     @rule(node=nodes, outcomes=st.lists(st.sampled_from(Outcome), min_size=6, max_size=6))

@@ -313,6 +313,16 @@ def test_an_edited_follower_keeps_what_it_owes_and_looks_upstream_again(last):
     assert (made.watermark, made.plan_at) == (at(max(55, last)), at(55))
 
 
+@pytest.mark.parametrize("last", [50, 60])
+def test_what_an_edited_follower_must_not_run_is_accounted_for(last):
+    snapshot = followed(ended(FAILED, at_second=last))
+    other = replace(snapshot.schedule.declaration, timeout=5 * SECOND)
+    made = edits.edit(snapshot, other, now=at(55), lookahead=LOOKAHEAD)
+    [row] = made.closed
+    assert (row.nominal, row.phase, row.reason) == (at(last), Phase.SKIPPED, Reason.DEPENDENCY_FAILED)
+    assert (made.watermark, made.planned, made.plan_at) == (at(max(55, last)), (), at(55))
+
+
 def test_another_name_does_not_keep_a_follower_from_firing():
     snapshot = followed(ended())
     made = edits.edit(snapshot, replace(snapshot.schedule.declaration, name="n"), now=at(55), lookahead=LOOKAHEAD)

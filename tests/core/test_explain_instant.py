@@ -21,8 +21,8 @@ from tests.core.scheduled import LOOKAHEAD, at, every, moment, read, scheduled
 OUTAGE = at(1_230)
 
 
-def asked(schedule, seconds, *rows, now=OUTAGE, runs=()):
-    explanation = explain_instant(schedule, at(seconds), now=now, rows=rows, runs=runs)
+def asked(schedule, seconds, *rows, now=OUTAGE, runs=(), admitted=0):
+    explanation = explain_instant(schedule, at(seconds), now=now, rows=rows, runs=runs, admitted=admitted)
     check(explanation)
     return explanation
 
@@ -279,6 +279,33 @@ def test_when_it_has_run_as_often_as_it_may_nothing_more_is_named():
     assert decisions(explanation)["limits"] == "max_runs_reached"
     assert decisions(explanation)["overlap"] == "not_reached"
     assert asked(one, 300, running, by_hand).summary.startswith("It has not run yet: ")
+
+
+@pytest.mark.parametrize(
+    ("admitted", "rows", "seconds", "told"),
+    [
+        (0, [], 200, None),
+        (0, [], 300, "does so before that time"),
+        (1, [], 200, "does so before that time"),
+        (2, [], 100, "has done so"),
+        # What runs already is counted, though its time has yet to come.
+        (1, [{"nominal": 100, "phase": Phase.DISPATCHING, "attempt": 1}], 200, None),
+        # What is due and has not begun comes first.
+        (1, [{"nominal": 0}], 100, "does so before that time"),
+        (1, [{"nominal": 0, "origin": ids.manual("m1")}], 100, None),
+    ],
+)
+def test_a_time_to_come_for_which_no_run_is_left(admitted, rows, seconds, told):
+    one = scheduled(max_runs=2)
+    kept = [row(one, fields.pop("nominal"), **fields) for fields in map(dict, rows)]
+    explanation = asked(one, seconds, *kept, now=at(50), admitted=admitted)
+    if told is None:
+        assert explanation.summary.startswith("It has not run yet: ")
+        return
+    assert explanation.summary.startswith("Nothing will run at ")
+    assert explanation.summary.endswith(f": the schedule may run 2 times, and {told}.")
+    assert step(explanation, "limits").decision == "max_runs_reached"
+    assert step(explanation, "limits").facts["runs_so_far"] == admitted
 
 
 @pytest.mark.parametrize("phase", [SchedulePhase.ACTIVE, SchedulePhase.PAUSED, SchedulePhase.DELETED])

@@ -33,6 +33,7 @@ def test_times_are_shown_in_utc():
     assert PLANNED.nominal_at == NOON
     assert PLANNED.nominal_at.tzinfo is UTC
     assert PLANNED.due_at == NOON + timedelta(milliseconds=250)
+    assert (PLANNED.ended_at, replace(PLANNED, ended=NOMINAL).ended_at) == (None, NOON)
 
 
 def test_an_ordinary_occurrence_missed_nothing():

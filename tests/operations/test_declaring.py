@@ -11,6 +11,7 @@ from noonmark.core.errors import (
     NotFound,
     RevisionConflict,
 )
+from noonmark.operations.declaring import UNREACHABLE
 from tests.embedded.waiting import NEVER
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
@@ -63,6 +64,13 @@ class TestCreating:
             desk.create(**{field: "x"})
         assert refused.value.field == field
 
+    @pytest.mark.parametrize("schedule_id", UNREACHABLE)
+    @pytest.mark.parametrize("name", ["create", "upsert"])
+    def test_an_id_that_no_path_reaches_is_refused(self, desk, name, schedule_id):
+        with pytest.raises(InvalidSchedule) as refused:
+            desk(f"schedule/{name}", schedule_id=schedule_id, trigger=EVERY_MINUTE, target=REPORT)
+        assert refused.value.field == "schedule_id"
+
     def test_a_function_by_its_module_is_refused(self, desk):
         with pytest.raises(InvalidSchedule) as refused:
             desk.create(target={"target_kind": "function", "function": "os:system"})
@@ -87,6 +95,24 @@ class TestKeys:
         first = desk.create(name="once", idempotency_key="k1")
         desk.clock.advance(24 * 3_600 + 1)
         assert desk.create(name="once", idempotency_key="k1")["schedule_id"] != first["schedule_id"]
+
+    def test_after_a_delete_the_request_is_known_to_have_been_carried_out(self, desk):
+        made = desk.create(name="once", idempotency_key="k1")
+        desk("schedule/delete", schedule_id=made["schedule_id"])
+        again = desk.create(name="once", idempotency_key="k1")
+        assert (again["schedule_id"], again["phase"]) == (made["schedule_id"], "deleted")
+
+    def test_what_has_its_id_now_is_not_what_it_made(self, desk):
+        desk.create(schedule_id="s", idempotency_key="k1")
+        desk("schedule/delete", schedule_id="s")
+        desk.create(schedule_id="s")
+        with pytest.raises(Conflict, match="another one has its id"):
+            desk.create(schedule_id="s", idempotency_key="k1")
+
+    def test_a_request_that_is_refused_has_not_used_its_key(self, desk):
+        with pytest.raises(InvalidSchedule):
+            desk.create(trigger={"type": "cron", "expression": "99 * * * *"}, idempotency_key="k1")
+        assert desk.create(idempotency_key="k1")["phase"] == "active"
 
     def test_tenants_have_their_own(self, desk):
         first = desk.create(name="once", idempotency_key="k1")
@@ -159,6 +185,17 @@ class TestUpdating:
         assert (
             desk("schedule/update", schedule_id=made["schedule_id"], expected_revision=1, max_runs=3)["revision"] == 2
         )
+
+    def test_only_what_was_read_is_changed(self, desk):
+        made = desk.create()
+        desk.clock.advance(1)
+        read = {"schedule_id": made["schedule_id"], "expected_updated_at_utc": made["updated_at_utc"]}
+        renamed = desk("schedule/update", name="mine", **read)
+        assert renamed["revision"] == made["revision"]
+        for name in ("update", "pause", "resume", "delete"):
+            with pytest.raises(RevisionConflict) as refused:
+                desk(f"schedule/{name}", **read, **({"name": "theirs"} if name == "update" else {}))
+            assert refused.value.field == "expected_updated_at_utc"
 
     def test_enabled_pauses_and_resumes(self, desk):
         made = desk.create()

@@ -1,12 +1,15 @@
 """Lists in pages, filtered; single things by id; previews, explanations and the audit log."""
 
+from dataclasses import replace
+
 import pytest
 
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound
 from noonmark.driver.drive import drive
 from noonmark.operations.arguments import MAX_LIMIT, read_cursor, write_cursor
-from noonmark.operations.registry import OPERATIONS
-from tests.operations.desk import EVERY_MINUTE, FOREIGN, REPORT, Desk
+from noonmark.operations.registry import OPERATIONS, perform
+from noonmark.stores.sqlite import SqliteStore
+from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
 
 @pytest.fixture
@@ -189,6 +192,12 @@ class TestPreviews:
         assert told["fires"] == ["2026-03-23T08:00:00Z"]
         assert told["warnings"]
 
+    def test_clock_changes_are_those_after_the_instant_that_is_asked_about(self, desk):
+        trigger = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin"}
+        for arguments, year in ({}, "2026"), ({"after": "2031-01-01T00:00:00Z"}, "2031"):
+            warnings = desk("schedule/preview", trigger=trigger, **arguments)["warnings"]
+            assert year in warnings[0]
+
     def test_what_follows_others_has_no_times(self, desk):
         desk.create(schedule_id="a")
         desk.create(schedule_id="b", trigger=None, depends_on=[{"schedule_id": "a"}])
@@ -208,6 +217,14 @@ class TestPreviews:
 
 
 class TestExplaining:
+    def test_a_time_for_which_no_run_is_left(self, desk):
+        made = desk.create(max_runs=2)["schedule_id"]
+        summaries = [
+            desk("schedule/explain", schedule_id=made, at=f"2026-03-01T12:0{n}:00Z")["summary"] for n in (2, 3)
+        ]
+        assert summaries[0].startswith("It has not run yet")
+        assert summaries[1].endswith("the schedule may run 2 times, and does so before that time.")
+
     def test_what_ran(self, desk):
         made = desk.create()
         desk.pass_by(60)
@@ -282,11 +299,48 @@ class TestAudit:
         assert desk("audit/list", caller=FOREIGN)["entries"] == []
 
 
+class StandingWorker:
+    """A driver of another kind: it only knows whether it is to work."""
+
+    is_running = False
+
+    def start(self):
+        self.is_running = True
+
+    def stop(self):
+        self.is_running = False
+
+    def status(self):
+        return {"running": self.is_running}
+
+
 class TestWorkers:
     def test_without_one_it_is_said_so(self, desk):
         for name in ("start", "stop", "status"):
             with pytest.raises(Conflict):
                 desk(f"worker/{name}")
+
+    def test_who_started_and_stopped_it_is_noted(self, desk):
+        worker = StandingWorker()
+        desk.service = replace(desk.service, worker=worker)
+        assert desk("worker/start")["status"] == "running"
+        assert desk("worker/stop")["status"] == "stopped"
+        desk("worker/status")
+        entries = desk("audit/list")["entries"]
+        assert [(one["operation"], one["caller"], one["reason"], one["request_id"]) for one in entries] == [
+            ("worker/stop", "local", "node here", "req-1"),
+            ("worker/start", "local", "node here", "req-1"),
+        ]
+        assert [one["schedule_id"] for one in entries] == [None, None]
+
+    def test_it_is_stopped_also_while_nobody_can_write_that_down(self, desk, tmp_path, caplog):
+        worker = StandingWorker()
+        store = SqliteStore(str(tmp_path / "gone" / "x.db"), desk.clock.micros)
+        service = replace(desk.service, worker=worker, store=store)
+        worker.start()
+        answer = drive(perform(service, LOCAL, "worker/stop", {}))
+        assert (answer["status"], worker.is_running) == ("stopped", False)
+        assert "worker/stop by local could not be noted" in caplog.text
 
     def test_nodes_that_were_heard_of(self, desk):
         assert desk("node/list") == {"nodes": []}

@@ -3,7 +3,15 @@
 import pytest
 
 from noonmark.core.admission import admit
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, OverlapConflict, RevisionConflict
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    KeyReused,
+    NotFound,
+    OverlapConflict,
+    RevisionConflict,
+)
 from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Accepted, settle
 from noonmark.driver.drive import drive
@@ -57,15 +65,52 @@ class TestRunningNow:
         made = desk.create()
         one = desk("schedule/run", schedule_id=made["schedule_id"], payload={"n": 1}, key="k")
         assert (one["phase"], one["origin"], one["payload"]) == ("pending", "manual:k", {"n": 1})
+        assert desk("schedule/get", schedule_id=made["schedule_id"])["next_run_at"] == made["next_run_at"]
         desk.driver.run_due()
         assert [context.payload for context in desk.calls] == [{"n": 1}]
         assert desk("schedule/get", schedule_id=made["schedule_id"])["next_run_at"] == made["next_run_at"]
         assert desk("occurrence/get", occurrence_id=one["occurrence_id"])["phase"] == "completed"
 
+    @pytest.mark.parametrize(
+        "trigger", [{"type": "event", "event_type": "uploaded"}, {"type": "once", "due_at_utc": "2026-03-01T12:00:00Z"}]
+    )
+    def test_what_has_no_next_fire_does_not_get_one(self, desk, trigger):
+        made = desk.create(trigger=trigger)["schedule_id"]
+        desk.driver.run_due()
+        desk("schedule/run", schedule_id=made)
+        assert desk("schedule/get", schedule_id=made)["next_run_at"] is None
+
+    def test_it_is_no_next_fire_of_what_is_paused(self, desk):
+        made = desk.create()["schedule_id"]
+        desk("schedule/run", schedule_id=made)
+        assert desk("schedule/pause", schedule_id=made)["next_run_at"] is None
+        assert desk("schedule/resume", schedule_id=made)["next_run_at"] == "2026-03-01T12:01:00Z"
+
+    def test_the_next_run_is_told_with_its_jitter_also_before_it_is_planned(self, desk):
+        made = desk.create(trigger={"type": "interval", "every_seconds": 3600, "jitter_seconds": 600})["schedule_id"]
+        planned = desk("schedule/get", schedule_id=made)
+        [row] = desk("schedule/occurrences", schedule_id=made)["occurrences"]
+        assert planned["next_run_at"] == row["due_at_utc"] > planned["next_fire_times"][0]
+        desk.clock.advance(3600 + 600)
+        store, now = desk.service.store, desk.clock.micros()
+        [claim] = drive(store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND))
+        drive(store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND))
+        unplanned = desk("schedule/get", schedule_id=made)
+        desk.driver.run_due()
+        [row] = desk("schedule/occurrences", schedule_id=made, phase="pending")["occurrences"]
+        assert unplanned["next_run_at"] == row["due_at_utc"] > unplanned["next_fire_times"][0]
+
     def test_the_same_key_again_is_the_same_occurrence(self, desk):
         made = desk.create()
         ids = {desk("schedule/run", schedule_id=made["schedule_id"], key="k")["occurrence_id"] for _ in range(2)}
         assert len(ids) == 1
+
+    @pytest.mark.parametrize("other", [{"payload": 2}, {"payload": 1, "overlap": "allow"}])
+    def test_another_request_under_the_key_is_refused(self, desk, other):
+        made = desk.create()
+        desk("schedule/run", schedule_id=made["schedule_id"], key="k", payload=1)
+        with pytest.raises(KeyReused):
+            desk("schedule/run", schedule_id=made["schedule_id"], key="k", **other)
 
     def test_what_would_be_skipped_is_refused_unless_told_otherwise(self, desk):
         made = desk.create()
@@ -121,6 +166,16 @@ class TestBackfilling:
         )
         assert len(claims) == asked["count"]
         assert {one.occurrence.own.concurrency.limit for one in claims} == {2}
+
+    def test_it_may_begin_with_the_first_of_all_times(self, desk):
+        made = desk.create(trigger={"type": "cron", "expression": "0 0 1 1 *", "start_at_utc": "2025-06-01T00:00:00Z"})
+        told = desk(
+            "schedule/backfill",
+            schedule_id=made["schedule_id"],
+            dry_run=True,
+            **{"from": "0001-01-01T00:00:00Z", "to": "2026-03-01T00:00:00Z"},
+        )
+        assert [one["nominal_at_utc"] for one in told["occurrences"]] == ["2026-01-01T00:00:00Z"]
 
     def test_the_same_key_again_adds_nothing(self, desk):
         made = desk.create(trigger=MINUTES)

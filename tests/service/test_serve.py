@@ -161,6 +161,7 @@ def test_asked_to_stop_it_waits_for_what_runs_until_it_is_asked_again(tmp_path):
         scheduler.stop()
         job = scheduler.schedule(nothing, function_name="lasts")
         asked_to_stop_while_it_runs(first)
+        assert first.process.poll() is None
         assert first.stop() == 0
         assert phases(scheduler, job) == ["pending"]
         (node,) = [one for one in scheduler.nodes() if one.name in first.log]
@@ -169,6 +170,7 @@ def test_asked_to_stop_it_waits_for_what_runs_until_it_is_asked_again(tmp_path):
         (folder / "begun").unlink()
         with serving(folder, *OFFERS, "--grace", "600", name="next") as following:
             asked_to_stop_while_it_runs(following)
+            assert following.process.poll() is None
             (folder / "go").touch()
             assert following.process.wait(PATIENCE) == 0
         assert phases(scheduler, job) == ["completed"]
@@ -177,8 +179,8 @@ def test_asked_to_stop_it_waits_for_what_runs_until_it_is_asked_again(tmp_path):
         scheduler.close()
 
 
-def asked_to_stop_while_it_runs(server):
-    """It still answers whoever had begun to ask, then nobody any more, and waits."""
+def asked_to_stop_while_it_runs(server, times=1):
+    """It still answers whoever had begun to ask, then nobody any more, and waits; unless it was asked twice."""
     eventually((server.folder / "begun").exists)
     body = json.dumps({"trigger": {"type": "cron", "expression": "0 9 * * *"}}).encode()
     head = f"POST /schedules/preview HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
@@ -187,12 +189,24 @@ def asked_to_stop_while_it_runs(server):
         assert asking.recv(4_096).startswith(b"HTTP/1.1 100 ")  # so it waits for the body
         server.process.send_signal(signal.SIGTERM)
         eventually(lambda: "Waiting for connections to close" in server.log)
+        for _ in range(1, times):
+            server.process.send_signal(signal.SIGTERM)
         asking.sendall(body)
         assert asking.recv(4_096).startswith(b"HTTP/1.1 200 ")
     eventually(lambda: "Finished server process" in server.log)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
-    assert server.process.poll() is None
+
+
+def test_asked_to_stop_twice_at_once_it_waits_for_nothing(tmp_path):
+    folder = folder_with_jobs(tmp_path)
+    with serving(folder, *OFFERS, "--grace", "600") as server, kept(folder) as scheduler:
+        scheduler.stop()
+        job = scheduler.schedule(nothing, function_name="lasts")
+        asked_to_stop_while_it_runs(server, times=2)
+        assert server.process.wait(PATIENCE) == 0
+        assert phases(scheduler, job) == ["pending"]
+        scheduler.close()
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ from tests.stores.test_sqlite_file import plans
 
 ROWS, CLAIMERS = 2_000, 4
 NODES, STEPS = 4, 120
+MOST_STEPS = 5 * STEPS
+"""What the nodes find to do depends on who comes first: they go on until each verb has had an effect."""
 TENANTS = ("acme", "umbrella")
 OVERLAPS = (overlap.Skip(), overlap.Queue(queue_limit=3), overlap.QueueOne(), overlap.Allow(), overlap.CancelRunning())
 LIMITS = (None, Concurrency(key="db", limit=2), Concurrency(key="net", limit=1))
@@ -334,14 +336,18 @@ def test_whatever_nodes_do_at_once_everything_stays_consistent(stores, database)
     for node in nodes * 4:
         node.create()
 
+    def in_vain():
+        """What none of them has found anything to do for."""
+        return {verb.__name__ for verb in VERBS if not any(node.done[verb.__name__] for node in nodes)}
+
     def work(number):
-        for _ in range(STEPS):
+        for step in range(MOST_STEPS):
+            if step >= STEPS and not in_vain():
+                break
             nodes[number].step()
 
     together(NODES, work)
-    happened = sum((node.done for node in nodes), Counter())
-    assert set(happened) == {verb.__name__ for verb in VERBS}
-    assert all(happened.values()), happened
+    assert in_vain() == set()
     assert stores[0]._clock.now > NOW
     assert_consistent(stores[0])
     for store in stores:

@@ -99,7 +99,7 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
         with hosting(service, health=health, metrics=metrics, **settings) as served:
             yield served
     finally:
-        scheduler.stop()
+        scheduler.close()
 
 
 @contextmanager

@@ -19,7 +19,6 @@ PATHS = [
     "/worker/status",
     "/api/v1/schedules",
     "/openapi.json",
-    "/docs",
     "/nowhere",
 ]
 

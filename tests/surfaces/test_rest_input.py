@@ -16,7 +16,8 @@ SOUND = {"trigger": NOON, "target": GREET}
 
 @pytest.fixture(scope="module")
 def served():
-    with serving() as server:
+    # However busy the machine is, nobody is given up whom a test keeps waiting.
+    with serving(body_seconds=600) as server:
         yield server
 
 
@@ -211,6 +212,17 @@ def test_more_than_a_mebibyte_is_refused_however_it_comes(served):
     head = "POST /schedules HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     status, _, body = served.send(f"{head}Content-Length: 20000000\r\n\r\n".encode())
     assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
+    # Nor is anybody kept waiting who says that too much will come, and sends nothing.
+    head = head.removesuffix("Expect: 100-continue\r\n")
+    status, _, body = served.send(f"{head}Content-Length: 99999999999\r\n\r\n".encode())
+    assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
+
+
+def test_a_body_without_end_is_cut_off(served):
+    head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    part = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    with served.connect() as line, pytest.raises(OSError, match=r"reset|pipe|abort"):
+        line.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + part * 2_000)
 
 
 def test_as_much_as_is_allowed_is_read(served):
@@ -340,10 +352,16 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("store", ["memory://", "sqlite"])
-def test_hostile_text_comes_back_unchanged(store, tmp_path):
-    url = store if store == "memory://" else f"sqlite:///{tmp_path}/noonmark.db"
-    with serving(url) as server:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store_url(request, tmp_path):
+    """Each store in turn."""
+    if request.param == "postgres":
+        return request.getfixturevalue("database").url
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/noonmark.db"
+
+
+def test_hostile_text_comes_back_unchanged(store_url):
+    with serving(store_url) as server:
         for number, text in enumerate(HOSTILE):
             target = {"target_kind": "function", "function": "greet", "args": [text], "kwargs": {text: text}}
             made = server.create(

@@ -1,10 +1,15 @@
 """Every canonical route over a real socket: its status, its headers, its document."""
 
+import threading
+from contextlib import ExitStack
+
 import pytest
 
+from noonmark.operations.declaring import UNREACHABLE
 from noonmark.operations.registry import OPERATIONS
-from noonmark.surfaces.rest.routes import RESERVED, ROUTES
-from tests.embedded.waiting import eventually
+from noonmark.surfaces.rest.app import WATCHING
+from noonmark.surfaces.rest.routes import ROUTES
+from tests.embedded.waiting import SOON, eventually
 from tests.surfaces.serving import GREET, NOON, serving
 
 
@@ -49,12 +54,13 @@ def test_a_schedule_is_created_read_changed_and_deleted(served):
     document = made.json()
     assert made.status_code == 201
     assert made.headers["location"] == f"/schedules/{document['schedule_id']}"
-    assert made.headers["etag"] == '"1"'
+    tag = f'"1-{made.json()["updated_at_utc"]}"'
+    assert made.headers["etag"] == tag
     assert document["source"] == "rest"
     read = served.client.get(made.headers["location"])
-    assert (read.status_code, read.headers["etag"], read.json()) == (200, '"1"', document)
+    assert (read.status_code, read.headers["etag"], read.json()) == (200, tag, document)
     changed = served.client.patch(made.headers["location"], json={"trigger": {**NOON, "expression": "0 13 * * *"}})
-    assert (changed.status_code, changed.headers["etag"], changed.json()["revision"]) == (200, '"2"', 2)
+    assert (changed.status_code, changed.headers["etag"][:3], changed.json()["revision"]) == (200, '"2-', 2)
     gone = served.client.delete(made.headers["location"], params={"reason": "enough"})
     assert (gone.status_code, gone.json()["phase"]) == (200, "deleted")
     problem(served.client.get(made.headers["location"]), 404, "not_found", "schedule_id")
@@ -62,9 +68,10 @@ def test_a_schedule_is_created_read_changed_and_deleted(served):
 
 
 def test_head_gives_what_get_gives_without_the_body(served):
-    schedule_id = served.create()["schedule_id"]
-    answer = served.client.head(f"/schedules/{schedule_id}")
-    assert (answer.status_code, answer.headers["etag"], answer.content) == (200, '"1"', b"")
+    made = served.create()
+    answer = served.client.head(f"/schedules/{made['schedule_id']}")
+    tag = f'"1-{made["updated_at_utc"]}"'
+    assert (answer.status_code, answer.headers["etag"], answer.content) == (200, tag, b"")
     assert int(answer.headers["content-length"]) > 100
 
 
@@ -210,11 +217,16 @@ def test_lists_have_filters_and_pages(served):
     assert served.client.get("/schedules/count?user_id=lister").json() == {"count": 5}
 
 
-@pytest.mark.parametrize("schedule_id", sorted(RESERVED))
+@pytest.mark.parametrize("schedule_id", UNREACHABLE)
 @pytest.mark.parametrize("path", ["/schedules", "/schedules/upsert"])
 def test_an_id_that_no_path_reaches_is_refused(served, path, schedule_id):
     body = {"schedule_id": schedule_id, "trigger": NOON, "target": GREET}
-    problem(served.client.post(path, json=body), 409, "conflict", "schedule_id")
+    problem(served.client.post(path, json=body), 400, "invalid_schedule", "schedule_id")
+
+
+def test_every_word_that_stands_where_an_id_would_is_refused_as_one():
+    words = {route.path.split("/")[2] for route in ROUTES if route.path.startswith("/schedules/")}
+    assert {word for word in words if "{" not in word} <= set(UNREACHABLE)
 
 
 def test_an_id_that_is_taken_is_a_conflict(served):
@@ -265,6 +277,8 @@ class Watched:
 
     def __init__(self):
         self.is_ready = True
+        self.asked, self.answers = threading.Semaphore(0), threading.Event()
+        self.answers.set()
 
     def summary(self):
         return {"status": "healthy", "service": "noonmark"}
@@ -273,6 +287,8 @@ class Watched:
         return {"status": "alive"}
 
     def ready(self):
+        self.asked.release()
+        self.answers.wait()
         return self.is_ready, {"status": "ready" if self.is_ready else "not_ready"}
 
     def render(self):
@@ -292,6 +308,19 @@ def test_whoever_watches_is_told_how_it_is():
         assert counted.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert counted.text == "noonmark_schedules_due 0\n"
         problem(server.client.get("/health?deep=1"), 400, "invalid_request", "deep")
+
+
+def test_who_asks_whether_it_lives_does_not_wait_for_those_who_ask_more():
+    watched = Watched()
+    with serving(health=watched) as server, ExitStack() as until:
+        until.callback(watched.answers.set)
+        watched.answers.clear()
+        for _ in range(WATCHING):
+            line = until.enter_context(server.connect())
+            line.sendall(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert watched.asked.acquire(timeout=SOON)
+        for path in ("/health", "/health/live"):
+            assert server.client.get(path).status_code == 200
 
 
 def test_without_counters_there_are_no_metrics(served):

@@ -1,10 +1,17 @@
 """Many callers at once: one schedule for one key, one winner for one revision, no more than the limit."""
 
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from noonmark.core.instants import SECOND
+from noonmark.operations import registry
+from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import Limits
-from tests.embedded.waiting import together
+from noonmark.surfaces.rest.app import WORKING
+from tests.embedded.waiting import SOON, together
 from tests.surfaces.serving import GREET, NOON, serving
 from tests.surfaces.test_rest_routes import problem
 
@@ -53,6 +60,23 @@ def test_of_changes_to_one_revision_one_wins(served, by_header):
     assert served.client.get(path).json()["revision"] == 2
 
 
+@pytest.mark.parametrize("body", [{"name": "{}"}, {"labels": {"number": "{}"}}, {"description": "{}"}])
+def test_of_changes_that_keep_the_revision_one_wins_too(served, body):
+    made = served.create()
+    path = f"/schedules/{made['schedule_id']}"
+    tag = served.client.get(path).headers["etag"]
+
+    def change(client, number):
+        said = json.loads(json.dumps(body).replace("{}", str(number)))
+        return client.patch(path, json=said, headers={"If-Match": tag})
+
+    answers = at_once(served, 8, change)
+    assert sorted(one.status_code for one in answers) == [200] + [412] * 7
+    [won] = [one for one in answers if one.status_code == 200]
+    assert won.headers["etag"] != tag
+    assert served.client.get(path).headers["etag"] == won.headers["etag"]
+
+
 def test_one_upsert_makes_one_schedule(served):
     body = {"workflow_id": "herd", "version": 1, "user_id": "u", "cron_expr": "0 5 * * *"}
     answers = at_once(served, 20, lambda client, _: client.post("/schedules/upsert", json=body))
@@ -81,8 +105,40 @@ def test_nobody_passes_a_limit_side_by_side(served):
     assert sorted(one.status_code for one in answers) == [201] * 3 + [429] * 17
 
 
+def test_a_request_that_is_sent_again_is_not_refused_for_what_it_made(served):
+    body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "full"}
+    sent = [
+        served.client.post("/api/v1/schedules", json=body, headers={"Idempotency-Key": f"full-{number}"})
+        for number in (1, 2, 3, 4, 3)
+    ]
+    assert [one.status_code for one in sent] == [201, 201, 201, 429, 201]
+    assert sent[4].json()["schedule_id"] == sent[2].json()["schedule_id"]
+
+
 def test_one_event_id_is_one_event(served):
     body = {"event_type": "herd", "event_id": "the-one"}
     answers = at_once(served, 20, lambda client, _: client.post("/events", json=body))
     assert {one.status_code for one in answers} == {202}
     assert len(served.client.get("/events?event_type=herd").json()["events"]) == 1
+
+
+def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, monkeypatch):
+    entered, opened = threading.Semaphore(0), threading.Event()
+
+    async def stuck(service, caller, arguments):
+        entered.release()
+        assert opened.wait(SOON)
+        return {"nodes": []}
+
+    monkeypatch.setitem(registry.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
+    with ThreadPoolExecutor(WORKING + 10) as pool:
+        waiting = [pool.submit(served.client.get, "/nodes") for _ in range(WORKING + 10)]
+        try:
+            for _ in range(WORKING):
+                assert entered.acquire(timeout=SOON)
+            for path in ("/health", "/health/live", "/health/ready"):
+                assert served.client.get(path).status_code == 200
+            assert not any(one.done() for one in waiting)
+        finally:
+            opened.set()
+        assert {one.result(SOON).status_code for one in waiting} == {200}

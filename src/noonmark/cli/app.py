@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = App(
     name="noonmark",
-    help="Noonmark keeps time for software: durable schedules that say what they do, and why.",
+    help="Durable schedules that say what they will do, do it, and can tell you why.",
     help_format="plaintext",
     help_formatter="plain",
     version=lambda: str(noonmark.__version__),
@@ -98,14 +98,26 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 }
 """The commands by group: where each is, and what it does."""
 
+STARTING = {
+    ("schedule", "create"): "[BUNDLE]",
+    ("schedule", "delay"): "[BUNDLE]",
+    ("schedule", "update"): "SCHEDULE-ID",
+    ("trigger", "create"): "[BUNDLE]",
+}
+"""The commands that may end in `--` and a program with its arguments; and what stands before."""
+
+
+def _usage(*path: str) -> str | None:
+    """How a command that may start programs is called; of others, the app says it by itself."""
+    before = STARTING.get((path[0], path[1]))
+    return before and f"Usage: noonmark {' '.join(path)} [OPTIONS] {before} [-- PROGRAM ARGUMENT...]"
+
+
 for _group, (_about, _commands) in GROUPS.items():
     _part = App(name=_group, help=_about)
     for _name, (_place, _does) in _commands.items():
-        _part.command(f"noonmark.cli.{_place}", name=_name, help=_does)
+        _part.command(f"noonmark.cli.{_place}", name=_name, help=_does, usage=_usage(_group, _name))
     app.command(_part)
-
-STARTING = (("schedule", "create"), ("schedule", "delay"), ("schedule", "update"), ("trigger", "create"))
-"""The commands that may end in `--` and a program with its arguments."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -39,7 +39,11 @@ def given_document(text: str | None) -> dict[str, Any]:
     given = parse_json(text, field="--schedule-json")
     if not isinstance(given, dict):
         raise InvalidRequest(f"must be an object, not {shown(given)}", field="--schedule-json")
-    return to_document(given, field="--schedule-json")
+    document = to_document(given, field="--schedule-json")
+    for name in ("trigger", "target"):
+        if not isinstance(document.get(name), dict | None):
+            raise InvalidRequest(f"{name} must be an object, not {shown(document[name])}", field="--schedule-json")
+    return document
 
 
 def trigger_document(
@@ -60,7 +64,7 @@ def trigger_document(
     trigger = _merged(named or {}, before) | bounds
     kind = trigger.get("type")
     if whole.timezone is not None:
-        if kind not in {"cron", "calendar"}:
+        if kind not in ("cron", "calendar"):
             raise InvalidRequest("goes with --cron: instants and lengths of time have no zone", field="--timezone")
         trigger["timezone"] = whole.timezone
     elif kind == "cron":

@@ -32,7 +32,7 @@ from noonmark.telemetry.health import Health
 from noonmark.telemetry.masking import masked
 from noonmark.telemetry.metrics import Metrics
 from noonmark.telemetry.sinks import LogSink, Sinks
-from noonmark.wiring import fresh_id, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_runner, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     import socket
@@ -69,7 +69,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             metrics = Metrics(__version__)
             worker = _worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
-            cleanup.callback(worker.stop)
+            cleanup.callback(worker.close)
             app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
             if settings.worker:
                 worker.start()
@@ -77,6 +77,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             on_signal.then(server.leave)
             server.run([listener])
             on_signal.then(worker.hurry)
+            if on_signal.taken > 1:  # the web server has heard them all, and repeats them only when it has ended
+                worker.hurry()
         except Asked:
             on_signal.then(_nothing)
             logger.info("asked to stop before it had begun")
@@ -90,7 +92,7 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
         node=node_name(),
         store=store,
         clock=clock,
-        target=make_target(functions, settings.max_threads, None, outbound),
+        target=make_target(make_runner(functions, settings.max_threads, None), outbound),
         sink=Sinks(metrics, LogSink()),
         version=__version__,
         timing=timing,
@@ -189,6 +191,8 @@ class _Signals:
 
     def __init__(self) -> None:
         self._means: Callable[[], None] = _give_up
+        self.taken = 0
+        """How often there was one."""
 
     def then(self, means: Callable[[], None]) -> None:
         """From now on they mean that."""
@@ -203,6 +207,7 @@ class _Signals:
             signal.signal(number, handler)
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self.taken += 1
         self._means()
 
 

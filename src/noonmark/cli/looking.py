@@ -139,12 +139,13 @@ def status(schedule_id: ScheduleId, /, *, place: Where = USUAL_PLACE) -> None:
     with connected(place) as remote:
         document = remote.call("schedule/get", {"schedule_id": schedule_id, "include_deleted": True})
         latest = remote.call("schedule/occurrences", {"schedule_id": schedule_id, "limit": LATEST})["occurrences"]
+        runs = [] if place.as_json else remote.call("schedule/runs", {"schedule_id": schedule_id, "limit": 1})["runs"]
     if place.as_json:
         print_json(document | {"occurrences": latest})
         return
     from noonmark.cli.stored import show_stored  # noqa: PLC0415 - as above
 
-    show_stored(document, called(document), latest)
+    show_stored(document, called(document), latest, runs)
 
 
 def explain(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS = ("periodic", "delayed", "event")
-LIMITED = frozenset({"catch_up_all", "catchup_all"})
+LIMITED = ("catch_up_all", "catchup_all")
 """The misfire policies that have a limit; with the others, a manifest may give one that means nothing."""
 
 
@@ -46,8 +46,10 @@ def _trigger(document: dict[str, Any], kind: object) -> dict[str, Any] | None:
         said = {"type": "once", "delay_seconds": _seconds(delay)}
     elif (event := document.pop("event_type", None)) is not None:
         said = {"type": "event", "event_type": event, "filters": document.pop("filters", {})}
-    elif isinstance(within := document.get("trigger"), dict) and "type" not in within and kind in {"event", None}:
+    elif isinstance(within := document.get("trigger"), dict) and "type" not in within and kind in ("event", None):
         said = {"type": "event", **within}
+    elif zone is not None and within is None:
+        said = {"type": "cron"}  # the expressions come by options
     if said.get("type") == "cron" and zone is not None:
         said["timezone"] = zone
     return said or None
@@ -57,13 +59,13 @@ def _set_policies(document: dict[str, Any]) -> None:
     if (is_prohibited := document.pop("prohibit_overlap", None)) is not None:
         document.setdefault("overlap_policy", "skip" if is_prohibited else "allow")
     policy, limit = document.pop("missed_policy", None), document.pop("catchup_limit", None)
-    if policy is not None:
-        document["misfire_policy"] = {"type": policy} | ({"limit": limit} if policy in LIMITED and limit else {})
+    said = {} if policy is None else {"type": policy}
+    if policy in LIMITED and limit is not None:
+        said["limit"] = limit
     if (grace := document.pop("missed_grace_ms", None)) is not None:
-        document["misfire_policy"] = {
-            **document.get("misfire_policy", {"type": "skip"}),
-            "grace_seconds": _seconds(grace),
-        }
+        said = {"type": "skip", **said, "grace_seconds": _seconds(grace)}
+    if said:
+        document["misfire_policy"] = said
     window = document.get("window")
     if isinstance(window, dict) and "duration_ms" in window:
         rest = {name: value for name, value in window.items() if name != "duration_ms"}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from noonmark.core.errors import InvalidRequest, Unreachable
+from noonmark.core.errors import InvalidRequest, NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SERVER = "http://127.0.0.1:8001"
 VARIABLE = "NOONMARK_SERVER"
+MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit"})
+"""Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
 
 
 class Remote(Protocol):
@@ -81,26 +83,31 @@ class OnStore:
     """The operations on a store, in this process; a driver elsewhere sees what they change by itself."""
 
     def __init__(self, url: str) -> None:
-        """Open the store; one that is not there is made."""
+        """Nothing is opened yet. A file that is not there may be made, a database on a server is taken as it is."""
         # Loaded here, for whoever asks a server needs none of it.
         from noonmark.clocks import SystemClock  # noqa: PLC0415
         from noonmark.driver.drive import drive  # noqa: PLC0415
         from noonmark.operations.registry import perform  # noqa: PLC0415
         from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415
         from noonmark.ports.runtime import Timing  # noqa: PLC0415
-        from noonmark.wiring import MEMORY, fresh_id, make_store  # noqa: PLC0415
+        from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415
 
         if url == MEMORY:
             raise InvalidRequest("would be gone when this command ends; name a store that lasts", field="--store")
         clock = SystemClock()
-        self._store = make_store(url, clock)
+        self._store = make_store(url, clock, migrates=False)
         service = Service(store=self._store, lookahead=Timing().lookahead, fresh_id=partial(fresh_id, clock))
         self._perform = partial(perform, service, replace(LOCAL, source="cli"))
-        self._drive = drive
-        drive(self._store.open())
+        self._drive, self._file = drive, file_of(url)
+        self._is_open = False
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Carry it out here."""
+        if not self._is_open:
+            if self._file is not None and name not in MAKERS and not self._file.exists():
+                raise NotFound(f"there is no file {self._file}", field="--store")
+            self._drive(self._store.open())
+            self._is_open = True
         return self._drive(self._perform(name, arguments))
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +13,6 @@ from rich.text import Text
 
 from noonmark.cli.output import printable
 from noonmark.core.instants import to_micros, to_text
-from noonmark.core.triggers.zones import load_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -128,7 +128,7 @@ def _precision(fires: Sequence[datetime]) -> str:
 def local_text(fire: datetime, zone: str, precision: str) -> str:
     """An instant as the clocks of a zone show it, with its weekday and offset."""
     try:
-        local = load_zone(zone).local(int(fire.timestamp()))
+        local = fire.astimezone(ZoneInfo(zone))
     except OverflowError:
         return "outside the years 1 to 9999"
     return f"{local:%a} {plain_text(local, precision)} {local.isoformat()[19:]}"

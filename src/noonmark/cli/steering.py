@@ -74,7 +74,7 @@ def _is_sure(question: str) -> bool:
     """What somebody at a terminal answers; where there is none, nobody is asked."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{one_line(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
@@ -98,7 +98,7 @@ def run_now(
     arguments = present(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
     with connected(place) as remote:
         one = remote.call("schedule/run", arguments)
-    _tell(place, one, f"Asked for a run of {schedule_id}: {one['occurrence_id']} is {one['phase']}.")
+    _tell(place, one, f"Asked for a run of {schedule_id}: {one['occurrence_id']}.")
 
 
 def backfill(  # noqa: PLR0913 - each is an option of its own

@@ -25,13 +25,18 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration
 
 
-def show_stored(document: dict[str, Any], heading: str, occurrences: Sequence[dict[str, Any]] | None = None) -> None:
-    """The heading, the facts, the next fires; and its last occurrences, if they were asked for."""
+def show_stored(
+    document: dict[str, Any],
+    heading: str,
+    occurrences: Sequence[dict[str, Any]] = (),
+    runs: Sequence[dict[str, Any]] = (),
+) -> None:
+    """The heading, the facts, the next fires; its last run and its last occurrences, if they were asked for."""
     times, declaration = here(), _declared(document)
     upcoming = _upcoming(document, declaration, times)
     with page() as out:
         out.print(Text(printable(heading), style="bold"))
-        out.print(facts_table(_facts(document, declaration, upcoming, times)))
+        out.print(facts_table(_facts(document, declaration, upcoming) | _last_run(document, runs, times)))
         show_fires(out, upcoming, times.now)
     if not occurrences:
         return
@@ -62,9 +67,7 @@ def _upcoming(document: dict[str, Any], declaration: Declaration | None, times: 
     )
 
 
-def _facts(
-    document: dict[str, Any], declaration: Declaration | None, upcoming: Upcoming, times: Times
-) -> dict[str, str]:
+def _facts(document: dict[str, Any], declaration: Declaration | None, upcoming: Upcoming) -> dict[str, str]:
     counters = document["counters"]
     answers = {"Schedule": document["schedule_id"], "Phase": f"{document['phase']}, revision {document['revision']}"}
     if document["description"]:
@@ -74,12 +77,20 @@ def _facts(
         answers |= {question: said for question, said in facts(declaration).items() if question != "Enabled"}
     if document["labels"]:
         answers["Labels"] = ", ".join(f"{name}={value}" for name, value in document["labels"].items())
-    if document["last_run_at"] is not None:
-        last = document["last_run_at"]
-        answers["Last run"] = f"{times.cells(last)[0]}, {times.away(last)}: {document['last_phase'] or 'running'}"
     if any(counters.values()):
         answers["So far"] = ", ".join(f"{count:,} {name}" for name, count in counters.items() if count)
     return answers
+
+
+def _last_run(document: dict[str, Any], runs: Sequence[dict[str, Any]], times: Times) -> dict[str, str]:
+    """When it was last started, and how that ended: the schedule's last phase may be that of what never ran."""
+    last = document["last_run_at"]
+    if runs:
+        last = runs[0]["started_at_utc"]
+    if last is None:
+        return {}
+    ended = f": {runs[0]['outcome'] or 'running'}" if runs else ""
+    return {"Last run": f"{times.cells(last)[0]}, {times.away(last)}{ended}"}
 
 
 def show_answer(answer: dict[str, Any], trigger: dict[str, Any] | None, *, after: str | None, count: int) -> None:

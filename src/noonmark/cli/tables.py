@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -13,8 +14,7 @@ from noonmark.cli.local_zone import local_zone
 from noonmark.cli.output import one_line
 from noonmark.cli.show import from_now, local_text, page, plain_text
 from noonmark.clocks import SystemClock
-from noonmark.core.describe.words import duration_words
-from noonmark.core.instants import from_micros, parse_instant, seconds_to_micros
+from noonmark.core.instants import from_micros, parse_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -229,7 +229,7 @@ def when(schedule: dict[str, Any]) -> str:
 
 _WHEN: dict[str, Callable[[dict[str, Any]], str]] = {
     "cron": lambda trigger: " | ".join(trigger.get("crons") or [trigger["expression"]]),
-    "interval": lambda trigger: "every " + duration_words(seconds_to_micros(trigger["every_seconds"])),
+    "interval": lambda trigger: "every " + _length(trigger["every_seconds"]),
     "event": lambda trigger: "on " + _several(trigger["event_type"]),
 }
 
@@ -254,9 +254,12 @@ def _why(one: dict[str, Any]) -> str:
 
 
 def _took(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds:.3f} s" if seconds < 60 else duration_words(seconds_to_micros(int(seconds)))
+    return "-" if seconds is None else _length(seconds)
+
+
+def _length(seconds: float) -> str:
+    """A length of time in its two largest units, or with what is below a second."""
+    return f"{seconds:.3g} s" if seconds < 60 else from_now(timedelta(seconds=seconds)).removeprefix("in ")
 
 
 def _result(one: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import update_wrapper
 from inspect import Parameter, signature
@@ -209,6 +208,8 @@ class AsyncClient:
             outcome, tries = await self._once(request), tries + 1
             if (wait := again_in(request, outcome, tries)) is None:
                 return conclude(request, outcome)
+            import asyncio  # noqa: PLC0415 - a command, which waits for its answers, starts sooner without it
+
             await asyncio.sleep(wait)
 
     async def _once(self, request: Request[Any]) -> Outcome:

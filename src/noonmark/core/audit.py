@@ -23,7 +23,7 @@ class Note:
     """None where there was none, as before a schedule is created."""
     revision_after: int | None = None
     reason: str | None = None
-    """What the caller gave for one."""
+    """What the caller gave for one; of a worker, which node it was."""
     request_id: str | None = None
     key: int | None = None
     """Its number, once it is kept: of two notes of a tenant, the later one has the higher."""

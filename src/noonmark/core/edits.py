@@ -129,12 +129,11 @@ def _move(snapshot: Snapshot, after: Schedule, *, now: Micros, lookahead: Micros
             rebound.append(occurrence(after, one.nominal, kept[one.nominal]))
         else:
             superseded.append(one.id)
+    watermark = accounted(snapshot, now=now) if has_same_times else in_force_after(after, now)
     moved = replace(
         until.closing,
         schedule=after,
-        watermark=_not_before(
-            accounted(snapshot, now=now) if has_same_times else in_force_after(after, now), until.wanted, now
-        ),
+        watermark=_not_before(watermark, (*until.closing.closed, *until.wanted), now),
         planned=tuple(rebound),
         superseded=tuple(superseded),
     )

@@ -37,6 +37,7 @@ class Occurrence:
 
     `payload` is what whoever asked for the run sent along; of an occurrence that an event set off, it is that event.
     `own` is what whoever asked for it said about overlap and limits, instead of what its schedule says.
+    `ended` is when it got its final phase, by the clock of its store.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Occurrence:
     deadline: Micros | None = None
     payload: Any = field(default=None, hash=False)
     own: OwnTerms | None = None
+    ended: Micros | None = None
 
     def __repr__(self) -> str:
         return brief(
@@ -102,6 +104,11 @@ class Occurrence:
     def due_at(self) -> datetime:
         """When it is to start, in UTC."""
         return from_micros(self.due)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended, in UTC; None while something is still to come."""
+        return None if self.ended is None else from_micros(self.ended)
 
     @property
     def missed_from(self) -> datetime | None:

@@ -61,8 +61,11 @@ class Loop:
         self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
         self._prune = self._alarm()
         self._is_stopping = self._is_drained = False
+        self._is_leaving = self._has_successor = False
         self._fetches = 0
         self._grace: Micros | None = None
+        self._named: Micros = 0
+        """When it was first told of a grace period."""
         self._look_at: Micros | None = None
 
     def wake(self, at: Micros | None = None) -> None:
@@ -95,11 +98,21 @@ class Loop:
     def stop(self, grace: Micros | None = None) -> None:
         """Begin nothing more, wait for what runs, then hand back the rest. From any thread; `run` ends when it is done.
 
-        Without a grace period, it waits until everything has ended.
+        Without a grace period, it waits until everything has ended, or until another call names one.
         """
+        if self._grace is None:
+            self._named = self._node.reckoning.monotonic()
         self._grace = grace
         self._is_stopping = True
         self._ring_all()
+
+    def pass_on(self) -> bool:
+        """Another loop goes on under the name of this node: at its end, this one does not tell that the node has left.
+
+        False when it may be telling that already: then the other had better wait for its end. From any thread.
+        """
+        self._has_successor = True
+        return not self._is_leaving
 
     async def run(self, started: Callable[[], None] | None = None) -> int:
         """Do every duty in time until somebody calls `stop`; says how much was handed back."""
@@ -135,7 +148,9 @@ class Loop:
             await asyncio.gather(*beginning)
             handed_back = await self._wind_up()
             await asyncio.gather(*keeping)
-            await self._try(self.driver.leave)
+            self._is_leaving = True
+            if not self._has_successor:
+                await self._try(self.driver.leave)
         except asyncio.CancelledError:
             await self._hand_over([*beginning, *keeping])
             raise
@@ -157,10 +172,12 @@ class Loop:
         await self._try(self.driver.release)
         handed_back = self.driver.withdraw()
         self._settle.ring()
-        began = node.now
+        monotonic = node.reckoning.monotonic
+        began = monotonic()
         # What has ended is not waited for: writing it down may take a while, or fail.
         while not all(one.is_closed for one in node.deliveries.values()):
-            left = None if self._grace is None else began + self._grace - node.now  # another stop may shorten it
+            # Another stop may shorten it.
+            left = None if self._grace is None else max(began, self._named) + self._grace - monotonic()
             if left is not None and left <= 0:
                 break
             await self._drain.wait(left)

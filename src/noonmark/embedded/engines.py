@@ -79,6 +79,17 @@ class Engines:
             raise
         leaving.unregister(engine)
 
+    def wind_up(self) -> AnyEngine | None:
+        """Let the one that looks for work begin nothing more, and end when all that it runs has ended. Returns at once.
+
+        It is told, if there was one: whoever asked has to see to its end.
+        """
+        with self._lock:
+            engine, self.current = self.current, None
+        if engine is not None:
+            engine.stop(None)
+        return engine
+
     def hand_back(self) -> None:
         """Let the one that is about to stop wait no longer for what runs. Returns at once."""
         engine = self._leaving

@@ -51,7 +51,10 @@ class Job:
     status: JobStatus
     """How it stands."""
     next_run: datetime | None
-    """When it is next due, as far as that is known: not while it is paused, or waits for an event or for other jobs."""
+    """When it next fires, as far as that is known: not while it is paused, or waits for an event or for other jobs.
+
+    A run that somebody asked for does not move it.
+    """
     last_run: datetime | None
     """When it was last started."""
     run_count: int
@@ -78,7 +81,7 @@ def job_of(kept: Kept, activity: Activity) -> Job:
         id=schedule.schedule_id,
         name=declared.name,
         status=status_of(kept, activity),
-        next_run=None if kept.next_due is None else from_micros(kept.next_due),
+        next_run=None if kept.next_own is None else from_micros(kept.next_own),
         last_run=_last_start(tally.last_started, activity.last_run),
         run_count=tally.successful + tally.failed,
         last_result=_result(activity.last_run),

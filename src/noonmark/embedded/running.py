@@ -190,8 +190,8 @@ def answer(runtime: Runtime, stored: Occurrence, mine: Assignment | None) -> Any
 
 
 def _last_run(runtime: Runtime, stored: Occurrence) -> Run | None:
-    runs = drive(runtime.store.runs(stored.uid))
-    return next((run for run in runs if run.occurrence_id == stored.id and run.outcome is not None), None)
+    runs = drive(runtime.store.occurrence_runs(stored.id))
+    return next((run for run in runs if run.outcome is not None), None)
 
 
 def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) -> NoReturn:

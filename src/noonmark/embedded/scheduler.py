@@ -22,7 +22,7 @@ from noonmark.operations import schedules
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_store, make_target, node_name
+from noonmark.wiring import make_runner, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,7 +85,7 @@ class Scheduler(Decorators):
             node=node_name(),
             store=make_store(store, self._clock),
             clock=self._clock,
-            target=make_target(self._functions, *self._limits),
+            target=make_target(make_runner(self._functions, *self._limits)),
             sink=sink,
             version=__version__,
             timing=timing,
@@ -372,7 +372,7 @@ class Scheduler(Decorators):
 
         One that looks for work is a node by itself, since it may lead, and another may be about to stop beside it.
         """
-        target = make_target(self._functions, *self._limits)
+        target = make_target(make_runner(self._functions, *self._limits))
         node = node_name() if looks else self._runtime.node
         return self._host(replace(self._runtime, node=node, target=target), looks=looks)
 

@@ -6,19 +6,24 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.policies.misfire import WIDE_LIMIT
+from noonmark.embedded import leaving
 from noonmark.embedded.engine import Engine
 from noonmark.embedded.engines import Engines
 from noonmark.telemetry.vitals import Vitals
-from noonmark.wiring import make_target
+from noonmark.wiring import make_runner, make_target
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.driver.node import Node
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
     from noonmark.targets.outbound import Outbound
+    from noonmark.targets.runner import FunctionRunner
 
 
 class Worker:
@@ -33,26 +38,57 @@ class Worker:
         grace: Micros,
         outbound: Outbound | None = None,
     ) -> None:
-        """It does nothing yet. When it is stopped, what runs has the grace period to end."""
+        """It does nothing yet. Whoever stops it waits for what runs as long as the grace period."""
         self._runtime, self._functions, self._outbound = runtime, functions, outbound
         self._max_threads, self._grace = max_threads, grace
         self._engines = Engines(self._new_engine)
-        # One after the other: a driver that is started has the name of the one that stops.
+        self._winding_up: tuple[AnyEngine, ...] = ()
+        """Those that were stopped, and wait for what they run. Replaced as a whole, so that anybody may read it."""
+        self._runners: tuple[ref[FunctionRunner], ...] = ()
+        """Of every engine: a thread that outlived its run keeps its target, also after the engine has ended."""
         self._turn = Lock()
+        self._is_hurried = False
 
     def start(self) -> None:
-        """Begin to run what is due; one that does already goes on."""
+        """Begin to run what is due; one that does already goes on. What an earlier one runs is left to that."""
         with self._turn:
+            self._is_hurried = False
+            for engine in self._still_winding_up():
+                if not engine.loop.pass_on():
+                    engine.wait()
             self._engines.start()
 
     def stop(self) -> None:
-        """Begin nothing more, wait for what runs, and hand back what has not ended within the grace period."""
+        """Begin nothing more, hand back what has not begun, and wait for what runs, but not past the grace period.
+
+        This process lives on, and so does what it runs: its leases are kept until it has ended, lest it begin twice.
+        """
         with self._turn:
-            self._engines.stop(self._grace)
+            engine = self._engines.wind_up()
+            self._winding_up = (*self._still_winding_up(), *([] if engine is None else [engine]))
+        monotonic = self._runtime.clock.monotonic
+        ends = monotonic() + self._grace
+        for one in self._winding_up:
+            one.wait(micros_to_seconds(max(0, ends - monotonic())))
+        with self._turn:
+            self._still_winding_up()
+
+    def close(self) -> None:
+        """The process ends: begin nothing more, and hand back what has not ended within the grace period."""
+        with self._turn:
+            grace = 0 if self._is_hurried else self._grace
+            for one in self._still_winding_up():
+                one.stop(grace)
+            self._engines.stop(grace)
+            for one in self._winding_up:
+                one.wait()
 
     def hurry(self) -> None:
-        """Let a worker that is about to stop wait no longer for what runs. Returns at once."""
+        """Let a worker that closes, or is about to, wait no longer for what runs. Returns at once."""
+        self._is_hurried = True
         self._engines.hand_back()
+        for one in self._winding_up:
+            one.stop(0)
 
     def wake(self, at: Micros | None = None) -> None:
         """There is something new to be done, at that time or at once."""
@@ -68,6 +104,7 @@ class Worker:
         """What it does, and how it is set up."""
         vitals, timing = self.vitals(), self._runtime.timing
         return {
+            "state": "running" if vitals.is_running else "stopping" if self._is_winding_up else "stopped",
             "running": vitals.is_running,
             "node": vitals.node,
             "leader": vitals.leader,
@@ -79,29 +116,38 @@ class Worker:
             "max_threads": self._max_threads,
             "lease_seconds": micros_to_seconds(timing.lease),
             "lookahead_ms": timing.lookahead // (SECOND // 1_000),
+            # As the cron service has it: nothing ticks here, since a node waits for the time that the store names.
+            "tick_ms": 0,
+            "max_catchup_per_tick": WIDE_LIMIT,
+            "leader_lock": vitals.leads,
         }
 
     def vitals(self) -> Vitals:
-        """How it is now."""
-        engine = self._engines.current
-        if engine is None:
-            return Vitals(node=self._runtime.node)
-        if not engine.is_alive:
-            return Vitals(node=self._runtime.node, is_wanted=True)
-        node = engine.loop.driver.node
-        leadership = node.leadership
-        # For as long as a lease after the last one has ended, somebody is about to take the lead: that is no alarm.
-        is_led = leadership is not None and node.now < leadership.until + node.timing.lease
-        return Vitals(
-            node=node.id,
-            is_wanted=True,
-            is_running=True,
-            claimed=len(node.held),
-            delivering=len(node.deliveries),
-            leader=leadership.leader if leadership is not None and is_led else None,
-            leads=node.leads,
-            term=0 if leadership is None else leadership.term,
+        """How it is now, with what an earlier one still runs."""
+        current = self._engines.current
+        is_running = current is not None and current.is_alive
+        nodes = [one.loop.driver.node for one in (*self._winding_up, current) if one is not None and one.is_alive]
+        vitals = Vitals(
+            node=self._runtime.node,
+            is_wanted=current is not None,
+            is_running=is_running,
+            claimed=sum(len(node.held) for node in nodes),
+            delivering=sum(len(node.deliveries) for node in nodes),
+            abandoned=sum(runner.abandoned for one in self._runners if (runner := one()) is not None),
         )
+        return _led(vitals, nodes[-1]) if nodes else vitals
+
+    @property
+    def _is_winding_up(self) -> bool:
+        return any(one.is_alive for one in self._winding_up)
+
+    def _still_winding_up(self) -> tuple[AnyEngine, ...]:
+        """Those that have not ended yet; the others are forgotten."""
+        for one in self._winding_up:
+            if not one.is_alive:
+                leaving.unregister(one)
+        self._winding_up = tuple(one for one in self._winding_up if one.is_alive)
+        return self._winding_up
 
     def due(self) -> int:
         """Of how many schedules it holds something that is not delivered yet."""
@@ -112,5 +158,17 @@ class Worker:
         return 0
 
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
-        target = make_target(self._functions, self._max_threads, None, self._outbound)
+        runner = make_runner(self._functions, self._max_threads, None)
+        self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
+        target = make_target(runner, self._outbound)
         return Engine(replace(self._runtime, target=target), looks=looks)
+
+
+def _led(vitals: Vitals, node: Node) -> Vitals:
+    """With who leads, as this node was last told."""
+    leadership = node.leadership
+    if leadership is None:
+        return vitals
+    # For as long as a lease after the last one has ended, somebody is about to take the lead: that is no alarm.
+    is_led = node.now < leadership.until + node.timing.lease
+    return replace(vitals, leader=leadership.leader if is_led else None, leads=node.leads, term=leadership.term)

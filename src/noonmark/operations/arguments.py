@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader
 from noonmark.core.errors import InvalidRequest, refusal
+from noonmark.operations.schedules import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,10 @@ class Arguments(Reader):
         """How many entries a page has; a larger number than is allowed is brought down to that."""
         asked: int = self.integer("limit", default, low=1)
         return min(asked, MAX_LIMIT)
+
+    def expected(self) -> Expected:
+        """The schedule as the caller has read it: its revision, or when it was last changed."""
+        return Expected(self.integer("expected_revision", None), self.instant("expected_updated_at_utc", None))
 
     def cursor(self, *kinds: type) -> tuple[Any, ...] | None:
         """Where the last page ended, as values of these kinds."""

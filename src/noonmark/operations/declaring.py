@@ -71,6 +71,10 @@ FIELDS = (
     "enabled",
 )
 """What a schedule document says; the same to create one and to change it."""
+UNREACHABLE = (".", "..", "count", "preview", "upsert")
+"""No schedule can have these for its id: in a path, they lead elsewhere."""
+EXPECTED = ("expected_revision", "expected_updated_at_utc")
+"""How a request says which schedule it means to change, as it was read."""
 OF_REQUESTS = ("schedule_id", "user_id", "idempotency_key")
 """What a request to create one may say besides."""
 
@@ -80,7 +84,10 @@ async def create(service: Service, caller: Caller, arguments: Mapping[str, Any])
     document, owner, key = _split(caller, arguments)
     now, uid = await service.store.clock(), service.fresh_id()
     if key is not None:
+        _parse(service, document, now=now, key="")  # a request that is refused has not used its key
         uid = await _uid_for(service, owner, key, document, now=now)
+        if await service.store.snapshot(uid) is not None:
+            return await _made_before(service, owner, uid, document, now=now)
     schedule_id = document.get("schedule_id") or f"sch_{uid}"
     schedule = schedules.new_schedule(
         _parse(service, document, now=now, key=str(schedule_id)),
@@ -92,10 +99,21 @@ async def create(service: Service, caller: Caller, arguments: Mapping[str, Any])
     )
     if not await schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
         taken = await service.store.find(owner.tenant, schedule.schedule_id)
-        if key is None or taken is None or taken.schedule.uid != uid:
+        if taken is None or taken.schedule.uid != uid:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
         return schedule_document(taken, now=now)
     return await told(service, schedule)
+
+
+async def _made_before(
+    service: Service, owner: Owner, uid: str, document: Mapping[str, Any], *, now: Micros
+) -> dict[str, Any]:
+    """The schedule that the same request has made, even if it was deleted since."""
+    schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
+    kept = await service.store.find(owner.tenant, schedule_id, deleted=True)
+    if kept is None or kept.schedule.uid != uid:
+        raise Conflict("what this request made was deleted, and another one has its id", field="schedule_id")
+    return schedule_document(kept, now=now)
 
 
 async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,9 +143,8 @@ async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any])
 async def update(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Change some of what was declared; null takes a field back. Whether it is paused follows `enabled`."""
     changes = dict(arguments)
-    schedule_id, expected = changes.pop("schedule_id", None), changes.pop("expected_revision", None)
-    asked = Arguments(present(schedule_id=schedule_id, expected_revision=expected))
-    revision = asked.integer("expected_revision", None)
+    asked = Arguments({name: changes.pop(name, None) for name in ("schedule_id", *EXPECTED)})
+    expected = asked.expected()
     found_id = asked.read("schedule_id", identifier)
     asked.done()
     _check_writable(changes)
@@ -136,7 +153,7 @@ async def update(service: Service, caller: Caller, arguments: Mapping[str, Any])
     kept = await schedules.find(service.store, caller.owner.tenant, found_id)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
-        schedules.check_revision(schedule, revision)
+        expected.check(schedule)
         document = changed(schedule.declaration, changes)
         return trusted(declare_again(document, schedule, now=from_micros(now)), schedule, service.reach)
 
@@ -213,6 +230,9 @@ def _check_writable(document: Mapping[str, Any]) -> None:
 
 
 def _parse(service: Service, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
+    if (wanted := document.get("schedule_id")) in UNREACHABLE:
+        message = f"{wanted!r} means something else in the path of a request; take another id"
+        raise InvalidSchedule(message, field="schedule_id")
     return trusted(parse_schedule(document, now=from_micros(now), key=key), None, service.reach)
 
 

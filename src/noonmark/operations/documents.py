@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.jitter import due_at
 from noonmark.core.settlement import run_id
 from noonmark.core.triggers import EventTrigger
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
-    from noonmark.core.schedule import Schedule
-    from noonmark.ports.records import Kept, NodeRecord, Tally
+    from noonmark.ports.records import Kept, NodeRecord
 
 NEXT_FIRES = 5
 
@@ -30,7 +30,7 @@ def text(instant: Micros | None) -> str | None:
 def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
     """A schedule: what was declared, and what is read of it."""
     schedule, tally = kept.schedule, kept.tally
-    fires = next_fires(schedule, tally, now=now)
+    fires = _next_fires(kept, now=now)
     return {
         "schedule_id": schedule.schedule_id,
         "name": None,
@@ -44,8 +44,8 @@ def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
         "revision": schedule.revision,
         "owner": {"tenant": schedule.owner.tenant, "user": schedule.owner.user},
         "source": schedule.source,
-        "next_run_at": text(kept.next_due) or (fires[0] if fires else None),
-        "next_fire_times": fires,
+        "next_run_at": text(_next_run(kept, fires)),
+        "next_fire_times": [to_text(time) for time in fires],
         "last_run_at": text(tally.last_started),
         "last_phase": None if tally.last_phase is None else str(tally.last_phase),
         "counters": {
@@ -61,18 +61,27 @@ def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
     }
 
 
-def next_fires(schedule: Schedule, tally: Tally, *, now: Micros, count: int = NEXT_FIRES) -> list[str]:
+def _next_fires(kept: Kept, *, now: Micros) -> list[Micros]:
     """The next nominal times of its trigger, no more than the runs it has left; none while it is not active."""
+    schedule = kept.schedule
     trigger, max_runs = schedule.declaration.trigger, schedule.declaration.max_runs
     if schedule.phase is not SchedulePhase.ACTIVE or trigger is None or isinstance(trigger, EventTrigger):
         return []
-    left = count if max_runs is None else min(count, max(0, max_runs - tally.admitted))
-    found: list[str] = []
+    left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - kept.tally.admitted))
+    found: list[Micros] = []
     time: Micros | None = now
     while len(found) < left and time is not None:
         time = trigger.next_micros(time)
-        found += [] if time is None else [to_text(time)]
+        found += [] if time is None else [time]
     return found
+
+
+def _next_run(kept: Kept, fires: list[Micros]) -> Micros | None:
+    """When it is next due by itself: what is planned already, else its next nominal time with its jitter."""
+    trigger = kept.schedule.declaration.trigger
+    if kept.next_own is not None or trigger is None or not fires:
+        return kept.next_own
+    return due_at(trigger, kept.schedule.uid, fires[0])
 
 
 def occurrence_document(one: Occurrence) -> dict[str, Any]:

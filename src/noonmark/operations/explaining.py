@@ -52,5 +52,7 @@ async def explain_instant(service: Service, caller: Caller, arguments: Mapping[s
     rows = [*(one for one in newest if one.nominal > time), *earlier]
     exact = [run for one in earlier if one.nominal == time for run in await service.store.occurrence_runs(one.id)]
     runs = {run.id: run for run in [*exact, *await service.store.runs(uid, NEWEST, before=place)]}.values()
-    explanation = explain.explain_instant(kept.schedule, time, now=now, rows=rows, runs=tuple(runs))
+    explanation = explain.explain_instant(
+        kept.schedule, time, now=now, rows=rows, runs=tuple(runs), admitted=kept.tally.admitted
+    )
     return {"schedule_id": schedule_id, "at": text(time), "phase": str(kept.schedule.phase)} | explanation.to_document()

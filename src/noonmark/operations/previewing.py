@@ -40,7 +40,7 @@ async def preview(service: Service, caller: Caller, arguments: Mapping[str, Any]
         kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
         trigger = kept.schedule.declaration.trigger
         times = await fires_of_schedule(service.store, kept, count, after=after, now=now)
-    described = None if trigger is None else describe(trigger, now=from_micros(now))
+    described = None if trigger is None else describe(trigger, now=from_micros(now if after is None else after))
     return {
         "fires": [to_text(to_micros(one)) for one in times],
         "description": "when the schedules it depends on have completed" if described is None else described.text,

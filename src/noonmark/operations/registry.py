@@ -37,10 +37,10 @@ _FILTERS = ("phase", "kind", "label", "labels", "owner", "text", "name", "route"
 _CHANGES = (
     Operation("schedule/create", declaring.create, (*declaring.FIELDS, *declaring.OF_REQUESTS)),
     Operation("schedule/upsert", declaring.upsert, (*declaring.FIELDS, *declaring.OF_REQUESTS)),
-    Operation("schedule/update", declaring.update, ("schedule_id", "expected_revision", *declaring.FIELDS)),
-    Operation("schedule/pause", steering.pause, ("schedule_id", "reason", "expected_revision")),
-    Operation("schedule/resume", steering.resume, ("schedule_id", "reason", "expected_revision")),
-    Operation("schedule/delete", steering.delete, ("schedule_id", "reason", "expected_revision")),
+    Operation("schedule/update", declaring.update, ("schedule_id", *declaring.EXPECTED, *declaring.FIELDS)),
+    Operation("schedule/pause", steering.pause, ("schedule_id", "reason", *declaring.EXPECTED)),
+    Operation("schedule/resume", steering.resume, ("schedule_id", "reason", *declaring.EXPECTED)),
+    Operation("schedule/delete", steering.delete, ("schedule_id", "reason", *declaring.EXPECTED)),
     Operation("schedule/run", steering.run, ("schedule_id", "payload", "overlap", "key", "reason")),
     Operation(
         "schedule/backfill", steering.backfill, ("schedule_id", "from", "to", "dry_run", "limit", "concurrency", "key")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from noonmark.core import edits
 from noonmark.core.errors import Conflict, NotFound, RevisionConflict
 from noonmark.core.ids import manual, occurrence_id
+from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.planner import first_plan
@@ -27,6 +28,28 @@ if TYPE_CHECKING:
 
 MAX_TRIES = 100
 """A change that was outrun so often gives up; each time somebody else's was written, so there is no deadlock."""
+
+
+class Expected(NamedTuple):
+    """The schedule as a caller who changes it has read it; None is not said."""
+
+    revision: int | None = None
+    updated: Micros | None = None
+    """When it was last changed; also what people read of it, which keeps the revision."""
+
+    def check(self, schedule: Schedule) -> None:
+        """Refuse to change what somebody else has changed meanwhile."""
+        if self.revision is not None and schedule.revision != self.revision:
+            raise RevisionConflict(
+                f"the schedule has revision {schedule.revision}, not {self.revision}", field="expected_revision"
+            )
+        if self.updated is not None and schedule.updated != self.updated:
+            raise RevisionConflict(
+                f"the schedule was changed at {to_text(schedule.updated)}", field="expected_updated_at_utc"
+            )
+
+
+ANYHOW = Expected()
 
 
 class Sign(Protocol):
@@ -86,7 +109,7 @@ async def change(
     uid: str,
     decide: Callable[[Snapshot, Micros], Plan | None],
     sign: Sign | None = None,
-    expected: int | None = None,
+    expected: Expected = ANYHOW,
 ) -> Schedule:
     """Decide on what is stored, until nobody was faster; None leaves it as it is. Gives the schedule as it is then.
 
@@ -96,7 +119,7 @@ async def change(
         snapshot = await store.snapshot(uid)
         if snapshot is None or snapshot.schedule.phase is SchedulePhase.DELETED:
             raise NotFound("the schedule was deleted", field="schedule_id")
-        check_revision(snapshot.schedule, expected)
+        expected.check(snapshot.schedule)
         now = await store.clock()
         plan = decide(snapshot, now)
         if plan is None:
@@ -112,14 +135,6 @@ async def change(
         if written:
             return plan.schedule or snapshot.schedule
     raise Conflict("the schedule was changed by others all the while; try again")
-
-
-def check_revision(schedule: Schedule, expected: int | None) -> None:
-    """Refuse to change what somebody else has changed meanwhile."""
-    if expected is not None and schedule.revision != expected:
-        raise RevisionConflict(
-            f"the schedule has revision {schedule.revision}, not {expected}", field="expected_revision"
-        )
 
 
 async def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
@@ -150,7 +165,7 @@ async def declare(
     return await change(store, uid, decide, sign)
 
 
-async def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: int | None = None) -> Schedule:
+async def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
     """Nothing of its trigger starts until it is resumed; one that is paused stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
@@ -161,7 +176,7 @@ async def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: i
 
 
 async def resume(
-    store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None, expected: int | None = None
+    store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None, expected: Expected = ANYHOW
 ) -> Schedule:
     """Plan from now on; one that is active stays so."""
 
@@ -179,7 +194,7 @@ def _check_goes_on(schedule: Schedule, verb: str) -> None:
         raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to begin anew")
 
 
-async def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: int | None = None) -> Schedule:
+async def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
     """Nothing of it starts from now on; its history stays."""
     return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
 

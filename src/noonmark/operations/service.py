@@ -26,7 +26,7 @@ class Worker(Protocol):
         """Begin to work; one that does already goes on."""
 
     def stop(self) -> None:
-        """Begin nothing more, and hand back what has not begun; waits for what runs as long as the node is told to."""
+        """Begin nothing more, hand back what has not begun, and wait for what runs, but no longer than a while."""
 
     def status(self) -> dict[str, Any]:
         """What it does, and how it is set up."""

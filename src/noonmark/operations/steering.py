@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.errors import Conflict, InvalidRequest, NotFound, OverlapConflict
+from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
 from noonmark.core.ids import backfill as backfill_origin
 from noonmark.core.ids import occurrence_id
-from noonmark.core.instants import from_micros, to_text
+from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
 from noonmark.core.jsonvalues import identifier
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.operations.schedules import Sign
+    from noonmark.operations.schedules import Expected, Sign
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import Kept
 
@@ -80,9 +80,11 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
         await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
         if not (await service.store.add([one]))[0]:
             await schedules.find(service.store, caller.owner.tenant, schedule_id)
+        service.wake(None)  # it is durable, so it need not wait for the note
         await _note(service, caller, kept.schedule, reason)
-        service.wake(None)
         known = await service.store.occurrence(one.id)
+    elif (known.payload, known.own) != (one.payload, one.own):
+        raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or one)
 
 
@@ -134,14 +136,15 @@ def _past_times(schedule: Schedule, first: Micros, last: Micros, *, limit: int, 
         raise InvalidRequest(
             f"must not be later than now, {to_text(now)}: what is to come needs no backfill", field="to"
         )
-    if (count := trigger.count_between(from_micros(first - 1), from_micros(last))) > limit:
+    before = max(first - 1, MIN_INSTANT)
+    if (count := trigger.count_between(from_micros(before), from_micros(last))) > limit:
         raise InvalidRequest(
             f"{count:,} times lie between `from` and `to`, and at most {limit:,} are run; take a shorter range, or a"
             f" limit of up to {MAX_BACKFILL:,}",
             field="limit",
         )
     times: list[Micros] = []
-    time = trigger.next_micros(first - 1)
+    time = trigger.next_micros(before)
     while time is not None and time <= last:
         times.append(time)
         time = trigger.next_micros(time)
@@ -270,12 +273,12 @@ async def find_occurrence(service: Service, caller: Caller, one_id: str) -> tupl
 
 async def _find(
     service: Service, caller: Caller, arguments: Mapping[str, Any], *, deleted: bool = False
-) -> tuple[Kept, Sign, int | None]:
-    """The schedule that is to be changed, what writes down who did it and why, and the revision that is expected."""
+) -> tuple[Kept, Sign, Expected]:
+    """The schedule that is to be changed, what writes down who did it and why, and what is expected of it."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
     reason = asked.text("reason", None, high=MAX_REASON)
-    expected = asked.integer("expected_revision", None)
+    expected = asked.expected()
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
     return kept, caller.signed(reason), expected

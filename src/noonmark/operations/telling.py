@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.errors import Conflict
+from noonmark.core.errors import Conflict, StoreUnavailable
 from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.operations.arguments import Arguments
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.operations.service import Caller, Service, Worker
+
+logger = logging.getLogger("noonmark.operations")
 
 
 async def emit(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,16 +28,18 @@ async def emit(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
     return {"event_id": event_id}
 
 
-async def start_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
+async def start_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let the driver of this node work; one that does already goes on."""
     worker = _worker(service, arguments)
+    await _write_down(service, caller)
     worker.start()
     return _status(worker)
 
 
-async def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
-    """Stop the driver of this node; other nodes go on."""
+async def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the driver of this node begin nothing more; what runs goes on, and so do other nodes."""
     worker = _worker(service, arguments)
+    await _write_down(service, caller)
     worker.stop()
     return _status(worker)
 
@@ -42,6 +47,15 @@ async def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, 
 async def worker_status(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
     """What the driver of this node does."""
     return _status(_worker(service, arguments))
+
+
+async def _write_down(service: Service, caller: Caller) -> None:
+    """Note who asked. A worker can be stopped also while its store is away: that is when somebody wants to."""
+    try:
+        note = caller.signed(f"node {service.node}")(None, None, now=await service.store.clock())
+        await service.store.note(caller.owner.tenant, [note])
+    except StoreUnavailable as error:
+        logger.warning("%s by %s could not be noted: %s", caller.operation, caller.name, error)
 
 
 def _worker(service: Service, arguments: Mapping[str, Any]) -> Worker:

@@ -61,6 +61,8 @@ class Kept:
     tally: Tally
     next_due: Micros | None
     """The due time of its earliest occurrence, pending or claimed, that neither waits nor is held by a pause."""
+    next_own: Micros | None
+    """The same of those that its trigger or an event asked for: what somebody asked for does not move the next fire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@ who may run waits for it, nobody overtakes the line, and no wake-up can be lost.
 kept as the occurrence's detail, in JSON.
 
 A schedule that depends on others has *news* when anything about one of those, which are of its tenant, may have changed
-what is decided: an occurrence of it ended, or it was created, edited, paused, resumed, deleted, or found to have
-nothing to come. News are counted in the transaction that brings them, and whatever waits for them is given a time, now.
-What is kept as the moment of an end is later than that of the end before, and than the watermark of every schedule
-without a trigger that depends on it, even where the clock stands still.
+what is decided: an occurrence of it ended, or was withdrawn because nothing is to come, or it was created, edited,
+paused, resumed, deleted, or found to have nothing to come. News are counted in the transaction that brings them, and
+whatever waits for them is given a time, now. What is kept as the moment of an end is later than that of the end before,
+and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still.
 
 An event is *matched* when all the schedules that may want it have been asked; until then it is in the way of the
 tenant's later ones, so that whatever they set off is added in the order in which they were emitted.

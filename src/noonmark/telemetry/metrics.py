@@ -15,7 +15,6 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.ports.sink import (
-    Abandoned,
     Claimed,
     Ended,
     LeaseLost,
@@ -62,7 +61,6 @@ class Metrics:
         self._worker: Watched | None = None
         self._lock = Lock()
         self._plain: Tally[str] = Tally()
-        self._abandoned = 0
         self._lateness = Distribution(
             "start_lateness_seconds", "How long after its due time a run began.", bounds=LATENESS
         )
@@ -113,8 +111,6 @@ class Metrics:
                 self._pruned.add(count + events)
             case StoreFailed(duty, _, _):
                 self._failures.add(1, duty.lstrip("_"))
-            case Abandoned(_, threads):
-                self._abandoned = threads
 
     def _settled(self, one: Settled) -> None:
         run, occurrence = one.run, one.occurrence
@@ -147,7 +143,6 @@ class Metrics:
                 *(UnknownMetricFamily(f"noonmark_{name}", PLAIN[name], value=self._plain[name]) for name in PLAIN),
                 *(one.collect() for one in (self._lateness, self._durations, self._runs, self._phases, self._claims)),
                 *(one.collect() for one in (self._lost, self._misfires, self._events, self._pruned, self._failures)),
-                _gauge("abandoned_threads", "Threads that outlived the timeout of their run.", self._abandoned),
             ]
         yield from counted
         yield from self._now()
@@ -161,6 +156,7 @@ class Metrics:
         depth.add_metric(["claimed"], worker.claimed)
         depth.add_metric(["delivering"], worker.delivering)
         yield depth
+        yield _gauge("abandoned_threads", "Threads that still run what has timed out.", worker.abandoned)
         yield _gauge("worker_running", "Whether the worker of this node runs.", worker.is_running)
         yield _gauge("leader", "Whether this node does the housekeeping for all of them.", worker.leads)
         yield _gauge("leader_term", "How often the leader has changed, as far as this node knows.", worker.term)

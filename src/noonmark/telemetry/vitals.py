@@ -16,6 +16,8 @@ class Vitals:
     is_running: bool = False
     claimed: int = 0
     delivering: int = 0
+    abandoned: int = 0
+    """Threads that still run what has timed out."""
     leader: str | None = None
     """Who led when it last heard of a leader, unless that was too long ago to mean anything."""
     leads: bool = False

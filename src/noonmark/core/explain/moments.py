@@ -15,7 +15,7 @@ from noonmark.core.explain.sentences import sentence
 from noonmark.core.explain.standing import OWN, Case, Standing, standing
 from noonmark.core.explain.steps import chain, instant, known
 from noonmark.core.ids import TRIGGER, kind_of
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.planner import in_force_after, is_used_up, timed_trigger
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.jitter import due_at
@@ -44,6 +44,8 @@ class _Moment:
     now: Micros
     rows: tuple[Occurrence, ...]
     runs: tuple[Run, ...]
+    admitted: int
+    """How many of its `max_runs` the schedule has had."""
 
     @property
     def own(self) -> list[Occurrence]:
@@ -79,13 +81,18 @@ def explain_instant(
     now: Micros,
     rows: Sequence[Occurrence] = (),
     runs: Sequence[Run] = (),
+    admitted: int = 0,
 ) -> Explanation:
     """Explain what became of an instant.
 
     `rows` are occurrences of the schedule around it: those of that very time, and the nearest before and after it. A
-    row that stands for many fires has the nominal time of the first. `runs` are theirs.
+    row that stands for many fires has the nominal time of the first. `runs` are theirs. `admitted` is how many of its
+    `max_runs` the schedule has had, of which the rows may not tell any more.
     """
-    moment = _Moment(schedule=schedule, at=at, now=now, rows=tuple(rows), runs=tuple(runs))
+    begun = sum(row.has_begun for row in rows if kind_of(row.origin) in OWN)
+    moment = _Moment(
+        schedule=schedule, at=at, now=now, rows=tuple(rows), runs=tuple(runs), admitted=max(admitted, begun)
+    )
     return (
         _recorded(moment)
         or _under_way(moment)
@@ -214,12 +221,26 @@ def _unrecorded(moment: _Moment) -> Explanation:
         return _tell(moment, here, until)
     if schedule.phase is SchedulePhase.COMPLETED:
         return _completed(moment)
-    if is_used_up(schedule, sum(row.has_begun for row in moment.rows if kind_of(row.origin) in OWN)):
+    if (used_up := _used_up(moment)) is not None:
         here = Standing(rule=Rule.LIMITS, decision=str(Reason.MAX_RUNS_REACHED), reached=Rule.WINDOW, ahead=NOT_REACHED)
-        return _tell(moment, here, f"the schedule may run {times(schedule.declaration.max_runs)}, and has done so")
+        told = f"the schedule may run {times(schedule.declaration.max_runs)}, and {used_up}"
+        return _tell(moment, here, told, {Rule.LIMITS: {"runs_so_far": moment.admitted}})
     case = _case(moment)
     here = standing(case)
     return Explanation(summary=sentence(case, here), steps=chain(case, here))
+
+
+def _used_up(moment: _Moment) -> str | None:
+    """Why none of its `max_runs` is left for the instant; what comes before it is taken to run."""
+    schedule, trigger = moment.schedule, moment.trigger
+    if is_used_up(schedule, moment.admitted):
+        return "has done so"
+    if trigger is None or schedule.declaration.max_runs is None:
+        return None
+    since = max([moment.now, *(row.nominal for row in moment.own if row.has_begun)])
+    waiting = [row for row in moment.rows if row.phase in LIVE and not row.has_begun and kind_of(row.origin) in OWN]
+    before = sum(row.nominal <= since for row in waiting) + trigger.count_micros(since, moment.at - 1)
+    return "does so before that time" if is_used_up(schedule, moment.admitted + before) else None
 
 
 def _is_open(moment: _Moment) -> bool:

@@ -38,16 +38,20 @@ def end(
         stop=None,
         deadline=None,
         holds_slot=False,
+        ended=ledger.now(),
     )
     archive(ledger, row)
 
 
 def archive(ledger: Ledger, row: Row) -> None:
     """Put a live row that has got a final phase away, and count it."""
-    sheet = row.sheet
-    ledger.archive(row, ledger.now())
+    sheet, one = row.sheet, row.occurrence
+    ended = one.ended
+    if ended is None:  # it had ended when it was planned
+        ended = ledger.now()
+        row.occurrence = one = altered(one, ended=ended)
+    ledger.archive(row, ended)
     places.give_up(ledger, row)
-    one = row.occurrence
     if one.phase is not Phase.SUPERSEDED:
         _count(sheet, one)
         note_admitted(sheet, one)

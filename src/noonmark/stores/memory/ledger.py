@@ -158,7 +158,6 @@ class Ledger:
         """Move a row that has ended from the live ones to the others."""
         one, sheet = row.occurrence, self.sheet_of(row)
         row.ready = row.lease_end = None
-        row.ended = ended
         del sheet.live[one.id]
         sheet.ended[one.id] = row
         self.file(row)

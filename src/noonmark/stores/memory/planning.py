@@ -127,7 +127,8 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             row.ready = row.occurrence.due
             ledger.file(row)
     _follow(ledger, sheet, before)
-    if was_exhausted != sheet.exhausted:
+    # When nothing follows, what was withdrawn leaves nothing behind that tells of it: no end, and no change.
+    if was_exhausted != sheet.exhausted or (sheet.exhausted and plan.removed):
         dependents.tell(ledger, sheet)
     endings.complete_if_done(ledger, sheet)
 

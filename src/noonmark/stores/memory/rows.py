@@ -46,7 +46,6 @@ class Row:
     """The concurrency key it waits for, and how many places that has."""
     awaits_after: Micros | None = None
     """While it waits for its upstreams: their times after this one may be what it waits for; None is for any."""
-    ended: Micros | None = None
     runs: tuple[Run, ...] = ()
     filed: Agenda[str] | None = None
 
@@ -116,8 +115,8 @@ class Sheet:
 
     def kept(self, now: Micros) -> Kept:
         """The schedule as callers read it."""
-        times = [
-            row.occurrence.due
+        rows = [
+            row
             for row in self.live.values()
             if row.occurrence.phase is Phase.CLAIMED
             or (
@@ -130,7 +129,8 @@ class Sheet:
         return Kept(
             schedule=self.schedule,
             tally=Tally(**{name: getattr(self, name) for name in TALLIED}),
-            next_due=min(times, default=None),
+            next_due=min((row.occurrence.due for row in rows), default=None),
+            next_own=min((row.occurrence.due for row in rows if row.is_own), default=None),
         )
 
     def snapshot(self, *, unserved: bool, upstreams: Standings | None) -> Snapshot:

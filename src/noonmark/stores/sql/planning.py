@@ -159,7 +159,8 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan, before: Schedule, after: Sc
         _give_times(ledger, sheet)
     if after is not before:
         following.follow(ledger, sheet, before, after)
-    if was_exhausted != sheet.exhausted:
+    # When nothing follows, what was withdrawn leaves nothing behind that tells of it: no end, and no change.
+    if was_exhausted != sheet.exhausted or (sheet.exhausted and plan.removed):
         dependents.tell(ledger, sheet)
     endings.complete_if_done(ledger, sheet)
 

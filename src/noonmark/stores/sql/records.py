@@ -237,6 +237,7 @@ def occurrence(row: Row, uid: str, schedule_id: str, payload: object) -> Occurre
             deadline=row.deadline,
             payload=payload,
             own=own_terms(row.own),
+            ended=row.ended,
         )
     except KeyError as error:
         raise Unreadable(f"{error} is no phase or reason") from None

@@ -39,7 +39,8 @@ BY_NAME = """
     WHERE tenant = ? AND username = ? AND name = ? AND is_listed = 1 ORDER BY created, uid LIMIT 1
 """
 _NEXT_DUE = """
-    SELECT schedule, min(due) FROM occurrences
+    SELECT schedule, min(due), min(CASE WHEN origin = 'trigger' OR substr(origin, 1, 6) = 'event:' THEN due END)
+    FROM occurrences
     WHERE schedule IN EACH(bigint) AND ended IS NULL AND (phase = 'claimed' OR phase = 'pending' AND held = 0
     AND ready IS NOT NULL AND (ready <= ? OR waiting_for IS NULL)) GROUP BY schedule
 """
@@ -86,9 +87,12 @@ def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
 def told(ledger: Ledger, known: Sequence[tuple[Sheet, Schedule]]) -> list[Kept]:
     """Schedules as callers read them."""
     keys = [sheet.schedule for sheet, _ in known]
-    next_due: dict[int, Micros] = dict(ledger.session.query(_NEXT_DUE, keys, ledger.now()))
+    found = ledger.session.query(_NEXT_DUE, keys, ledger.now())
+    next_due = {key: (due, own) for key, due, own in found}
+    times = [next_due.get(key, (None, None)) for key in keys]
     return [
-        Kept(schedule=schedule, tally=_tally(sheet), next_due=next_due.get(sheet.schedule)) for sheet, schedule in known
+        Kept(schedule=schedule, tally=_tally(sheet), next_due=due, next_own=own)
+        for (sheet, schedule), (due, own) in zip(known, times, strict=True)
     ]
 
 

@@ -35,6 +35,7 @@ NAMES = {
     "target.query": "task_query",
     "target.context": "task_context",
     "budget.max_cost_usd": "max_budget_per_run_usd",
+    "owner": "user_id",
 }
 """What its callers know our fields as."""
 USUAL_TIMEOUT = 3_600
@@ -167,7 +168,7 @@ def told(schedule: Mapping[str, Any]) -> dict[str, Any]:
         "updated_at": schedule["updated_at_utc"],
         "last_run_at": schedule["last_run_at"],
         "next_run_at": schedule["next_run_at"],
-        "total_runs": counters["total"],
+        "total_runs": counters["successful"] + counters["failed"],
         "successful_runs": counters["successful"],
         "failed_runs": counters["failed"],
     }

@@ -44,7 +44,7 @@ def make_app(
     service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
 ) -> FastAPI:
     """Everything that is served over HTTP."""
-    app = FastAPI(title="Noonmark", version=VERSION, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(title="Noonmark", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     described = cache(partial(openapi.document, VERSION))
     app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
     app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
@@ -52,24 +52,37 @@ def make_app(
     table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
     add(app, service, settings, table, threads=WORKING)
     add(app, service, settings, watching.handlers(health, metrics), threads=WATCHING)
+    add(app, service, settings, watching.quick_handlers(health), threads=None)
     return app
 
 
 def add(
-    app: FastAPI, service: Service, settings: HttpSettings, table: Mapping[tuple[str, str], Handler], *, threads: int
+    app: FastAPI,
+    service: Service,
+    settings: HttpSettings,
+    table: Mapping[tuple[str, str], Handler],
+    *,
+    threads: int | None,
 ) -> None:
-    """Serve the handlers of a table, so many at a time; a path without a variable part goes first."""
-    limiter = CapacityLimiter(threads)
+    """Serve the handlers of a table, in so many threads; a path without a variable part goes first.
+
+    What never waits needs no thread, and then waits for none.
+    """
+    limiter = None if threads is None else CapacityLimiter(threads)
     for path in sorted({path for _, path in table}, key=lambda one: "{" in one):
         by_method = {method: handler for (method, where), handler in table.items() if where == path}
         app.router.routes.append(Path(path, Endpoint(service, settings, by_method, limiter)))
 
 
 class Endpoint:
-    """One path: reads the body, lets the handler of the method answer in a thread."""
+    """One path: reads the body, lets the handler of the method answer, in a thread if it may have to wait."""
 
     def __init__(
-        self, service: Service, settings: HttpSettings, by_method: Mapping[str, Handler], limiter: CapacityLimiter
+        self,
+        service: Service,
+        settings: HttpSettings,
+        by_method: Mapping[str, Handler],
+        limiter: CapacityLimiter | None,
     ) -> None:
         """A path that can be got can be asked for its headers alone, too."""
         self._limiter = limiter
@@ -99,9 +112,16 @@ class Endpoint:
             headers=request.headers,
             body=body,
         )
-        answer = await to_thread.run_sync(handler, asked, limiter=self._limiter)
-        content, media_type = answer.content
-        return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
+        if self._limiter is None:
+            return _written(handler, asked)
+        return await to_thread.run_sync(_written, handler, asked, limiter=self._limiter)
+
+
+def _written(handler: Handler, asked: Asked) -> Response:
+    """What a handler answers, as bytes: a long list takes its time to write, too."""
+    answer = handler(asked)
+    content, media_type = answer.content
+    return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
 
 
 def _not_by_this_method(methods: Iterable[str]) -> Refused:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.errors import Conflict, InvalidRequest, RevisionConflict
+from noonmark.core.errors import InvalidRequest, RevisionConflict
 from noonmark.surfaces.rest.asked import Answer
 from noonmark.surfaces.rest.problems import Refused
 from noonmark.surfaces.rest.reading import read_match
-from noonmark.surfaces.rest.routes import RESERVED, ROUTES, Body
+from noonmark.surfaces.rest.routes import ROUTES, Body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.surfaces.rest.asked import Asked, Handler
     from noonmark.surfaces.rest.routes import Route
-
-DECLARING = frozenset({"schedule/create", "schedule/upsert"})
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
@@ -41,8 +39,6 @@ def arguments_of(route: Route, asked: Asked) -> dict[str, Any]:
     _take_key(said, route, asked)
     if inside := [name for name in asked.path if name in said]:
         raise InvalidRequest("stands in the path: leave it out", field=inside[0])
-    if route.operation in DECLARING:
-        _check_reachable(said)
     return said | dict(asked.path)
 
 
@@ -51,13 +47,18 @@ def answered(route: Route, asked: Asked, arguments: Mapping[str, Any]) -> Answer
     expected = read_match(asked.headers.get("if-match")) if route.is_conditional else None
     if expected is None:
         return told(route, asked.perform(route.operation, arguments))
-    present = asked.perform("schedule/get", dict(asked.path))["revision"]
-    if present not in expected:
-        raise _failed(f"the schedule has revision {present}, which is not what If-Match names")
-    if arguments.get("expected_revision", present) != present:
+    present = asked.perform("schedule/get", dict(asked.path))
+    revision, tag = present["revision"], _tag(present)
+    # Who names the revision alone does not mind what people read of it, which keeps the revision.
+    if tag not in expected and str(revision) not in expected:
+        raise _failed(f'the schedule is now "{tag}", which is not what If-Match names')
+    if arguments.get("expected_revision", revision) != revision:
         raise InvalidRequest("is not the revision that If-Match names", field="expected_revision")
+    read = {"expected_revision": revision}
+    if tag in expected:
+        read["expected_updated_at_utc"] = present["updated_at_utc"]
     try:
-        document = asked.perform(route.operation, {**arguments, "expected_revision": present})
+        document = asked.perform(route.operation, {**arguments, **read})
     except RevisionConflict as error:
         raise _failed(error.message) from None
     return told(route, document)
@@ -67,17 +68,15 @@ def told(route: Route, document: dict[str, Any]) -> Answer:
     """An operation's document as the answer of a route."""
     headers: dict[str, str] = {}
     if route.is_schedule:
-        headers["ETag"] = f'"{document["revision"]}"'
+        headers["ETag"] = f'"{_tag(document)}"'
     if route.status == 201:
         headers["Location"] = f"/schedules/{document['schedule_id']}"
     return Answer(document=document, status=route.status, headers=headers)
 
 
-def _check_reachable(document: Mapping[str, Any]) -> None:
-    """Refuse an id under which no path could reach the schedule."""
-    wanted = document.get("schedule_id")
-    if isinstance(wanted, str) and wanted in RESERVED:
-        raise Conflict(f"{wanted!r} is the path of something else here; take another id", field="schedule_id")
+def _tag(schedule: Mapping[str, Any]) -> str:
+    """What tells this state of a schedule from every other."""
+    return f"{schedule['revision']}-{schedule['updated_at_utc']}"
 
 
 def _failed(message: str) -> Refused:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest, NoonmarkError
 from noonmark.core.instants import parse_instant
-from noonmark.core.jsonvalues import boolean_value
+from noonmark.core.jsonvalues import boolean_value, key_path
 from noonmark.surfaces.dialects import cron_service
 from noonmark.surfaces.dialects.renaming import renamed
 from noonmark.surfaces.rest.asked import Answer
@@ -94,7 +94,8 @@ def _with(answer: Answer, **more: Any) -> Answer:  # noqa: ANN401 - JSON
 
 def _launch(asked: Asked) -> Answer:
     """Run a workflow once, now; the same key again is the same run."""
-    asked.document(required=False)
+    if said := asked.document(required=False):
+        raise InvalidRequest("everything is told by parameters here", field=key_path(next(iter(said))))
     query = asked.query(LAUNCHED)
     if missing := [name for name in LAUNCHED if name != "version" and name not in query]:
         raise InvalidRequest("is required", field=missing[0])

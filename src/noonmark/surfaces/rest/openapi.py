@@ -115,7 +115,7 @@ def _answer(one: Described) -> dict[str, Any]:
     }
     headers = {"X-Request-Id": _header("Under which the log has it.")}
     if one.answer is answers.Schedule:
-        headers["ETag"] = _header("The revision of the schedule.")
+        headers["ETag"] = _header("The revision of the schedule, and when it was last written.")
     if one.status == 201:
         headers["Location"] = _header("Where it is.")
     return {**said, "headers": headers}
@@ -144,6 +144,6 @@ def _parameters(one: Described) -> list[dict[str, Any]]:
         schema = {"type": "string", "minLength": 1, "maxLength": one.longest_key}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})
     if one.is_conditional:
-        schema = {"type": "string", "pattern": '^("[0-9]{1,9}"|[*])$'}
+        schema = {"type": "string", "pattern": '^("[0-9]{1,9}(-[0-9A-Z.:-]{1,40})?"|[*])$'}
         found.append({"name": "If-Match", "in": "header", "required": False, "schema": schema})
     return found

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAX_PARAMETERS = 100
 DRAINED = 33_554_432
 """So many bytes of what is too large are taken and thrown away, so that the caller gets to read the answer."""
+DRAIN_SECONDS = 2.0
+"""So long they are waited for, where it was said before that there would be too many."""
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
 
@@ -70,8 +72,9 @@ async def _bytes(request: Request, settings: HttpSettings) -> bytes:
     is_too_large = declared.isdecimal() and len(declared) < 20 and int(declared) > settings.max_body
     if is_too_large and "expect" in request.headers:
         raise _too_large(settings)
+    patience = min(settings.body_seconds, DRAIN_SECONDS) if is_too_large else settings.body_seconds
     try:
-        async with asyncio.timeout(settings.body_seconds):
+        async with asyncio.timeout(patience):
             async for part in request.stream():
                 size += len(part)
                 if size > settings.max_body:
@@ -82,12 +85,13 @@ async def _bytes(request: Request, settings: HttpSettings) -> bytes:
                 if not is_too_large:
                     parts.append(part)
     except TimeoutError:
-        raise Refused(
-            408,
-            "request_timeout",
-            f"the body did not come within {settings.body_seconds:g} seconds",
-            headers={"Connection": "close"},
-        ) from None
+        if not is_too_large:
+            raise Refused(
+                408,
+                "request_timeout",
+                f"the body did not come within {settings.body_seconds:g} seconds",
+                headers={"Connection": "close"},
+            ) from None
     if is_too_large:
         raise _too_large(settings)
     return b"".join(parts)
@@ -158,12 +162,11 @@ def _value(kind: Kind, text: str) -> object:
     return text
 
 
-def read_match(header: str | None) -> tuple[int, ...] | None:
-    """The revisions that an If-Match header allows; None when every one will do."""
+def read_match(header: str | None) -> tuple[str, ...] | None:
+    """The tags that an If-Match header allows, without their quotes; None when every one will do."""
     if header is None or header.strip() == "*":
         return None
     tags = [one.strip() for one in header.split(",")]
     if not all(re.fullmatch(r'(?:W/)?"[^"]*"|[0-9]+', one) for one in tags):
         raise InvalidRequest('If-Match must be the ETag of a schedule, such as "3"', field="If-Match")
-    bare = [one.strip('"') for one in tags if not one.startswith("W/")]
-    return tuple(int(one) for one in bare if one.isascii() and one.isdecimal() and len(one) < 10)
+    return tuple(one.strip('"') for one in tags if not one.startswith("W/"))

@@ -134,5 +134,3 @@ ROUTES: tuple[Route, ...] = (
     _post("worker/stop", "/worker/stop"),
     _get("worker/status", "/worker/status"),
 )
-RESERVED = frozenset({"count", "preview", "upsert"})
-"""Ids that a schedule cannot have here: its path means something else."""

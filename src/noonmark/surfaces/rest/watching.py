@@ -33,8 +33,8 @@ class Metrics(Protocol):
         """Everything, in the text format of Prometheus."""
 
 
-def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
-    """The handlers of these routes, by method and path. Nobody who watches a server that has no health is told more."""
+def quick_handlers(health: Health | None) -> dict[tuple[str, str], Handler]:
+    """The handlers of the routes that never wait. Who asks a server without health is told that it answers."""
 
     def summary(asked: Asked) -> Answer:
         asked.query({})
@@ -43,6 +43,12 @@ def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, 
     def live(asked: Asked) -> Answer:
         asked.query({})
         return Answer(document=_WELL if health is None else health.live())
+
+    return {("GET", "/health"): summary, ("GET", "/health/live"): live}
+
+
+def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
+    """The handlers of the routes that look at more than this process has at hand."""
 
     def ready(asked: Asked) -> Answer:
         asked.query({})
@@ -55,12 +61,7 @@ def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, 
             raise NotFound("nothing is counted here")
         return Answer(raw=(metrics.render(), METRICS_TYPE))
 
-    return {
-        ("GET", "/health"): summary,
-        ("GET", "/health/live"): live,
-        ("GET", "/health/ready"): ready,
-        ("GET", "/metrics"): counted,
-    }
+    return {("GET", "/health/ready"): ready, ("GET", "/metrics"): counted}
 
 
 _WELL = {"status": "healthy", "service": "noonmark"}

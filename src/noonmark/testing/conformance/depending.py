@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 UP = "schedule-of-up"
 ON_UP = (Dependency(schedule_id=UP),)
+LAST = ("down", NOW + 2 * MINUTE)
 
 
 async def _asked(bench: Bench, claim: Claim) -> Standings:
@@ -250,6 +251,22 @@ async def an_upstream_that_names_no_more_times_is_not_waited_for_in_vain(bench: 
     await bench.start(claims["up", NOW + MINUTE])
     waiting = await _waiting(bench, claims["down", NOW + 2 * MINUTE])
     assert await bench.commit(plan(await bench.snapshot(up), now=bench.now, lookahead=0))
+    assert (await bench.claim_one()).occurrence.id == waiting.id
+
+
+@case
+async def a_fire_that_the_upstream_withdraws_later_is_not_waited_for_in_vain(bench: Bench) -> None:
+    up = await bench.create("up", max_runs=1, horizon=Horizon(occurrences=2))
+    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+    bench.advance(MINUTE)
+    await bench.start((await _claims(bench))["up"])
+    used_up = await bench.snapshot(up)
+    slow = plan(used_up, now=bench.now, lookahead=0)
+    bench.advance(MINUTE)
+    assert await bench.commit(plan(used_up, now=bench.now, lookahead=0))
+    [down] = [claim for claim in await bench.claim() if (claim.occurrence.uid, claim.occurrence.nominal) == LAST]
+    waiting = await _waiting(bench, down)
+    assert await bench.commit(slow)
     assert (await bench.claim_one()).occurrence.id == waiting.id
 
 

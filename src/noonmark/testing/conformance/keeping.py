@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
-from noonmark.core.ids import TRIGGER, manual, occurrence_id
+from noonmark.core.ids import TRIGGER, event, manual, occurrence_id
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan
@@ -125,6 +125,20 @@ async def schedules_are_listed_as_they_are_found(bench: Bench) -> None:
     listed = await bench.store.schedules("acme", limit=9)
     assert listed == [await bench.kept(timed), await bench.kept(quiet)]
     assert [(kept.tally.total, kept.next_due) for kept in listed] == [(0, NOW + MINUTE), (1, NOW + 5)]
+
+
+@case
+async def what_somebody_asked_for_does_not_move_the_next_fire(bench: Bench) -> None:
+    made = await bench.create()
+    await bench.add(made, "sooner", 5)
+    kept = await bench.kept(made)
+    assert (kept.next_due, kept.next_own) == (NOW + 5, NOW + MINUTE)
+    quiet = await bench.create_quiet("uid-2")
+    await bench.add(quiet, "asked", 5)
+    assert (await bench.kept(quiet)).next_own is None
+    await bench.store.add([factories.occurrence(quiet, event("e1"), nominal=NOW + MINUTE)])
+    kept = await bench.kept(quiet)
+    assert (kept.next_due, kept.next_own) == (NOW + 5, NOW + MINUTE)
 
 
 @case

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.instants import from_micros
-from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.planner import plan
+from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -27,10 +29,37 @@ async def an_end_is_written_with_its_run(bench: Bench) -> None:
     assert await bench.store.settle([settlement]) == [True]
     row = await bench.row(one)
     assert (row.phase, row.reason, row.detail) == (Phase.COMPLETED, Reason.SUCCEEDED, '{"answer": 42}')
-    assert (row.attempt, row.holds_slot, row.fence) == (1, False, one.fence)
+    assert (row.attempt, row.holds_slot, row.fence, row.ended) == (1, False, one.fence, NOW)
     assert await bench.store.runs(made.uid) == [settlement.run]
     bench.advance(LEASE)
     assert await bench.claim() == []
+
+
+@case
+async def an_occurrence_tells_when_it_ended(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    one = await bench.run(made, "a")
+    bench.advance(3)
+    assert (await bench.row(one)).ended is None
+    assert await bench.retry(one, bench.now)
+    again = await bench.start(await bench.claim_one())
+    assert again.ended is (await bench.row(one)).ended is None
+    bench.advance(4)
+    assert await bench.settle(again)
+    waits = await bench.add(made, "b", MINUTE)
+    bench.advance(2)
+    assert await bench.store.cancel(waits.id)
+    bench.advance(5)
+    assert [row.ended for row in await bench.store.occurrences(made.uid)] == [NOW + 9, NOW + 7]
+
+
+@case
+async def a_gap_that_a_plan_records_has_ended_then(bench: Bench) -> None:
+    made = await bench.create(misfire_policy=misfire.Skip())
+    bench.advance(3 * MINUTE)
+    assert await bench.commit(plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    rows = await bench.store.occurrences(made.uid)
+    assert {(row.phase in FINAL, row.ended) for row in rows} == {(True, bench.now), (False, None)}
 
 
 @case

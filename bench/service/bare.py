@@ -1,0 +1,64 @@
+"""The raw limit: FastAPI on the settings of `noonmark serve`, which reads a body and answers the same every time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+
+from bench.ledger.child import ROOT
+from bench.service.jobs import LOOPBACK, body
+from noonmark.cli.hosting import KEEP_ALIVE
+from noonmark.cli.listening import BACKLOG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ANSWER = body(0)
+
+
+def make_app() -> FastAPI:
+    """One route, and nothing behind it."""
+    app = FastAPI()
+
+    @app.post("/schedules")
+    async def create(request: Request) -> Response:
+        json.loads(await request.body())
+        return Response(ANSWER, 201, {"Cache-Control": "no-store"}, media_type="application/json")
+
+    return app
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    """The port of such a server, in a process of its own, for as long as the block lasts."""
+    command = [sys.executable, "-m", "bench.service.bare"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own code
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def main() -> None:
+    """Serve, and say at which port."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind((LOOPBACK, 0))
+    listener.listen(BACKLOG)
+    print(listener.getsockname()[1], flush=True)
+    config = uvicorn.Config(
+        make_app(), log_config=None, proxy_headers=False, server_header=False, ws="none", timeout_keep_alive=KEEP_ALIVE
+    )
+    uvicorn.Server(config).run([listener])
+
+
+if __name__ == "__main__":
+    main()
