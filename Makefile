@@ -71,7 +71,7 @@ bench: setup ## Measure fires per second beside other schedulers
 
 docs: setup ## Write the generated reference pages again
 	@echo "==> docs: writing the generated pages"
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m docs.generate
 
 # Resolved for the oldest Python we support, whichever one .venv has.
 # Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions.

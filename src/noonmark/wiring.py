@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
     from noonmark.targets.outbound import Outbound
+    from noonmark.targets.programs import Programs
     from noonmark.targets.runner import FunctionRunner
 
 MEMORY = "memory://"
@@ -71,18 +72,32 @@ def _at_home(path: str) -> str:
 
 
 def make_runner(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
-    """What calls the functions of this process."""
+    """What delivers to the functions of this process."""
     from noonmark.targets.runner import FunctionRunner
 
     return FunctionRunner(functions, max_threads, max_processes)
 
 
-def make_target(runner: FunctionRunner, outbound: Outbound | None = None) -> Target:
-    """What delivers to functions, and sends requests; without rules for those, only for a program itself."""
+def make_target(store: Store, runner: FunctionRunner, programs: Programs, outbound: Outbound | None = None) -> Target:
+    """What delivers to functions, to programs, to whoever waits for an event, and to other servers.
+
+    Without rules for requests, only those of a program itself are sent.
+    """
+    from noonmark.driver.drive import drive
+    from noonmark.targets.emitting import EventEmitter
     from noonmark.targets.http import HttpCaller
     from noonmark.targets.several import Several
 
-    return Several({"function": runner, "http": HttpCaller(outbound)})
+    kinds: dict[str, Target] = {
+        "function": runner,
+        "event": EventEmitter(store, drive),
+        "http": HttpCaller(outbound),
+    }
+    if os.name == "posix":  # elsewhere there are no groups of processes
+        from noonmark.targets.commands import CommandRunner
+
+        kinds["command"] = CommandRunner(programs)
+    return Several(kinds)
 
 
 def fresh_id(clock: Clock) -> str:

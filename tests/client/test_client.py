@@ -275,7 +275,8 @@ class TestShape:
     def test_the_fields_are_those_of_the_operation(self):
         create, update = OPERATIONS["schedule/create"].parameters, OPERATIONS["schedule/update"].parameters
         assert {*requests.NewFields.__annotations__, "idempotency_key"} == {*create}
-        assert {*requests.Fields.__annotations__, "schedule_id", "expected_revision"} == {*update}
+        expected = requests.Expected.__annotations__
+        assert {*requests.Fields.__annotations__, *expected, "schedule_id"} == {*update}
         assert {*requests.Filters.__annotations__, "label"} == {*OPERATIONS["schedule/count"].parameters}
 
     def test_both_clients_have_the_same_methods_with_words(self):

@@ -193,6 +193,7 @@ class TwoNodesAndATwin(TwoNodes):
             for one in done(self.store.occurrences(uid, limit, phases=phases)):
                 done(self.store.occurrences(uid, limit, before=(one.nominal, one.id), phases=phases))
                 done(self.store.occurrence_runs(one.id))
+                done(self.store.last_runs([one.id]))
             for run in done(self.store.runs(uid)):
                 done(self.store.runs(uid, limit, before=(run.started, run.id)))
                 assert done(self.store.run(run.id)) == (uid, run)

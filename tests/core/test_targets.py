@@ -225,6 +225,15 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(command(env={"A": True}), "target.env.A", "must be text", id="env boolean"),
         pytest.param(command(cwd="a" * 4_097), "target.cwd", "1 to 4,096", id="long cwd"),
         pytest.param(command(cwd="/a\n"), "target.cwd", "control character", id="cwd"),
+        pytest.param(command(stdin={"a": 1}), "target.stdin", "must be text", id="stdin JSON"),
+        pytest.param(command(stdin="a\0"), "target.stdin", "NUL", id="stdin NUL"),
+        pytest.param(command(stdin="a" * 262_145), "target.stdin", "262,144", id="long stdin"),
+        pytest.param(command(limits=[]), "target.limits", "object", id="limits a list"),
+        pytest.param(command(limits={"memory_mb": 15}), "target.limits.memory_mb", "16", id="little memory"),
+        pytest.param(command(limits={"cpu_seconds": 0.5}), "target.limits.cpu_seconds", "whole", id="half a second"),
+        pytest.param(command(limits={"nice": -1}), "target.limits.nice", "0", id="before others"),
+        pytest.param(command(limits={"nice": 20}), "target.limits.nice", "19", id="too nice"),
+        pytest.param(command(limits={"files": 1}), "target.limits.files", "unknown", id="limit unknown"),
         pytest.param(
             {"target_kind": "workflow", "workflow_id": "w", "version": "3"}, "target.version", "whole", id="version"
         ),

@@ -9,6 +9,7 @@ import pytest
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.embedded.worker import Worker
+from noonmark.targets.programs import Programs
 from noonmark.telemetry.vitals import Vitals
 from tests.embedded.waiting import NEVER, SOON, Gate, eventually, look_far_ahead, phases, together
 
@@ -25,7 +26,7 @@ def scheduler():
 
 @pytest.fixture
 def worker(scheduler):
-    made = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=0)
+    made = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=0)
     yield made
     made.close()
 
@@ -60,7 +61,7 @@ def test_it_runs_what_is_due_and_can_be_seen_doing_so(scheduler, worker):
 
 def test_what_it_holds_is_counted_by_schedule(scheduler):
     look_far_ahead(scheduler)
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=0)
+    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=0)
     soon = scheduler.runtime.clock.now() + timedelta(minutes=30)
     for _ in range(3):
         scheduler.schedule(Gate(), trigger=OnceTrigger(soon))
@@ -115,7 +116,9 @@ def test_an_earlier_one_that_ends_does_not_sign_off_the_one_that_works(scheduler
 
 def test_stopped_while_nothing_runs_it_hands_back_what_has_not_begun(scheduler):
     look_far_ahead(scheduler)
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
+    worker = Worker(
+        replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
+    )
     soon = scheduler.runtime.clock.now() + timedelta(minutes=30)
     job = scheduler.schedule(Gate(), trigger=OnceTrigger(soon))
     worker.start()
@@ -140,7 +143,9 @@ def test_when_the_process_ends_what_a_stopped_one_runs_is_handed_back(scheduler,
 
 
 def test_one_that_waits_for_what_runs_can_be_hurried(scheduler):
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
+    worker = Worker(
+        replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
+    )
     gates = [Gate(), Gate()]
     earlier = scheduler.schedule(gates[0])
     worker.start()
@@ -174,7 +179,9 @@ def test_threads_that_outlived_their_run_are_counted_also_after_a_stop(scheduler
 
 
 def test_one_that_is_hurried_before_it_stops_does_not_wait_either(scheduler):
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, max_threads=4, grace=3_600 * SECOND)
+    worker = Worker(
+        replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
+    )
     gate = Gate()
     job = scheduler.schedule(gate)
     worker.start()

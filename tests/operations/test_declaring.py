@@ -83,6 +83,7 @@ class TestCreating:
 class TestKeys:
     def test_the_same_request_again_gives_the_same_schedule(self, desk):
         ids = {desk.create(name="once", idempotency_key="k1")["schedule_id"] for _ in range(3)}
+        ids |= {desk.create(name="once", description=None, idempotency_key="k1")["schedule_id"]}
         assert len(ids) == 1
         assert len(desk("schedule/list")["schedules"]) == 1
 
@@ -224,6 +225,22 @@ class TestUpdating:
         desk("schedule/update", schedule_id=stored, labels={"a": "b"})
         with pytest.raises(InvalidSchedule):
             desk("schedule/update", schedule_id=stored, target={"target_kind": "function", "function": "os:system"})
+
+    def test_what_a_program_starts_is_not_for_others_to_change(self, desk):
+        stored = desk.scheduler.schedule_command(["backup", "--full"], name="ours", env={"A": "1"})
+        for target in (
+            {"target_kind": "command", "argv": ["sh"]},
+            {"target_kind": "command", "argv": ["backup", "--full"], "env": {"A": "1", "LD_PRELOAD": "x"}},
+            {"target_kind": "http", "url": "http://169.254.169.254/"},
+        ):
+            with pytest.raises(InvalidSchedule, match="only a program can") as refused:
+                desk("schedule/update", schedule_id=stored, target=target)
+            assert refused.value.field == "target"
+            with pytest.raises(InvalidSchedule):
+                desk("schedule/upsert", schedule_id=stored, target=target, trigger=EVERY_MINUTE)
+        same = {"target_kind": "command", "env": {"A": "1"}, "argv": ["backup", "--full"]}
+        assert desk("schedule/update", schedule_id=stored, target=same, labels={"a": "b"})["labels"] == {"a": "b"}
+        assert desk("schedule/update", schedule_id=stored, target=REPORT)["target"]["function"] == "report"
 
 
 def drive_id(desk):

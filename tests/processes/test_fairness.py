@@ -12,7 +12,8 @@ from noonmark.driver.drive import drive
 from noonmark.testing import factories
 from tests.processes.fleet import PATIENCE
 
-BURST = 50_000
+BURST = 25_000
+"""Far more than is claimed before an owner's turn comes, so that whoever must wait for all of it sees its end."""
 CHUNK = 5_000
 SINGLES = 5
 PROMISED = 1.0

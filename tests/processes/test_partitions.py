@@ -16,7 +16,7 @@ PARTED = 4 * SCALE
 """Seconds."""
 BACK_WITHIN = 5.0
 """Seconds after the end of it, in which a node on a machine of its own is at work again."""
-SLACK = 10.0
+SLACK = 20.0
 """Seconds more, on a machine that is busy with other tests."""
 
 

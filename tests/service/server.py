@@ -86,12 +86,12 @@ class Server:
         return self.process.wait(PATIENCE)
 
 
-def launch(folder, *arguments, name="server", port="0", **environment):
-    """Start a server in a folder; perhaps it does not come far."""
+def launch(folder, *arguments, name="server", port="0", through=(), **environment):
+    """Start a server in a folder, perhaps through another program; perhaps it does not come far."""
     out, log = folder / f"{name}.out", folder / f"{name}.log"
     with out.open("wb") as stdout, log.open("wb") as stderr:
         process = subprocess.Popen(
-            [*NOONMARK, "serve", "--port", port, *arguments],
+            [*through, *NOONMARK, "serve", "--port", port, *arguments],
             cwd=folder,
             env=ENVIRONMENT | {"PYTHONWARNINGS": "error"} | environment,
             stdin=subprocess.DEVNULL,

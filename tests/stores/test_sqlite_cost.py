@@ -78,6 +78,7 @@ def a_day_of_work(bench):
     gone, *_ = done(store.schedules("acme", limit=3, deleted=True))
     done(store.schedules("acme", after=gone.schedule.uid, limit=3, deleted=True))
     done(store.activities(["uid-1", "uid-2"]))
+    assert done(store.last_runs([one.id for one in running]))
     done(store.occurrences("uid-1", 5))
     done(store.runs("uid-1", 5))
     done(store.routes("test"))

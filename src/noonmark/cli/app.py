@@ -49,6 +49,11 @@ app.command(
     help="Show the settings of a server, and where each comes from.",
     usage="Usage: noonmark config [OPTIONS]",
 )
+app.command(
+    "noonmark.cli.call:call",
+    help="Do any operation by its name, and print its answer.",
+    usage="Usage: noonmark call [OPTIONS] OPERATION",
+)
 
 GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "schedule": (

@@ -130,26 +130,26 @@ def target_document(
     named = found[0][1] if found else {}
     if before is not None and named.get("target_kind", before.get("target_kind")) == before.get("target_kind"):
         named = {**before, **named}
-    for option, kind, setting in settings:
-        if named.get("target_kind") != kind:
-            raise InvalidRequest(f"goes with --{kind}", field=option)
+    for option, kinds, setting in settings:
+        if named.get("target_kind") not in kinds:
+            raise InvalidRequest(f"goes with {' or '.join(f'--{kind}' for kind in kinds)}", field=option)
         named |= setting
     return named
 
 
-def _settings(receiver: Receiver) -> list[tuple[str, str, dict[str, Any]]]:
-    """The options that belong to one kind of target: their names, the kind, and what they set."""
-    found: list[tuple[str, str, dict[str, Any]]] = []
+def _settings(receiver: Receiver) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """The options that belong to some kinds of target: their names, the kinds, and what they set."""
+    found: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
     if receiver.payload_json is not None:
         payload = parse_json(receiver.payload_json, field="--payload-json")
-        found.append(("--payload-json", "function", {"payload": payload}))
+        found.append(("--payload-json", ("function", "command"), {"payload": payload}))
     if receiver.method is not None:
-        found.append(("--method", "http", {"method": receiver.method}))
+        found.append(("--method", ("http",), {"method": receiver.method}))
     if receiver.header:
         pairs = [_pair(one, ":", "--header") for one in receiver.header]
-        found.append(("--header", "http", {"headers": dict(pairs)}))
+        found.append(("--header", ("http",), {"headers": dict(pairs)}))
     if receiver.body_json is not None:
-        found.append(("--body-json", "http", {"body": parse_json(receiver.body_json, field="--body-json")}))
+        found.append(("--body-json", ("http",), {"body": parse_json(receiver.body_json, field="--body-json")}))
     return found
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Self
 import uvicorn
 
 from noonmark import __version__
-from noonmark.cli.listening import url_of
+from noonmark.cli.connections import Connection
+from noonmark.cli.listening import BACKLOG, url_of
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
@@ -27,6 +28,7 @@ from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
 from noonmark.targets.functions import Functions, import_function
 from noonmark.targets.outbound import Outbound
+from noonmark.targets.programs import Programs
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import Health
 from noonmark.telemetry.masking import masked
@@ -86,13 +88,14 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
+    programs = Programs(settings.allow_commands)
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     outbound = Outbound(reach=_reach(settings), signing_key=settings.signing_key, public_url=settings.public_url)
     runtime = Runtime(
         node=node_name(),
         store=store,
         clock=clock,
-        target=make_target(make_runner(functions, settings.max_threads, None), outbound),
+        target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound),
         sink=Sinks(metrics, LogSink()),
         version=__version__,
         timing=timing,
@@ -100,6 +103,7 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
     return Worker(
         runtime,
         functions,
+        programs,
         max_threads=settings.max_threads,
         grace=int(settings.grace * SECOND),
         outbound=outbound,
@@ -161,12 +165,15 @@ class _Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_config=None,
             proxy_headers=False,  # on loopback, anybody could claim to be anybody
             server_header=False,
             ws="none",
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=max(1, math.ceil(settings.grace)),
+            # So many are accepted before the first of them is looked at; all of them have to fit in.
+            backlog=max(1, Connection.most // 8),
         )
         super().__init__(config)
         worker = "on" if settings.worker else "off"
@@ -181,6 +188,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            for one in sockets or ():  # the others wait outside, as before
+                one.listen(BACKLOG)
             with suppress(OSError):  # nobody reads it
                 sys.stdout.write(self._line + "\n")
                 sys.stdout.flush()

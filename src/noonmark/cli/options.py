@@ -70,7 +70,7 @@ class Receiver:
     """What a schedule starts: exactly one of the kinds."""
 
     function: Annotated[Text, Parameter(group=WHAT, help="A function that a node has registered, by name.")] = None
-    payload_json: Annotated[Text, Parameter(group=WHAT, help="What the function gets as its payload.")] = None
+    payload_json: Annotated[Text, Parameter(group=WHAT, help="What the function or program gets.")] = None
     http: Annotated[Text, Parameter(group=WHAT, help="A request to this URL.")] = None
     method: Annotated[Text, Parameter(group=WHAT, help="The method of the request; POST unless given.")] = None
     header: Annotated[Texts, Parameter(group=WHAT, help='A header, as "Name: value"; may be repeated.')] = ()

@@ -64,6 +64,13 @@ class NewFields(Fields, total=False):
     user_id: str
 
 
+class Expected(TypedDict, total=False):
+    """Which schedule is meant, as it was read; RevisionConflict if it has changed since."""
+
+    expected_revision: int | None
+    expected_updated_at_utc: datetime | str | None
+
+
 class Filters(TypedDict, total=False):
     """Which schedules are meant: those that meet all of these."""
 
@@ -112,25 +119,35 @@ def count(**filters: Unpack[Filters]) -> Request[int]:
     return ask("schedule/count", lambda document: int(document["count"]), given(**filters))
 
 
-def update(schedule_id: str, *, expected_revision: int | None = None, **changes: Unpack[Fields]) -> Request[Schedule]:
-    """Change some of what was declared; None takes a field back. RevisionConflict if it is of another revision."""
-    asked = given(schedule_id=schedule_id, expected_revision=expected_revision)
+def update(
+    schedule_id: str,
+    *,
+    expected_revision: int | None = None,
+    expected_updated_at_utc: datetime | str | None = None,
+    **changes: Unpack[Fields],
+) -> Request[Schedule]:
+    """Change some of what was declared; None takes a field back. RevisionConflict if it is not as expected any more."""
+    expected = {"expected_revision": expected_revision, "expected_updated_at_utc": expected_updated_at_utc}
+    asked = given(schedule_id=schedule_id, **expected)
     return ask("schedule/update", _one(Schedule), asked | {name: plain(value) for name, value in changes.items()})
 
 
-def pause(schedule_id: str, *, reason: str | None = None) -> Request[Schedule]:
+def pause(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
     """Let nothing of its trigger start until it is resumed; what runs goes on."""
-    return ask("schedule/pause", _one(Schedule), given(schedule_id=schedule_id, reason=reason))
+    asked = given(schedule_id=schedule_id, reason=reason, **expected)
+    return ask("schedule/pause", _one(Schedule), asked)
 
 
-def resume(schedule_id: str, *, reason: str | None = None) -> Request[Schedule]:
+def resume(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
     """Plan from now on; what the pause swallowed is recorded."""
-    return ask("schedule/resume", _one(Schedule), given(schedule_id=schedule_id, reason=reason))
+    asked = given(schedule_id=schedule_id, reason=reason, **expected)
+    return ask("schedule/resume", _one(Schedule), asked)
 
 
-def delete(schedule_id: str, *, reason: str | None = None) -> Request[Schedule]:
+def delete(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
     """Let nothing of it start from now on; its history stays. One that is deleted stays so."""
-    return ask("schedule/delete", _one(Schedule), given(schedule_id=schedule_id, reason=reason))
+    asked = given(schedule_id=schedule_id, reason=reason, **expected)
+    return ask("schedule/delete", _one(Schedule), asked)
 
 
 def run_now(

@@ -70,23 +70,36 @@ class Occurrence:
     occurrence_id: str
     schedule_id: str
     schedule_revision: int
+    superseded_by_revision: int | None
     phase: str
     origin: str
     nominal_at_utc: datetime
     due_at_utc: datetime
     attempt: int
+    attempt_count: int
     reason: str | None
     why: str | None
     detail: Document
+    failure_class: str | None
+    failure_detail: str | None
     missed_count: int
     missed_from: datetime | None
     missed_to: datetime | None
     waiting_for: str | None
     node: str | None
+    claimed_by: str | None
     started_at_utc: datetime | None
+    dispatched_at_utc: datetime | None
+    completed_at_utc: datetime | None
     deadline_utc: datetime | None
     run_id: str | None
+    delivery_correlation_id: str
     payload: Any
+    trigger_snapshot: Document | None
+    target_snapshot: Document | None
+    misfire_policy: str | Document | None
+    overlap_policy: str | Document | None
+    missing_target_policy: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ class Settings:
     )
     allow_commands: tuple[str, ...] = _set(
         readers.commands,
-        'programs that command targets may start on this node, or `"*"`, once there are any',
+        'programs that schedules may start on this node, by name or absolute path, or `"*"` for any',
         default=(),
     )
     lease: float = _set(

@@ -47,6 +47,9 @@ MAX_TIMEOUT_SECONDS = 31_622_400
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 
+TRUSTED = "embedded"
+"""The source of schedules that a program has made for itself; it could do by itself whatever they do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from noonmark.core.errors import Conflict
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.engine import Guest
-from noonmark.embedded.scheduler import Scheduler, patience
+from noonmark.embedded.scheduler import Scheduler
+from noonmark.embedded.settings import patience
 from noonmark.embedded.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
+    from pathlib import PurePath
     from types import TracebackType
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
-    from noonmark.embedded.declaring import Options, Terms
+    from noonmark.embedded.declaring import Options, Terms, WorkOptions
     from noonmark.embedded.desk import Desk
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job, JobStatus
@@ -42,6 +44,14 @@ class AsyncScheduler(Decorators):
     async def schedule(self, func: Callable[..., Any], **options: Unpack[Options]) -> str:
         """Keep a schedule for a function and return its id."""
         return await in_thread(self._inner.schedule, func, **options)
+
+    async def schedule_command(self, argv: Sequence[str | PurePath], **options: Any) -> str:  # noqa: ANN401 - those of Scheduler
+        """Keep a schedule that starts a program and return its id."""
+        return await in_thread(self._inner.schedule_command, argv, **options)
+
+    async def schedule_event(self, event_type: str, **options: Unpack[WorkOptions]) -> str:
+        """Keep a schedule that emits an event and return its id."""
+        return await in_thread(self._inner.schedule_event, event_type, **options)
 
     async def schedule_with_deps(
         self, func: Callable[..., Any], depends_on: Sequence[str | Mapping[str, Any]], **options: Unpack[Terms]

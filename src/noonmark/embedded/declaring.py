@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from noonmark.core.documents import present
@@ -30,6 +31,11 @@ SPOKEN = {
     "target.function": "function_name",
     "target.payload": "payload",
     "target.executor": "executor",
+    "target.argv": "argv",
+    "target.env": "env",
+    "target.cwd": "cwd",
+    "target.stdin": "stdin",
+    "target.limits": "limits",
     "trigger.jitter_seconds": "jitter",
 }
 """The fields of a document that a caller in Python knows by another name."""
@@ -49,13 +55,11 @@ class Further(TypedDict, total=False):
     concurrency_limit: int | None
 
 
-class Terms(Further, total=False):
-    """What may be said about a job beside its function and what it depends on; `schedule` says what each is."""
+class Common(Further, total=False):
+    """What may be said about any job beside its work and what it depends on; `schedule` says what each is."""
 
     name: str | None
     trigger: Trigger | None
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any] | None
     payload: Any
     max_runs: int | None
     overlap: str | Mapping[str, Any] | None
@@ -65,6 +69,19 @@ class Terms(Further, total=False):
     jitter: float | None
     labels: Mapping[str, str] | None
     delivery: str | None
+
+
+class WorkOptions(Common, total=False):
+    """What may be said about a job that calls no function, beside its work."""
+
+    depends_on: Sequence[str | Mapping[str, Any]] | None
+
+
+class Terms(Common, total=False):
+    """What may be said about a job beside its function and what it depends on."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
     function_name: str | None
     executor: str | None
 
@@ -75,15 +92,17 @@ class Options(Terms, total=False):
     depends_on: Sequence[str | Mapping[str, Any]] | None
 
 
-def check_options(options: Mapping[str, Any], alike: Iterable[str] = ()) -> None:
+def check_options(
+    options: Mapping[str, Any], alike: Iterable[str] = (), known: frozenset[str] = Options.__optional_keys__
+) -> None:
     """Refuse what is no option, as a call of `schedule` would; it may be meant for one of those, or of some others."""
-    unknown = [option for option in options if option not in Options.__optional_keys__]
+    unknown = [option for option in options if option not in known]
     if unknown:
         from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
 
-        known = sorted({*Options.__optional_keys__, *alike})
-        meant = get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(known)}"
+        names = sorted({*known, *alike})
+        meant = get_close_matches(unknown[0], names, n=1)
+        hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(names)}"
         raise TypeError(f"{unknown[0]!r} is no option of a job; {hint}")
 
 
@@ -104,14 +123,41 @@ def _spoken(field: str) -> str:
     return field
 
 
+def function_target(
+    function: str, *, args: object = (), kwargs: object = None, payload: object = None, executor: object = None
+) -> dict[str, Any]:
+    """The target that a function and what it is given stand for."""
+    target = {"target_kind": "function", "function": function, "args": _args(args), "kwargs": _kwargs(kwargs)}
+    return target | present(payload=payload, executor=executor)
+
+
+def command_target(argv: object, env: object, cwd: object, *, stdin: object, limits: object) -> dict[str, Any]:
+    """The target that a program and what it is given stand for."""
+    if not isinstance(argv, Sequence) or isinstance(argv, str | bytes):
+        message = f"must be a list of a program and its arguments, not {type(argv).__name__}; no shell takes it apart"
+        raise InvalidSchedule(message, field="argv")
+    return present(
+        target_kind="command",
+        argv=[_plain(one) for one in argv],
+        env=_plain(env),
+        cwd=_plain(cwd),
+        stdin=stdin,
+        limits=_plain(limits),
+    )
+
+
+def _plain(value: object) -> object:
+    """A value of Python that is as good as JSON: the text of a path, any mapping."""
+    if isinstance(value, PurePath):
+        return str(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
 def document_of(  # noqa: PLR0913 - each is an option of its own
-    function: str,
+    target: dict[str, Any],
     *,
     name: str | None = None,
     trigger: Trigger | None = None,
-    args: object = (),
-    kwargs: object = None,
-    payload: object = None,
     max_runs: object = None,
     overlap: object = None,
     misfire: object = None,
@@ -121,7 +167,6 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
     labels: object = None,
     depends_on: object = None,
     delivery: object = None,
-    executor: object = None,
     **others: object,
 ) -> dict[str, Any]:
     """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it.
@@ -131,9 +176,8 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
     follows = trigger is None and bool(depends_on)
     if follows:
         _check_jitter(jitter)
-    target = {"target_kind": "function", "function": function, "args": _args(args), "kwargs": _kwargs(kwargs)}
     return present(
-        target=target | present(payload=payload, executor=executor),
+        target=target,
         trigger=None if follows else _trigger_document(trigger, jitter),
         depends_on=upstreams(depends_on),
         retry_policy=_retry(retries),

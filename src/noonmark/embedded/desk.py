@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.schedule import Owner, declare_again, parse_schedule
+from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
     Options,
+    WorkOptions,
     changed,
     check_options,
     document_of,
+    function_target,
     id_of_name,
     in_python,
     redeclared,
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from noonmark.targets.functions import Functions
 
 logger = logging.getLogger("noonmark.jobs")
-SOURCE = "embedded"
 OPTIONS = Options.__optional_keys__ | {"func"}
 CHUNK = 1_000
 OWNER = Owner(tenant="default", user="local")
@@ -69,12 +71,25 @@ class Desk:
         """Keep a schedule, or with a name that is known put another declaration in force; its id."""
         check_options(options)
         document = self._document(func, **options)
-        name, trigger = options.get("name"), options.get("trigger")
+        job_id = self._put(document, options.get("trigger"))
+        self._functions.register(document["target"]["function"], func)
+        return job_id
+
+    def declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
+        """The same for work that is no function."""
+        check_options(options, known=WorkOptions.__optional_keys__)
+        if options.get("name") is not None:
+            check_name("name", options["name"])
+        terms = {option: value for option, value in options.items() if option != "payload"}
+        document = document_of(target | present(payload=options.get("payload")), **terms)
+        return self._put(document, options.get("trigger"))
+
+    def _put(self, document: dict[str, Any], trigger: Trigger | None) -> str:
+        name = document.get("name")
         while True:
             stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
             schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
             if schedule is not None:
-                self._functions.register(document["target"]["function"], func)
                 return schedule.schedule_id
 
     def new(self, func: Callable[..., Any], **options: Any) -> Schedule:  # noqa: ANN401 - judged by the parser
@@ -179,7 +194,8 @@ class Desk:
         check_arguments(func, options.get("args", ()), options.get("kwargs"))
         if options.get("executor") == Executor.PROCESS:
             check_process(func, function_name)
-        return document_of(self._function(func, function_name), **options)
+        of_target = {one: options.pop(one) for one in ("args", "kwargs", "payload", "executor") if one in options}
+        return document_of(function_target(self._function(func, function_name), **of_target), **options)
 
     def _function(self, func: Callable[..., Any], function_name: str | None) -> str:
         return refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)
@@ -205,7 +221,7 @@ class Desk:
         with in_python():
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
         return schedules.new_schedule(
-            declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=SOURCE, now=now
+            declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=TRUSTED, now=now
         )
 
     def _create(self, document: dict[str, Any]) -> Schedule | None:

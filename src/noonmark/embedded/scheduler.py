@@ -15,12 +15,14 @@ from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.desk import OWNER, Desk
 from noonmark.embedded.engines import Engines
 from noonmark.embedded.jobs import read_status
+from noonmark.embedded.other_work import OtherWork
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import an_engine, read_request, run_now
-from noonmark.embedded.settings import duration, limit_argument, whole_number
+from noonmark.embedded.settings import duration, limit_argument, patience, whole_number
 from noonmark.operations import schedules
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
+from noonmark.targets.programs import Programs
 from noonmark.targets.workers import MAX_THREADS
 from noonmark.wiring import make_runner, make_store, make_target, node_name
 
@@ -38,14 +40,12 @@ if TYPE_CHECKING:
     from noonmark.ports.clock import Clock
     from noonmark.ports.records import Kept, NodeRecord
     from noonmark.ports.sink import Sink
+    from noonmark.ports.target import Target
 
 T = TypeVar("T")
 
-LAST_MOMENT = 1.0
-"""Seconds that what runs has to end, when the program was interrupted or cancelled in a `with` block."""
 
-
-class Scheduler(Decorators):
+class Scheduler(Decorators, OtherWork):
     """Keeps schedules in a store, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
@@ -81,16 +81,17 @@ class Scheduler(Decorators):
             whole_number("max_threads", max_threads),
             None if max_processes is None else whole_number("max_processes", max_processes),
         )
+        self._programs = Programs(is_offered=False)
+        self._store = make_store(store, self._clock)
         self._runtime = Runtime(
             node=node_name(),
-            store=make_store(store, self._clock),
+            store=self._store,
             clock=self._clock,
-            target=make_target(make_runner(self._functions, *self._limits)),
+            target=self._new_target(),
             sink=sink,
             version=__version__,
             timing=timing,
         )
-        self._store = self._runtime.store
         self._desk = Desk(self._store, self._functions, self._clock, timing.lookahead)
         self._decorated: dict[str, Callable[..., Any]] = {}
         self._engines = Engines(self._new_engine)
@@ -367,14 +368,23 @@ class Scheduler(Decorators):
         self._wake()
         return job_id
 
+    def _declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
+        self._check_open()
+        job_id = self._desk.declare_work(target, options)
+        self._programs.is_offered = self._programs.is_offered or target["target_kind"] == "command"
+        self._wake()
+        return job_id
+
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         """Each has a runner of its own: one that stops must not take the threads of another with it.
 
         One that looks for work is a node by itself, since it may lead, and another may be about to stop beside it.
         """
-        target = make_target(make_runner(self._functions, *self._limits))
         node = node_name() if looks else self._runtime.node
-        return self._host(replace(self._runtime, node=node, target=target), looks=looks)
+        return self._host(replace(self._runtime, node=node, target=self._new_target()), looks=looks)
+
+    def _new_target(self) -> Target:
+        return make_target(self._store, make_runner(self._functions, *self._limits), self._programs)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""
@@ -387,8 +397,3 @@ class Scheduler(Decorators):
         self._engines.after_fork()
         self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name())
-
-
-def patience(error: type[BaseException] | None) -> float | None:
-    """How long to wait for what runs when a block was left: no longer than a moment if the program is to end."""
-    return None if error is None or issubclass(error, Exception) else LAST_MOMENT

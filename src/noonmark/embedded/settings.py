@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
 MAX_SECONDS = 1e10
+LAST_MOMENT = 1.0
+"""Seconds that what runs has to end, when the program was interrupted or cancelled in a `with` block."""
 LOOK_EVERY = 0.25
 """Seconds between two looks of a thread that waits, whether what it waits for can still come about."""
 
@@ -35,3 +37,8 @@ def duration(field: str, number: object, *, unit: int = 1, low: float = 0.001) -
     if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number * unit <= MAX_SECONDS:
         raise InvalidSchedule(f"must be a number from {low:g} to {MAX_SECONDS / unit:g}, not {number!r}", field=field)
     return int(number * unit * SECOND)
+
+
+def patience(error: type[BaseException] | None) -> float | None:
+    """How long to wait for what runs when a block was left: no longer than a moment if the program is to end."""
+    return None if error is None or issubclass(error, Exception) else LAST_MOMENT

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
     from noonmark.targets.outbound import Outbound
+    from noonmark.targets.programs import Programs
     from noonmark.targets.runner import FunctionRunner
 
 
@@ -33,19 +34,20 @@ class Worker:
         self,
         runtime: Runtime,
         functions: Functions,
+        programs: Programs,
         *,
         max_threads: int,
         grace: Micros,
         outbound: Outbound | None = None,
     ) -> None:
         """It does nothing yet. Whoever stops it waits for what runs as long as the grace period."""
-        self._runtime, self._functions, self._outbound = runtime, functions, outbound
+        self._runtime, self._functions, self._programs, self._outbound = runtime, functions, programs, outbound
         self._max_threads, self._grace = max_threads, grace
         self._engines = Engines(self._new_engine)
         self._winding_up: tuple[AnyEngine, ...] = ()
         """Those that were stopped, and wait for what they run. Replaced as a whole, so that anybody may read it."""
         self._runners: tuple[ref[FunctionRunner], ...] = ()
-        """Of every engine: a thread that outlived its run keeps its target, also after the engine has ended."""
+        """Of every engine: a thread that outlived its run keeps its runner, also after the engine has ended."""
         self._turn = Lock()
         self._is_hurried = False
 
@@ -160,7 +162,7 @@ class Worker:
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         runner = make_runner(self._functions, self._max_threads, None)
         self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
-        target = make_target(runner, self._outbound)
+        target = make_target(self._runtime.store, runner, self._programs, self._outbound)
         return Engine(replace(self._runtime, target=target), looks=looks)
 
 

@@ -260,7 +260,8 @@ def _id_of(document: Mapping[str, Any], owner: Owner) -> str:
 
 async def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
     """The identity of what a request with this key makes: whoever sends it again, or at once, means the same."""
-    fingerprint = _digest(owner.user, "schedule/create", json.dumps(document, sort_keys=True))
+    said = json.dumps(present(**document), sort_keys=True)
+    fingerprint = _digest(owner.user, "schedule/create", said)
     kept = await service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
     if kept.fingerprint != fingerprint:
         raise KeyReused("this key came with another request within the last 24 hours", field="idempotency_key")

@@ -6,20 +6,28 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, to_text
-from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.settlement import run_id
 from noonmark.core.triggers import EventTrigger
+from noonmark.operations.failures import failure_class, failure_detail
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from noonmark.core.audit import Note
     from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
     from noonmark.ports.records import Kept, NodeRecord
 
 NEXT_FIRES = 5
+SMALL_TARGET = 4_096
+"""Longer targets are not told again with every occurrence of a list."""
+TERMS = ("trigger_snapshot", "target_snapshot", "misfire_policy", "overlap_policy", "missing_target_policy")
+"""What an occurrence document tells of the declaration that is in force for it."""
 
 
 def text(instant: Micros | None) -> str | None:
@@ -84,30 +92,80 @@ def _next_run(kept: Kept, fires: list[Micros]) -> Micros | None:
     return due_at(trigger, kept.schedule.uid, fires[0])
 
 
-def occurrence_document(one: Occurrence) -> dict[str, Any]:
-    """An occurrence as it stands."""
+def occurrence_document(one: Occurrence, schedule: Schedule | None = None, run: Run | None = None) -> dict[str, Any]:
+    """An occurrence as it stands.
+
+    With its schedule, it tells the terms under which it runs, as long as the present declaration is the one in force
+    for it; with its last run, when and where that was.
+    """
+    return occurrence_documents([one], schedule, {} if run is None else {one.id: run})[0]
+
+
+def occurrence_documents(
+    rows: Sequence[Occurrence], schedule: Schedule | None, runs: Mapping[str, Run], *, largest: int | None = None
+) -> list[dict[str, Any]]:
+    """Occurrences of one schedule, with the last runs of those that have one, by their ids.
+
+    A target that takes more than so many characters is left out.
+    """
+    terms = dict.fromkeys(TERMS) if schedule is None else _terms(schedule, largest)
+    return [_occurrence(one, schedule, terms, runs.get(one.id)) for one in rows]
+
+
+def _terms(schedule: Schedule, largest: int | None) -> dict[str, Any]:
+    """What the present declaration says of every occurrence."""
+    declared = schedule.declaration.to_document()
+    target = declared["target"]
+    if largest is not None and len(json.dumps(target)) > largest:
+        target = None
+    policies = {name: declared.get(name) for name in TERMS[2:]}
+    return {"trigger_snapshot": declared.get("trigger"), "target_snapshot": target} | policies
+
+
+def _occurrence(one: Occurrence, schedule: Schedule | None, terms: dict[str, Any], run: Run | None) -> dict[str, Any]:
+    if schedule is None or one.revision != schedule.revision:
+        terms = dict.fromkeys(TERMS)
+    if one.own is not None and one.own.overlap_policy is not None:
+        terms = terms | {"overlap_policy": one.own.overlap_policy.to_document()}
+    last = run if one.phase in FINAL else None
+    node, started = (one.node, one.started) if last is None else (last.node, last.started)
     return {
         "occurrence_id": one.id,
         "schedule_id": one.schedule_id,
         "schedule_revision": one.revision,
+        "superseded_by_revision": _superseded_by(one, schedule),
         "phase": str(one.phase),
         "origin": str(one.origin),
         "nominal_at_utc": text(one.nominal),
         "due_at_utc": text(one.due),
         "attempt": one.attempt,
+        "attempt_count": one.attempt,
         "reason": None if one.reason is None else str(one.reason),
         "why": None if one.reason is None else one.reason.sentence,
         "detail": _detail(one.detail),
+        "failure_class": failure_class(one, run),
+        "failure_detail": failure_detail(one, run),
         "missed_count": one.missed_count,
         "missed_from": text(one.missed_first),
         "missed_to": text(one.missed_last),
         "waiting_for": None if one.waiting_for is None else str(one.waiting_for),
-        "node": one.node,
-        "started_at_utc": text(one.started),
+        "node": node,
+        "claimed_by": node,
+        "started_at_utc": text(started),
+        "dispatched_at_utc": text(started),
+        "completed_at_utc": text(one.ended),
         "deadline_utc": text(one.deadline),
-        "run_id": None if one.started is None else run_id(one),
+        "run_id": last.id if last is not None else None if one.started is None else run_id(one),
+        "delivery_correlation_id": one.id,
         "payload": one.payload,
+        **terms,
     }
+
+
+def _superseded_by(one: Occurrence, schedule: Schedule | None) -> int | None:
+    """The revision whose rule does not name it, as long as there is no later one that may have been it."""
+    is_known = schedule is not None and one.phase is Phase.SUPERSEDED and schedule.revision == one.revision + 1
+    return one.revision + 1 if is_known else None
 
 
 def _detail(detail: str) -> dict[str, Any]:

@@ -13,14 +13,15 @@ from noonmark.core.targets import WorkflowTarget
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments, write_cursor
 from noonmark.operations.documents import (
+    SMALL_TARGET,
     event_document,
     node_document,
     note_document,
-    occurrence_document,
+    occurrence_documents,
     run_document,
     schedule_document,
 )
-from noonmark.operations.steering import find_occurrence
+from noonmark.operations.steering import find_occurrence, told_occurrence
 from noonmark.ports.records import Wanted
 
 if TYPE_CHECKING:
@@ -147,7 +148,9 @@ async def occurrences(service: Service, caller: Caller, arguments: Mapping[str, 
     )
     page = found[:limit]
     more = write_cursor(page[-1].nominal, page[-1].id) if len(found) > limit else None
-    return {"occurrences": [occurrence_document(one) for one in page], "next_cursor": more}
+    runs = await service.store.last_runs([one.id for one in page if one.has_begun])
+    told = occurrence_documents(page, kept.schedule, runs, largest=SMALL_TARGET)
+    return {"occurrences": told, "next_cursor": more}
 
 
 async def runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,8 +173,7 @@ async def occurrence(service: Service, caller: Caller, arguments: Mapping[str, A
     asked = Arguments(arguments)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    one, _ = await find_occurrence(service, caller, one_id)
-    return occurrence_document(one)
+    return await told_occurrence(service, caller, one_id)
 
 
 async def occurrence_runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:

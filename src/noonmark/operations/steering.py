@@ -21,7 +21,7 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
 from noonmark.operations.declaring import told
-from noonmark.operations.documents import occurrence_document, schedule_document
+from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
         known = await service.store.occurrence(one.id)
     elif (known.payload, known.own) != (one.payload, one.own):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
-    return occurrence_document(known or one)
+    return occurrence_document(known or one, kept.schedule)
 
 
 async def _check_free(service: Service, kept: Kept, policy: object) -> None:
@@ -122,7 +122,7 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
         await service.store.add(rows)
         await _note(service, caller, kept.schedule)
         service.wake(None)
-    shown = [occurrence_document(one) for one in rows]
+    shown = occurrence_documents(rows, kept.schedule, {}, largest=SMALL_TARGET)
     return {"backfill_id": None if is_dry else backfill_id, "count": len(rows), "occurrences": shown}
 
 
@@ -212,8 +212,7 @@ async def cancel(service: Service, caller: Caller, arguments: Mapping[str, Any])
     await _note(service, caller, schedule, reason)
     service.attend()
     service.wake(None)
-    one, _ = await find_occurrence(service, caller, one_id)
-    return occurrence_document(one)
+    return await told_occurrence(service, caller, one_id)
 
 
 async def _end(
@@ -249,8 +248,7 @@ async def _end(
         raise Conflict("somebody else has ended it a moment before")
     await _note(service, caller, schedule)
     service.wake(None)
-    one, _ = await find_occurrence(service, caller, one_id)
-    return occurrence_document(one)
+    return await told_occurrence(service, caller, one_id)
 
 
 def _usage(asked: Arguments) -> Usage | None:
@@ -260,6 +258,13 @@ def _usage(asked: Arguments) -> Usage | None:
     usage = Usage(tokens=part.integer("tokens", 0, high=2**53), cost_usd=part.number("cost_usd", 0, high=1e9))
     part.close()
     return usage
+
+
+async def told_occurrence(service: Service, caller: Caller, one_id: str) -> dict[str, Any]:
+    """An occurrence as it stands, with its last run and the terms of its schedule."""
+    one, schedule = await find_occurrence(service, caller, one_id)
+    runs = await service.store.last_runs([one.id])
+    return occurrence_document(one, schedule, runs.get(one.id))
 
 
 async def find_occurrence(service: Service, caller: Caller, one_id: str) -> tuple[Occurrence, Schedule]:

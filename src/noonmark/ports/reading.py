@@ -70,6 +70,12 @@ class Reading(Protocol):
     async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
         """The runs of one occurrence, in the same order; none of an unknown one."""
 
+    async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+        """The last run of each of some occurrences that has ended or was accepted, by their ids.
+
+        Runs are told without their results, which may be large, so that they can be read for a whole page.
+        """
+
     async def run(self, run_id: str) -> tuple[str, Run] | None:
         """One run, also while it goes on, and the uid of its schedule."""
 

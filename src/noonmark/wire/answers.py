@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from noonmark.wire.bodies import Declaration, Document, Instant, Json
+from noonmark.wire.bodies import Declaration, Document, Instant, Json, Written
+
+FailureClass = Literal[
+    "target_materialization_failed",
+    "target_missing",
+    "target_busy",
+    "runtime_rejected",
+    "mob_rejected",
+    "lease_lost",
+    "transport_error",
+    "internal_error",
+]
 
 
 class Answer(BaseModel):
@@ -58,21 +69,49 @@ class Occurrence(Answer):
     occurrence_id: str
     schedule_id: str
     schedule_revision: int
+    superseded_by_revision: int | None
+    """The edit that took it away, as long as it is the last one."""
     phase: str
     origin: str
     nominal_at_utc: Instant
     due_at_utc: Instant
     attempt: int
+    attempt_count: int
     reason: str | None
+    why: str | None
+    """The reason as a sentence."""
     detail: Document
+    failure_class: FailureClass | None
+    """What was at fault with it, or with its last attempt; null when nothing failed."""
+    failure_detail: str | None
+    """What its last run said of the failure, on one line, or else the sentence of its reason."""
     missed_count: int | None
     missed_from: Instant | None
     missed_to: Instant | None
     waiting_for: str | None
     node: str | None
+    """Who delivers it, or ran it last."""
+    claimed_by: str | None
+    """The same."""
     started_at_utc: Instant | None
+    """When its delivery, or its last run, began."""
+    dispatched_at_utc: Instant | None
+    """The same."""
+    completed_at_utc: Instant | None
+    """When it ended, in whichever phase."""
     deadline_utc: Instant | None
+    run_id: str | None
+    delivery_correlation_id: str
+    """Its own id, which goes along with every delivery."""
     payload: Json
+    trigger_snapshot: Document | None
+    """The trigger that is in force for it; like the target and the policies, null when an edit has changed the schedule
+    since."""
+    target_snapshot: Document | None
+    """In a list, null also when it is longer than 4 KiB."""
+    misfire_policy: Written | None
+    overlap_policy: Written | None
+    missing_target_policy: str | None
 
 
 class Usage(Answer):

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.targets.command import CommandTarget, read_command
 from noonmark.core.targets.work import (
     BundleTarget,
-    CommandTarget,
     EventTarget,
     Executor,
     FunctionTarget,
     TaskTarget,
     WorkflowTarget,
     read_bundle,
-    read_command,
     read_event_target,
     read_function,
     read_task,

@@ -1,4 +1,4 @@
-"""The targets that name a piece of work and what it is given: function, command, workflow, bundle, event, task.
+"""The targets that name a piece of work and what it is given: function, workflow, bundle, event, task.
 
 JSON inside a target is its own copy and never changes after the target was read.
 """
@@ -10,17 +10,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import named, present
-from noonmark.core.jsonvalues import event_type, shown, text_of
+from noonmark.core.jsonvalues import event_type, shown
 from noonmark.core.targets.content import read_prompt
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader
-
-MAX_ARGUMENTS = 1_000
-MAX_VARIABLES = 1_000
-
-_argument = text_of(0, 131_072, multiline=True)
-_variable_name = text_of(1, 255)
 
 
 class Executor(StrEnum):
@@ -59,22 +53,6 @@ class FunctionTarget:
             "args": list(self.args),
             "kwargs": self.kwargs,
         } | present(payload=self.payload, executor=None if self.executor is Executor.THREAD else str(self.executor))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandTarget:
-    """A program and its arguments, started without a shell."""
-
-    kind: ClassVar[str] = "command"
-    route: ClassVar[str] = "command"
-
-    argv: tuple[str, ...]
-    env: dict[str, str] = field(default_factory=dict, hash=False)
-    cwd: str | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """The target as JSON shows it."""
-        return present(target_kind=self.kind, argv=list(self.argv), env=dict(self.env) or None, cwd=self.cwd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,23 +132,6 @@ def read_function(reader: Reader) -> FunctionTarget:
         payload=reader.json("payload"),
         executor=reader.choice("executor", _EXECUTORS, Executor.THREAD),
     )
-
-
-def read_command(reader: Reader) -> CommandTarget:
-    """Read the program, its environment and where it starts."""
-    before = len(reader.problems)
-    argv = reader.each("argv", _argument, high=MAX_ARGUMENTS)
-    if len(reader.problems) == before and not (argv and argv[0]):
-        reader.problem("argv", "must be an array that starts with the name of a program")
-    env = reader.text_map("env", key=_variable, value=_argument, high=MAX_VARIABLES)
-    return CommandTarget(argv=argv, env=env, cwd=reader.text("cwd", None, high=4_096))
-
-
-def _variable(value: object) -> str:
-    name = _variable_name(value)
-    if "=" in name:
-        raise ValueError("must not contain =")
-    return name
 
 
 def read_workflow(reader: Reader) -> WorkflowTarget:

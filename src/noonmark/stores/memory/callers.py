@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import open_run
+from noonmark.core.values import altered
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.memory import events as emitted
 from noonmark.stores.memory import history, listing
@@ -100,6 +101,12 @@ class CallersVerbs:
         row = self._ledger.rows.get(occurrence_id)
         found = [] if row is None else self._runs(row)
         return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
+
+    @atomic
+    async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+        """The last run of each of some occurrences that has ended or was accepted, without its result."""
+        rows = {one: row for one in occurrence_ids if (row := self._ledger.rows.get(one)) is not None}
+        return {one: altered(row.runs[-1], result=None) for one, row in rows.items() if row.runs}
 
     @atomic
     async def run(self, run_id: str) -> tuple[str, Run] | None:

@@ -36,6 +36,13 @@ _ONE = f"""
     SELECT {_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
     WHERE occurrences.id = ? AND runs.fence = ?
 """  # noqa: S608 - likewise
+LAST_OF = """
+    SELECT occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
+        outcome, NULL AS result, error, tokens, cost_usd
+    FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
+        SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key
+    ) WHERE occurrences.id IN EACH(text)
+"""
 _DISPATCHING = """
     schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND phase = 'dispatching'
 """
@@ -75,6 +82,12 @@ def of_occurrence(ledger: Ledger, occurrence_id: str) -> list[Run]:
     found = [_run(columns) for columns in ledger.session.query(_OF_OCCURRENCE, occurrence_id)]
     found += _going_on(ledger, "id = ? AND phase = 'dispatching'", occurrence_id)
     return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
+
+
+def last_of(ledger: Ledger, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+    """The last run of each of some occurrences that has ended or was accepted, without its result."""
+    found = [_run(columns) for columns in ledger.session.query(LAST_OF, list(occurrence_ids))]
+    return {run.occurrence_id: run for run in found}
 
 
 def one(ledger: Ledger, run_id: str) -> tuple[str, Run] | None:

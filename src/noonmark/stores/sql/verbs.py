@@ -96,6 +96,10 @@ class SharedVerbs(ABC):
         """The runs of one occurrence, newest start first."""
         return self._read(lambda ledger: runs.of_occurrence(ledger, occurrence_id))
 
+    async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+        """The last run of each of some occurrences that has ended or was accepted, without its result."""
+        return self._read(lambda ledger: runs.last_of(ledger, occurrence_ids))
+
     async def run(self, run_id: str) -> tuple[str, Run] | None:
         """One run, and the uid of its schedule."""
         return self._read(lambda ledger: runs.one(ledger, run_id))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.events import Event
 from noonmark.core.lifecycle import FINAL, LIVE, Phase
 from noonmark.core.reasons import Reason
+from noonmark.core.run import Usage
 from noonmark.testing.conformance.bench import LEASE, case
 from noonmark.testing.factories import MINUTE, NOW
 
@@ -98,6 +100,32 @@ async def runs_are_read_in_pages(bench: Bench) -> None:
     for limit in (1, 2, 4, 15, 16):
         assert await _runs(bench, made, limit) == everything
     assert await bench.store.runs(made.uid, before=(NOW, "")) == []
+
+
+@case
+async def the_last_runs_of_several_occurrences_are_told_at_once(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    assert await bench.store.last_runs([]) == {}
+    failed = await bench.run(made, "failed")
+    assert await bench.store.last_runs([failed.id]) == {}
+    assert await bench.retry(failed, bench.now)
+    first = await bench.store.last_runs([failed.id])
+    assert [(one, run.id) for one, run in first.items()] == [(failed.id, f"{failed.id}-{failed.fence}")]
+    for _ in range(10):  # the tenth claim has a longer number, and is the last nevertheless
+        again = await bench.start(await bench.claim_one())
+        assert await bench.retry(again, bench.now)
+    again = await bench.start(await bench.claim_one())
+    settlement = bench.settlement(again)
+    run = replace(settlement.run, result={"rows": 3}, error="not all of it", usage=Usage(tokens=5, cost_usd=0.5))
+    assert await bench.store.settle([replace(settlement, run=run)]) == [True]
+    other = await bench.run(made, "other")
+    assert await bench.settle(other)
+    waits = await bench.add(made, "waits", MINUTE)
+    last = await bench.store.last_runs([waits.id, other.id, "nothing", failed.id, other.id])
+    assert last == {
+        failed.id: replace(run, result=None),
+        other.id: replace(bench.settlement(other).run, result=None),
+    }
 
 
 @case

@@ -1,0 +1,111 @@
+"""The command target: a program and its arguments, started without a shell.
+
+Only the form is judged here. Which programs may be started is for the node that starts them, at the time it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from noonmark.core.documents import present
+from noonmark.core.jsonvalues import text_of
+
+if TYPE_CHECKING:
+    from noonmark.core.documents import Reader
+
+MAX_ARGUMENTS = 1_000
+MAX_VARIABLES = 1_000
+MAX_STDIN = 262_144
+MAX_MEMORY_MB = 1_048_576
+MAX_CPU_SECONDS = 31_622_400
+LEAST_MEMORY_MB = 16
+"""With less, hardly any program can be loaded."""
+MAX_NICE = 19
+
+_argument = text_of(0, 131_072, multiline=True)
+_variable_name = text_of(1, 255)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLimits:
+    """What a program may use at most; None where nothing is said."""
+
+    memory_mb: int | None = None
+    """Address space of each of its processes."""
+    cpu_seconds: int | None = None
+    """Time on a processor, of each of its processes."""
+    nice: int | None = None
+    """How far it stands back behind others: 0 to 19."""
+
+    def to_document(self) -> dict[str, Any]:
+        """What is limited."""
+        return present(**asdict(self))
+
+
+NO_LIMITS = CommandLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandTarget:
+    """A program and its arguments, started without a shell."""
+
+    kind: ClassVar[str] = "command"
+    route: ClassVar[str] = "command"
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict, hash=False)
+    cwd: str | None = None
+    stdin: str | None = None
+    """What it reads, word for word, instead of the payload."""
+    payload: Any = field(default=None, hash=False)
+    """What it reads as JSON, unless an event or the call that asked for the run brings its own."""
+    limits: CommandLimits = NO_LIMITS
+
+    def to_document(self) -> dict[str, Any]:
+        """The target as JSON shows it."""
+        return present(
+            target_kind=self.kind,
+            argv=list(self.argv),
+            env=dict(self.env) or None,
+            cwd=self.cwd,
+            stdin=self.stdin,
+            payload=self.payload,
+            limits=self.limits.to_document() or None,
+        )
+
+
+def read_command(reader: Reader) -> CommandTarget:
+    """Read the program, its environment, where it starts, what it reads and what it may use."""
+    before = len(reader.problems)
+    argv = reader.each("argv", _argument, high=MAX_ARGUMENTS)
+    if len(reader.problems) == before and not (argv and argv[0]):
+        reader.problem("argv", "must be an array that starts with the name of a program")
+    return CommandTarget(
+        argv=argv,
+        env=reader.text_map("env", key=_variable, value=_argument, high=MAX_VARIABLES),
+        cwd=reader.text("cwd", None, high=4_096),
+        stdin=reader.read("stdin", text_of(0, MAX_STDIN, multiline=True), None),
+        payload=reader.json("payload"),
+        limits=_limits(reader),
+    )
+
+
+def _limits(reader: Reader) -> CommandLimits:
+    if reader.raw("limits") is None:
+        return NO_LIMITS
+    fields = reader.child("limits")
+    limits = CommandLimits(
+        memory_mb=fields.integer("memory_mb", None, low=LEAST_MEMORY_MB, high=MAX_MEMORY_MB),
+        cpu_seconds=fields.integer("cpu_seconds", None, low=1, high=MAX_CPU_SECONDS),
+        nice=fields.integer("nice", None, high=MAX_NICE),
+    )
+    fields.close()
+    return limits
+
+
+def _variable(value: object) -> str:
+    name = _variable_name(value)
+    if "=" in name:
+        raise ValueError("must not contain =")
+    return name

@@ -1,0 +1,46 @@
+"""Other work than functions: programs that are started, and events that are emitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
+
+from noonmark.embedded.declaring import command_target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import PurePath
+
+    from noonmark.embedded.declaring import WorkOptions
+
+
+class _Declares(Protocol):
+    """What it needs of a scheduler."""
+
+    def _declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str: ...
+
+
+class OtherWork:
+    """Schedules for what is not a Python function. The options are those of `schedule`."""
+
+    def schedule_command(
+        self: _Declares,
+        argv: Sequence[str | PurePath],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | PurePath | None = None,
+        stdin: str | None = None,
+        limits: Mapping[str, int] | None = None,
+        **options: Unpack[WorkOptions],
+    ) -> str:
+        """Keep a schedule that starts a program and return its id.
+
+        `argv` is the name or the absolute path of the program, and its arguments; no shell takes it apart. It has a
+        clean environment with the variables of `env`, starts in the folder `cwd`, and reads the payload of its run as
+        JSON, or else `stdin`. `limits` are `memory_mb`, `cpu_seconds` and `nice`. It has completed if its exit code is
+        0. At its timeout, or when it is cancelled, it ends together with everything it has started.
+        """
+        return self._declare_work(command_target(argv, env, cwd, stdin=stdin, limits=limits), options)
+
+    def schedule_event(self: _Declares, event_type: str, **options: Unpack[WorkOptions]) -> str:
+        """Keep a schedule that emits an event, with the payload as its own, and return its id."""
+        return self._declare_work({"target_kind": "event", "event_type": event_type}, options)

@@ -1,0 +1,146 @@
+"""The command target: programs started at their time, each watched by a thread until it has ended, or must."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.instants import to_text
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.targets import CommandTarget
+from noonmark.targets.endings import not_begun, undeliverable
+from noonmark.targets.keeping import Keeping, Order
+from noonmark.targets.programs import environment
+from noonmark.targets.watching import Watch
+from noonmark.targets.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.settlement import Delivered
+    from noonmark.ports.target import Assignment, Report
+    from noonmark.targets.programs import Programs
+
+MAX_COMMANDS = 64
+"""So many run at a time on one node; the others wait for their turn."""
+
+
+class CommandRunner:
+    """Delivers to programs."""
+
+    def __init__(self, programs: Programs) -> None:
+        """Nothing runs until it is opened."""
+        self._programs = programs
+        self._workers: Workers | None = None
+        self._watched: set[Watch] = set()
+        self._lock = Lock()
+        self._is_closed = False
+
+    def routes(self) -> tuple[str, ...]:
+        """One for all programs."""
+        return (CommandTarget.route,) if self._programs.is_offered else ()
+
+    def adopt(self, routes: Collection[str]) -> bool:
+        """Serve commands if a program has made one."""
+        if self._programs.is_offered or CommandTarget.route not in routes:
+            return False
+        self._programs.is_offered = True
+        return True
+
+    def open(self, report: Report, now: Callable[[], Micros]) -> None:
+        """Make ready."""
+        self._now = now
+        self._keeping = Keeping()
+        self._workers = Workers(self._work, report, None, now, MAX_COMMANDS)
+
+    def deliver(self, assignments: Sequence[Assignment]) -> None:
+        """Begin each at its time."""
+        assert self._workers is not None, "open() comes first"  # noqa: S101 - a mistake of the programmer
+        self._workers.submit(assignments)
+
+    def withdraw(self) -> list[Assignment]:
+        """Take back what waits for its turn; but what must not begin twice has begun as far as the store knows."""
+        return [] if self._workers is None else self._workers.withdraw(_may_begin_twice)
+
+    def close(self) -> None:
+        """Begin nothing more, and end what still runs."""
+        if self._workers is None:
+            return
+        self._workers.close()
+        with self._lock:
+            self._is_closed = True
+            for watch in self._watched:
+                watch.give_up()
+        self._keeping.close()
+
+    def _work(self, assignment: Assignment) -> Delivered:
+        """Have a program started, and wait for its end."""
+        if assignment.stop_reason is not None:
+            return not_begun(assignment, assignment.stop_reason, now=self._now())
+        try:
+            kept = self._keeping.start(self._order(assignment))
+        except LookupError as error:
+            return undeliverable(str(error.args[0]), now=self._now())
+        except OSError as error:
+            return undeliverable(f"no process could be started: {error}", now=self._now())
+        watch = Watch(kept, assignment, self._now)
+        with self._lock:
+            self._watched.add(watch)
+            if self._is_closed:
+                watch.give_up()
+        try:
+            return watch.see_through()
+        finally:
+            with self._lock:
+                self._watched.discard(watch)
+            kept.close()
+
+    def _order(self, assignment: Assignment) -> Order:
+        occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
+        if not isinstance(target, CommandTarget):
+            raise LookupError(f"a {target.kind} target is not a command")
+        return Order(
+            program=self._programs.find(assignment.schedule, target),
+            argv=target.argv,
+            env=environment(target, _told(occurrence)),
+            cwd=str(Path.cwd() / (target.cwd or "")),
+            limits=target.limits.to_document(),
+            stdin=_stdin(occurrence, target),
+        )
+
+
+def _told(occurrence: Occurrence) -> dict[str, str]:
+    """What a command learns about its run."""
+    told = {
+        "NOONMARK_OCCURRENCE_ID": occurrence.id,
+        "NOONMARK_SCHEDULE_ID": occurrence.schedule_id,
+        "NOONMARK_NOMINAL_TIME": to_text(occurrence.nominal),
+        "NOONMARK_ATTEMPT": str(occurrence.attempt),
+    }
+    event = _event(occurrence)
+    if event is not None:
+        told |= {"NOONMARK_EVENT_ID": event["event_id"], "NOONMARK_EVENT_TYPE": event["event_type"]}
+    return told
+
+
+def _stdin(occurrence: Occurrence, target: CommandTarget) -> bytes:
+    """What it reads. An event brings its payload, a call that asked for the run may; else the schedule has it."""
+    if target.stdin is not None:
+        return target.stdin.encode()
+    event = _event(occurrence)
+    payload = occurrence.payload if event is None else event["payload"]
+    payload = target.payload if payload is None else payload
+    return b"" if payload is None else json.dumps(payload, ensure_ascii=False).encode()
+
+
+def _event(occurrence: Occurrence) -> dict[str, Any] | None:
+    return occurrence.payload if kind_of(occurrence.origin) is OriginKind.EVENT else None
+
+
+def _may_begin_twice(assignment: Assignment) -> bool:
+    return assignment.schedule.declaration.delivery is Delivery.AT_LEAST_ONCE

@@ -1,0 +1,229 @@
+"""The keeper: a process beside a node that starts its commands, and ends them when the node is gone.
+
+The node is a process with many threads, which cannot safely do anything between fork and exec; and whatever it has
+started would outlive it when it is killed. This one has a single thread, and needs nothing but the standard library: it
+is run as a file. Each command has a socket of its own. The node writes on it what to start, then one byte for each
+signal to its whole group; the keeper answers in lines of JSON. When the other end is closed, the command must end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from time import monotonic  # noqa: TID251 - a program by itself, which only measures how long something takes
+from typing import Any
+
+HEADER = 8
+"""Bytes that say how long a request is."""
+LAST_WORD = 1.0
+"""Seconds that a command has to end when its node is gone."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether the node is there: another process may hold its ends of the sockets."""
+LOOK_SELDOM = 10.0
+CHUNK = 65_536
+FILES = 3
+"""A socket, its input and its output: what comes with the byte that announces a command."""
+QUIET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The node hears these too, and says what becomes of its commands."""
+PR_SET_PDEATHSIG = 1
+
+
+class Command:
+    """One command, from its request to its end."""
+
+    def __init__(self, line: socket.socket, files: tuple[int, int], prctl: Any) -> None:  # noqa: ANN401 - of ctypes
+        """It was announced."""
+        self.line, self._files, self._prctl = line, files, prctl
+        self._asked = bytearray()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.kill_at: float | None = None
+        """When it is killed, because nobody waits for it any more."""
+        self.is_over = False
+
+    def hear(self) -> None:
+        """Take in what the node says: the rest of the request, or signals; its silence is one too."""
+        try:
+            said = self.line.recv(CHUNK)
+        except OSError:
+            said = b""
+        if not said:
+            self.put_down()
+        elif self._process is not None:
+            for number in said:
+                self.send(number)
+        else:
+            self._asked += said
+            size = int.from_bytes(self._asked[:HEADER], "big")
+            if len(self._asked) >= HEADER and len(self._asked) - HEADER >= size:
+                self._start(json.loads(self._asked[HEADER:]))
+
+    def look(self) -> None:
+        """See whether it has ended, or must. What it has left running ends with it."""
+        if self._process is None:
+            return
+        code = self._process.poll()
+        if code is not None:
+            self.send(signal.SIGKILL)
+            self._say({"exit": code})
+            self.is_over = True
+        elif self.kill_at is not None and monotonic() >= self.kill_at:
+            self.send(signal.SIGKILL)
+
+    def send(self, number: int) -> None:
+        """Send a signal to it and its children."""
+        if self._process is not None:
+            with suppress(OSError):  # there is nobody left
+                os.killpg(self._process.pid, number)
+
+    def put_down(self) -> None:
+        """Nobody waits for it: ask it to end, and make it soon."""
+        if self._process is None:
+            self._let_go()
+            self.is_over = True
+        elif self.kill_at is None:
+            self.kill_at = monotonic() + LAST_WORD
+            self.send(signal.SIGTERM)
+            self.send(signal.SIGCONT)  # one that is suspended would not hear it
+
+    def _start(self, asked: dict[str, Any]) -> None:
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the node has judged it
+                asked["argv"],
+                executable=asked["program"],
+                stdin=self._files[0],
+                stdout=self._files[1],
+                stderr=self._files[1],
+                cwd=asked["cwd"],
+                env=asked["env"],
+                start_new_session=True,
+                preexec_fn=partial(prepare, asked["limits"], self._prctl, os.getpid()),  # noqa: PLW1509 - one thread
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._say({"error": str(error)})
+            self.is_over = True
+        else:
+            self._say({"pid": self._process.pid})
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for one in self._files:
+            os.close(one)
+        self._files = ()  # type: ignore[assignment] # they belong to the command now
+
+    def _say(self, what: dict[str, Any]) -> None:
+        with suppress(OSError):  # nobody listens
+            self.line.sendall(json.dumps(what).encode() + b"\n")
+
+
+def prepare(limits: dict[str, int], prctl: Any, keeper: int) -> None:  # noqa: ANN401 - of ctypes
+    """In the new process, before it becomes the program: it dies with the keeper, and is held to its limits."""
+    for number in QUIET:
+        signal.signal(number, signal.SIG_DFL)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != keeper:
+            os._exit(1)
+    if "nice" in limits:
+        os.nice(limits["nice"])
+    limit(resource.RLIMIT_CORE, 0)
+    if "cpu_seconds" in limits:
+        limit(resource.RLIMIT_CPU, limits["cpu_seconds"], slack=1)
+    if "memory_mb" in limits:
+        limit(resource.RLIMIT_AS, limits["memory_mb"] * 1_048_576)
+
+
+def limit(what: int, most: int, slack: int = 0) -> None:
+    """Allow so much, and never more than was allowed before. Within the slack, it is told before it is killed."""
+    _, hard = resource.getrlimit(what)
+    soft, last = (one if hard == resource.RLIM_INFINITY else min(one, hard) for one in (most, most + slack))
+    resource.setrlimit(what, (soft, last))
+
+
+class Keeper:
+    """All commands of one node."""
+
+    def __init__(self, door: socket.socket, node: int) -> None:
+        """Commands are announced at the door."""
+        self._door, self._node = door, node
+        self._commands: set[Command] = set()
+        self._prctl = _prctl()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(door, selectors.EVENT_READ, self._admit)
+        self._is_open = True
+        # Whenever a process has ended, this wakes the loop.
+        ear, mouth = socket.socketpair()
+        for one in (ear, mouth):
+            one.setblocking(False)  # noqa: FBT003 - as it is declared
+        self._mouth = mouth
+        self._selector.register(ear, selectors.EVENT_READ, partial(ear.recv, CHUNK))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Until the node is gone, and all its commands with it."""
+        while self._is_open or self._commands:
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            if os.getppid() != self._node:
+                self._is_open = False
+                for one in self._commands:
+                    one.put_down()
+            for one in list(self._commands):
+                one.look()
+                if one.is_over:
+                    self._dismiss(one)
+
+    def _patience(self) -> float:
+        soon = [one.kill_at - monotonic() for one in self._commands if one.kill_at is not None]
+        return max(0.01, min([LOOK_EVERY if self._commands else LOOK_SELDOM, *soon]))
+
+    def _admit(self) -> None:
+        said, files, _, _ = socket.recv_fds(self._door, 1, FILES)
+        if not said:
+            self._selector.unregister(self._door)
+            self._is_open = False
+        elif len(files) == FILES:
+            one = Command(socket.socket(fileno=files[0]), (files[1], files[2]), self._prctl)
+            self._commands.add(one)
+            self._selector.register(one.line, selectors.EVENT_READ, partial(self._hear, one))
+
+    def _hear(self, one: Command) -> None:
+        one.hear()
+        if one.kill_at is not None:  # there is no more to hear
+            self._selector.unregister(one.line)
+
+    def _dismiss(self, one: Command) -> None:
+        self._commands.discard(one)
+        with suppress(KeyError):
+            self._selector.unregister(one.line)
+        one.line.close()
+
+
+def _prctl() -> Any:  # noqa: ANN401 - of ctypes
+    """The call with which a process asks Linux to be killed when its parent is gone."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415 - only here, and not in the node
+
+    return ctypes.CDLL(None).prctl
+
+
+def main() -> None:
+    """Serve the node that has started this."""
+    for number in QUIET:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    Keeper(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Watching: one command, from the side of the thread that waits for its end.
+
+A command that must end is asked to, with SIGTERM to its whole group, and after a grace period the group is killed. So
+nothing is abandoned: its end is reported when it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.policies.overlap import CancelRunning
+from noonmark.core.policies.window import EndAction
+from noonmark.core.reasons import Reason
+from noonmark.core.targets import CommandTarget
+from noonmark.targets.endings import cut_off, raised, stopped, succeeded, undeliverable
+from noonmark.targets.output import last_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.settlement import Delivered
+    from noonmark.ports.target import Assignment
+    from noonmark.targets.keeping import Kept
+
+FOREVER: Micros = 2**63
+STOP_GRACE: Micros = 5 * SECOND
+"""How long a command has to end when it is asked to."""
+START_LIMIT: Micros = 60 * SECOND
+"""How long it may take until it is started."""
+LAST_WAIT: Micros = 30 * SECOND
+"""How long it may take to be gone when it is killed: not even that helps while it waits for a broken disk."""
+
+
+class _Stop:
+    """The stop signal of a command."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self.was_seen = False
+
+    def set(self) -> None:
+        """From now on it should end; whoever watches it sees to that."""
+        self._kept.ring()
+
+
+class Watch:
+    """One command that was given to the keeper."""
+
+    def __init__(self, kept: Kept, assignment: Assignment, now: Callable[[], Micros]) -> None:
+        """It may be asked to stop from now on."""
+        self._kept, self._assignment, self._now = kept, assignment, now
+        self._stop = assignment.signal = _Stop(kept)
+        self._pid: int | None = None
+        self._is_given_up = False
+        self._start_by = now() + START_LIMIT
+        self._ask_at: Micros | None = None
+        """When it was asked to end."""
+        self._kill_at: Micros | None = None
+        """When it was killed."""
+        self._is_cut_off = False
+        window = assignment.schedule.declaration.window
+        pauses = window is not None and window.end_action is EndAction.PAUSE
+        self._suspend_at = window.closes_at(assignment.occurrence.first_due) if window and pauses else None
+        self._resume_at: Micros | None = None
+
+    def give_up(self) -> None:
+        """This node stops: the command is of no account any more. From any thread."""
+        self._is_given_up = True
+        self._kept.ring()
+
+    def see_through(self) -> Delivered:
+        """Wait for its end."""
+        while not self._is_given_up:
+            if self._assignment.stop_reason is not None and self._pid is not None:
+                self._put_down()
+            at, act = min(self._plans(), key=itemgetter(0))
+            if (left := at - self._now()) <= 0:
+                if (ended := act()) is not None:
+                    return ended
+                continue
+            try:
+                said = self._kept.hear(None if at == FOREVER else left / SECOND)
+            except EOFError:
+                return self._lost()
+            for one in said:
+                if (delivered := self._take_in(one)) is not None:
+                    return delivered
+        return stopped(self._assignment, self._assignment.stop_reason or Reason.LEASE_LOST, None, now=self._now())
+
+    def _plans(self) -> list[tuple[Micros, Callable[[], Delivered | None]]]:
+        """What is done next, as things are, and when."""
+        plans: list[tuple[Micros, Callable[[], Delivered | None]]] = [(FOREVER, self._cut_off)]
+        if self._kill_at is not None:
+            return [*plans, (self._kill_at + LAST_WAIT, self._undead)]
+        if self._ask_at is not None:
+            return [*plans, (self._ask_at + self._grace, self._kill)]
+        if self._pid is None or self._assignment.started is None:
+            return [*plans, (self._start_by, self._never_begun)]
+        if (ends := self._assignment.ends_by(self._assignment.started)) is not None:
+            plans.append((ends, self._cut_off))
+        if self._suspend_at is not None:
+            plans.append((self._suspend_at, self._suspend))
+        if self._resume_at is not None:
+            plans.append((self._resume_at, self._resume))
+        return plans
+
+    @property
+    def _grace(self) -> Micros:
+        """How long it has to stop. One that has to make room for the next has as long as that one waits for it."""
+        policy = self._assignment.schedule.declaration.overlap_policy
+        if self._assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning):
+            return policy.cancel_grace
+        return STOP_GRACE
+
+    def _cut_off(self) -> None:
+        """Its time is up."""
+        self._is_cut_off = True
+        self._put_down()
+
+    def _put_down(self) -> None:
+        """Ask it to end."""
+        if self._ask_at is None:
+            self._stop.was_seen = True
+            self._ask_at = self._now()
+            self._kept.send(signal.SIGTERM)
+            self._kept.send(signal.SIGCONT)  # one that is suspended would not hear it
+
+    def _kill(self) -> None:
+        self._kill_at = self._now()
+        self._kept.send(signal.SIGKILL)
+
+    def _never_begun(self) -> Delivered:
+        why = f"{self._argv[0]!r} was not started within {micros_to_seconds(START_LIMIT)} s"
+        return undeliverable(why, now=self._now())
+
+    def _lost(self) -> Delivered:
+        """The keeper is gone, and with it the program; whatever that has started goes here."""
+        if self._pid is not None:
+            with suppress(OSError):  # there is nobody left
+                os.killpg(self._pid, signal.SIGKILL)
+        return self._failed("the process that starts the commands of this node was lost, and this one with it")
+
+    def _undead(self) -> Delivered:
+        return self._failed(f"it was killed {micros_to_seconds(LAST_WAIT)} s ago, and is still there")
+
+    def _suspend(self) -> None:
+        """Its window has closed: it goes on when the next one opens, if there is one."""
+        trigger, window = self._assignment.schedule.declaration.trigger, self._assignment.schedule.declaration.window
+        closed, self._suspend_at = self._suspend_at, None
+        self._kept.send(signal.SIGSTOP)
+        if trigger is not None and window is not None and closed is not None:
+            # A time that names no window any more, because this node was late, is none to go on at.
+            self._resume_at = trigger.next_micros(max(closed, self._now() - window.duration))
+
+    def _resume(self) -> None:
+        window = self._assignment.schedule.declaration.window
+        if window is not None and self._resume_at is not None:
+            self._suspend_at = window.closes_at(self._resume_at)
+        self._resume_at = None
+        self._kept.send(signal.SIGCONT)
+
+    def _take_in(self, said: dict[str, Any]) -> Delivered | None:
+        """What the keeper says; None unless it is the end."""
+        if "pid" in said:
+            self._pid, self._assignment.started = said["pid"], self._now()
+            return None
+        if "error" in said:
+            return undeliverable(f"{self._argv[0]!r} could not be started: {said['error']}", now=self._now())
+        self._kept.drain()
+        return self._ended(said["exit"])
+
+    def _ended(self, code: int) -> Delivered:
+        now, result = self._now(), self._result(code)
+        if self._ask_at is None and code == 0:
+            return succeeded(self._assignment, result, now=now)
+        text = "\n".join(one for one in (last_lines(result["output"]), _end(code)) if one)
+        if self._is_cut_off:
+            return replace(cut_off(self._assignment, now=now), result=result, error=text)
+        if self._ask_at is not None:
+            reason = self._assignment.stop_reason or Reason.CANCELLED
+            return replace(stopped(self._assignment, reason, text, now=now), result=result)
+        error = subprocess.CalledProcessError(code, list(self._argv), result["output"])
+        return replace(raised(self._assignment, error, now=now, text=text), result=result)
+
+    def _result(self, code: int) -> dict[str, Any]:
+        """What is kept of it."""
+        text = self._kept.tail.text()
+        dropped = self._kept.tail.dropped(text)
+        return {"exit_code": code, "output": text} | ({"output_dropped": dropped} if dropped else {})
+
+    def _failed(self, text: str) -> Delivered:
+        return raised(self._assignment, RuntimeError(text), now=self._now(), text=text)
+
+    @property
+    def _argv(self) -> tuple[str, ...]:
+        target = self._assignment.schedule.declaration.target
+        return target.argv if isinstance(target, CommandTarget) else ("",)
+
+
+def _end(code: int) -> str:
+    """How it ended, in words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}"

@@ -1,0 +1,45 @@
+"""Pages that are followed at a shell, from top to bottom, with a real server: what they show is what comes."""
+
+import shutil
+
+import pytest
+
+from tests.docs.session import BLOCK, Session, steps
+from tests.docs.test_documents import PAGES, ROOT
+
+FOLLOWED = [page for page in PAGES if any(kind == "shellsession" for kind, _, _ in BLOCK.findall(page.read_text()))]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the pages use curl")
+@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_page_does_what_it_says(page, tmp_path):
+    with Session(tmp_path) as session:
+        assert session.follow(page) > 1
+
+
+def test_the_first_page_the_tutorial_and_the_guide_are_followed():
+    assert {page.relative_to(ROOT).as_posix() for page in FOLLOWED} >= {
+        "README.md",
+        "docs/tutorial/service.md",
+        "docs/guides/cli.md",
+    }
+
+
+def test_the_guide_shows_every_group_of_commands_that_changes_something():
+    text = (ROOT / "docs" / "guides" / "cli.md").read_text("utf-8")
+    commands = [one for kind, _, block in BLOCK.findall(text) if kind == "shellsession" for one, _ in steps(block)]
+    assert {command.split()[1] for command in commands} >= {"serve", "schedule", "trigger", "event", "call"}
+
+
+def test_what_is_not_shown_is_found_out(tmp_path):
+    with Session(tmp_path) as session:
+        session.step("echo one two", "one ...")
+        session.step("false; echo 'noonmark: no'; false", "noonmark: no")
+        with pytest.raises(AssertionError, match="one"):
+            session.step("echo one", "two")
+        with pytest.raises(AssertionError):
+            session.step("false", "")
+
+
+def test_a_block_has_commands_of_several_lines_and_what_they_show():
+    assert steps("$ a \\\n> b\nc\nd\n$ e\n") == [("a \\\nb", "c\nd"), ("e", "")]

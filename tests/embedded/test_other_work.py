@@ -1,0 +1,154 @@
+"""Schedules of a program for what is not a Python function: programs and events."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from noonmark import AsyncScheduler, EventTrigger, InvalidSchedule, Scheduler
+from noonmark.driver.drive import drive
+from tests.embedded.waiting import NEVER, ended, eventually, phases
+from tests.targets.ordered import is_alive
+
+
+class TestCommands:
+    def test_it_runs_when_it_is_due(self, keeper, tmp_path):
+        job = keeper.schedule_command(["sh", "-c", "cat > got"], cwd=tmp_path, payload={"n": 1}, name="save")
+        with keeper:
+            assert ended(keeper, job) == ["completed"]
+        assert (tmp_path / "got").read_text() == '{"n": 1}'
+        [run] = keeper.runs(job)
+        assert run.result == {"exit_code": 0, "output": ""}
+
+    def test_it_runs_when_somebody_asks(self, keeper):
+        job = keeper.schedule_command(
+            [Path("/bin/sh"), "-c", 'cat; echo " $LEVEL"'], trigger=NEVER, env={"LEVEL": "9"}, stdin="word", name="it"
+        )
+        assert keeper.run_now(job)["output"] == "word 9\n"
+        assert keeper.schedule_command(["false"], trigger=NEVER, name="it") == job
+        with pytest.raises(subprocess.CalledProcessError):
+            keeper.run_now(job)
+
+    def test_it_is_retried_and_limited(self, keeper, tmp_path):
+        script = "echo >> tries; test $NOONMARK_ATTEMPT = 2 && nice"
+        retries = {"max_attempts": 3, "backoff_seconds": 0.01}
+        job = keeper.schedule_command(["sh", "-c", script], cwd=tmp_path, retries=retries, limits={"nice": 3})
+        with keeper:
+            assert ended(keeper, job) == ["completed"]
+        assert len((tmp_path / "tries").read_text()) == 2
+        assert keeper.runs(job)[0].result["output"] == f"{min(19, os.nice(0) + 3)}\n"
+
+    def test_it_ends_when_it_is_cancelled(self, keeper, tmp_path):
+        job = keeper.schedule_command(["sh", "-c", "echo $$ > pid; sleep 600"], cwd=tmp_path)
+        with keeper:
+            pid = int(eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()))
+            assert keeper.cancel(job)
+            assert ended(keeper, job) == ["cancelled"]
+        assert not is_alive(pid)
+
+    def test_it_ends_when_the_program_stops_and_runs_again(self, keeper, tmp_path):
+        script = "echo $$ > pid; test -e again || sleep 600"
+        job = keeper.schedule_command(["sh", "-c", script], cwd=tmp_path)
+        keeper.start()
+        pid = int(eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()))
+        keeper.stop(timeout=0)
+        eventually(lambda: not is_alive(pid))
+        assert phases(keeper, job) == ["pending"]
+        (tmp_path / "again").touch()
+        with keeper:
+            assert ended(keeper, job) == ["completed"]
+
+    def test_one_that_was_made_before_is_taken_up_again(self, open_on_file):
+        job = open_on_file().schedule_command(["true"], name="it")
+        with open_on_file() as again:
+            assert ended(again, job) == ["completed"]
+
+    def test_a_program_without_commands_leaves_them_to_others(self, open_on_file):
+        scheduler = open_on_file()
+        with scheduler:
+            [node] = eventually(scheduler.nodes)
+            assert "command" not in node.routes
+            scheduler.schedule_command(["true"], trigger=NEVER)
+            assert "command" in scheduler.with_engine(lambda engine: engine.loop._runtime.target.routes())
+
+    @pytest.mark.parametrize(
+        ("argv", "options", "field"),
+        [
+            ("ls -l", {}, "argv"),
+            ([], {}, "argv"),
+            (["ls", 1], {}, "argv[1]"),
+            (["ls"], {"env": {"A=B": "c"}}, "env.A=B"),
+            (["ls"], {"env": 1}, "env"),
+            (["ls"], {"cwd": ""}, "cwd"),
+            (["ls"], {"stdin": 1}, "stdin"),
+            (["ls"], {"limits": {"nice": 20}}, "limits.nice"),
+            (["ls"], {"name": ""}, "name"),
+        ],
+    )
+    def test_what_is_wrong_is_named_as_it_was_written(self, argv, options, field):
+        with pytest.raises(InvalidSchedule) as caught:
+            Scheduler().schedule_command(argv, **options)
+        assert caught.value.field == field
+
+    def test_an_option_of_functions_is_none(self):
+        with pytest.raises(TypeError, match="'args' is no option"):
+            Scheduler().schedule_command(["ls"], args=[1])
+
+    def test_the_async_scheduler_has_it_too(self):
+        async def story():
+            scheduler = AsyncScheduler()
+            job = await scheduler.schedule_command(["echo", "hello"], trigger=NEVER)
+            event = await scheduler.schedule_event("done", trigger=NEVER, payload={"a": 1})
+            answers = await scheduler.run_now(job), await scheduler.run_now(event)
+            await scheduler.close()
+            return answers
+
+        said, emitted = asyncio.run(story())
+        assert said == {"exit_code": 0, "output": "hello\n"}
+        assert list(emitted) == ["event_id"]
+
+
+class TestEvents:
+    def test_a_schedule_sets_off_another(self, keeper):
+        heard = []
+        keeper.register_function("hear", lambda context: heard.append((context.event["source"], context.payload)))
+        keeper.schedule(
+            lambda context: heard.append((context.event["source"], context.payload)),
+            trigger=EventTrigger("report.made"),
+            function_name="listen",
+        )
+        job = keeper.schedule_event("report.made", payload={"rows": 3})
+        with keeper:
+            eventually(lambda: heard)
+        assert heard == [(f"schedule:{job}", {"rows": 3})]
+
+    def test_two_that_set_each_other_off_come_to_an_end(self, keeper):
+        ping = keeper.schedule_event("ping", trigger=EventTrigger("pong"), name="ping")
+        pong = keeper.schedule_event("pong", trigger=EventTrigger("ping"), name="pong")
+        with keeper:
+            keeper.emit("ping", event_id="first")
+            refused = eventually(lambda: [one for one in keeper.runs(ping) + keeper.runs(pong) if one.error])
+        assert [str(one.outcome) for one in refused] == ["delivery_failed"]
+        assert "set each other off" in refused[0].error
+        assert len(drive(keeper.runtime.store.events("default", 100))) == 17
+
+
+def test_a_program_that_is_killed_leaves_nothing_running(tmp_path):
+    script = """
+import time
+from noonmark import Scheduler
+with Scheduler("sqlite:///jobs.db") as scheduler:
+    scheduler.schedule_command(["sh", "-c", "sh -c 'echo $$ > child; sleep 600' & echo $$ > pid; wait"], name="it")
+    time.sleep(600)
+"""
+    program = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path)
+    try:
+        files = [tmp_path / "pid", tmp_path / "child"]
+        pids = [int(eventually(lambda one=one: one.exists() and one.read_text().strip())) for one in files]
+    finally:
+        program.kill()
+        program.wait()
+    eventually(lambda: not any(map(is_alive, pids)))

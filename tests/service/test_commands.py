@@ -1,0 +1,167 @@
+"""Programs started by a server: what it allows, what it kills, what it leaves behind when it is killed itself."""
+
+import json
+
+import pytest
+
+from noonmark import Scheduler
+from tests.cli.terminal import NOONMARK, in_pipe
+from tests.embedded.waiting import FINAL, ended, eventually
+from tests.service.server import serving
+from tests.targets.ordered import is_alive
+
+WORK = """#!/bin/sh
+cat > "$1.in"
+sleep 600 &
+echo $! > "$1.child"
+echo $$ > "$1.pid"
+test -e "$1.go" || wait
+echo done
+"""
+NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("commands")
+    (made / "work").write_text(WORK)
+    (made / "work").chmod(0o755)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with serving(folder, "--allow-commands", f"echo,{folder}/work", HUSH="hush") as made:
+        yield made
+
+
+def create(server, *argv, **fields):
+    target = {"target_kind": "command", "argv": list(argv), **fields.pop("target", {})}
+    answer = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target, **fields})
+    assert answer.status == 201, answer.text
+    return answer.json["schedule_id"]
+
+
+def start(server, schedule_id, payload=None):
+    answer = server.ask("POST", f"/schedules/{schedule_id}/run", {} if payload is None else {"payload": payload})
+    assert answer.status == 202, answer.text
+    return answer.json["occurrence_id"]
+
+
+def end_of(server, occurrence):
+    def found():
+        told = server.get(f"/occurrences/{occurrence}").json
+        return told["phase"] in FINAL and told
+
+    return eventually(found)
+
+
+def last_run(server, schedule_id):
+    return server.get(f"/schedules/{schedule_id}/runs").json["runs"][0]
+
+
+def outcomes(server, schedule_id):
+    """How its runs have ended, once all of them have."""
+    found = [run["outcome"] for run in server.get(f"/schedules/{schedule_id}/runs").json["runs"]]
+    return found if all(found) else []
+
+
+def pid_in(path):
+    return int(eventually(lambda: path.exists() and path.read_text().strip()))
+
+
+def test_what_is_allowed_is_started(server):
+    one = create(server, "echo", "$HUSH", "; id", "-n")
+    assert end_of(server, start(server, one))["phase"] == "completed"
+    run = last_run(server, one)
+    assert (run["outcome"], run["result"]) == ("completed", {"exit_code": 0, "output": "$HUSH ; id -n\n"})
+
+
+@pytest.mark.parametrize(
+    ("argv", "target", "why"),
+    [
+        (["sh", "-c", "touch pwned"], {}, "--allow-commands"),
+        (["/bin/echo"], {}, "--allow-commands"),
+        (["./work"], {}, "relative path"),
+        (["echo"], {"env": {"LD_PRELOAD": "/x.so"}}, "'LD_PRELOAD' may not be set"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_with_a_reason(server, folder, argv, target, why):
+    one = create(server, *argv, target=target)
+    told = end_of(server, start(server, one))
+    assert (told["phase"], told["reason"]) == ("delivery_failed", "undeliverable")
+    assert why in last_run(server, one)["error"]
+    assert not (folder / "pwned").exists()
+
+
+def test_what_is_cancelled_ends_with_its_children(server, folder):
+    one = create(server, f"{folder}/work", "cancelled")
+    occurrence = start(server, one, {"a": 1})
+    pids = pid_in(folder / "cancelled.pid"), pid_in(folder / "cancelled.child")
+    assert json.loads((folder / "cancelled.in").read_text()) == {"a": 1}
+    assert server.ask("POST", f"/occurrences/{occurrence}/cancel", {}).status in (200, 202)
+    assert end_of(server, occurrence)["phase"] == "cancelled"
+    eventually(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_timeout_ends_it(server, folder):
+    one = create(server, f"{folder}/work", "slow", timeout_seconds=0.5)
+    assert end_of(server, start(server, one))["phase"] == "timed_out"
+    assert last_run(server, one)["error"] == "was killed by SIGTERM"
+
+
+def test_the_command_line_does_it_all(server):
+    def noonmark(*words):
+        done = in_pipe(*NOONMARK, *words, NOONMARK_SERVER=server.url)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    noonmark("schedule", "create", "--cron", "0 0 1 1 *", "--id", "by-hand", "--command", "echo 'two words' end")
+    noonmark("schedule", "create", "--cron", "0 0 1 1 *", "--id", "dashes", "--", "echo", "--flag", "x y")
+    for one, said in (("by-hand", "two words end\n"), ("dashes", "--flag x y\n")):
+        noonmark("schedule", "run-now", one)
+        assert eventually(lambda one=one: outcomes(server, one)) == ["completed"]
+        assert last_run(server, one)["result"]["output"] == said
+        assert "completed" in noonmark("schedule", "runs", one)
+
+
+def test_a_schedule_emits_an_event(server):
+    document = {"target_kind": "event", "event_type": "report.made", "payload": {"rows": 3}}
+    made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": document, "schedule_id": "emits"})
+    assert made.status == 201
+    heard = {"trigger": {"type": "event", "event_type": "report.made"}, "schedule_id": "hears"}
+    assert (
+        server.ask("POST", "/schedules", heard | {"target": {"target_kind": "command", "argv": ["echo"]}}).status == 201
+    )
+    assert end_of(server, start(server, "emits"))["phase"] == "completed"
+    assert eventually(lambda: server.get("/schedules/hears/runs").json["runs"])
+    [event] = [one for one in server.get("/events").json["events"] if one["event_type"] == "report.made"]
+    assert (event["source"], event["payload"]) == ("schedule:emits", {"rows": 3})
+
+
+def test_a_server_that_is_killed_leaves_nothing_running_and_another_begins_anew(folder):
+    options = ["--store", "sqlite:///killed.db", "--allow-commands", f"{folder}/work", "--lease", "1"]
+    with serving(folder, *options, name="first") as first:
+        one = create(first, f"{folder}/work", "killed")
+        occurrence = start(first, one)
+        pids = pid_in(folder / "killed.pid"), pid_in(folder / "killed.child")
+        first.process.kill()
+        first.process.wait()
+    eventually(lambda: not any(map(is_alive, pids)))
+    (folder / "killed.go").touch()
+    with serving(folder, *options, name="second") as second:
+        assert end_of(second, occurrence)["phase"] == "completed"
+        assert [run["outcome"] for run in second.get(f"/schedules/{one}/runs").json["runs"]] == [
+            "completed",
+            "lease_lost",
+        ]
+
+
+def test_what_a_program_made_needs_no_permission_there(folder, server):
+    scheduler = Scheduler(f"sqlite:///{folder / 'noonmark.db'}")
+    job = scheduler.schedule_command(["sh", "-c", "echo $0 made it", "program"], name="mine")
+    assert ended(scheduler, job) == ["completed"]
+    changed = {"target": {"target_kind": "command", "argv": ["sh", "-c", "touch pwned"]}}
+    answer = server.ask("PATCH", f"/schedules/{job}", changed)
+    assert (answer.status, answer.json["code"]) == (400, "invalid_schedule")
+    scheduler.close()

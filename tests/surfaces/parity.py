@@ -1,0 +1,259 @@
+"""What is asked of every door: a row for each operation, and rows that each has to refuse alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.settlement import Accepted, settle
+from noonmark.driver.drive import drive
+from noonmark.operations.registry import perform
+from noonmark.operations.service import LOCAL
+from noonmark.testing.conformance.bench import start
+from tests.embedded.waiting import eventually
+
+LATER = "2036-01-01T00:00:00Z"
+YEARLY = {"type": "cron", "expression": "0 12 1 1 *", "timezone": "UTC", "start_at_utc": LATER}
+NOBODY = {"target_kind": "function", "function": "nobody"}
+WORKFLOW = {"target_kind": "workflow", "workflow_id": "elsewhere"}
+HOURLY = {"type": "interval", "every_seconds": 3_600, "start_at_utc": LATER}
+PAST = {"type": "interval", "every_seconds": 86_400, "start_at_utc": "2026-01-01T00:00:00Z"}
+AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC", "--start-at", LATER)
+_numbers = count(1)
+
+
+class Stage:
+    """What an operation finds; what is there is made by operations, for nothing is told of it."""
+
+    def __init__(self, service):
+        self.service = service
+
+    def do(self, operation, **arguments):
+        return drive(perform(self.service, LOCAL, operation, arguments))
+
+    def name(self):
+        """One that nothing else has."""
+        return f"parity-{next(_numbers)}"
+
+    def schedule(self, **fields):
+        made = self.do("schedule/create", **{"schedule_id": self.name(), "trigger": YEARLY, "target": NOBODY, **fields})
+        return made["schedule_id"]
+
+    def paused(self):
+        return self.do("schedule/pause", schedule_id=self.schedule())["schedule_id"]
+
+    def waiting(self):
+        """An occurrence that nobody can serve."""
+        return self.do("schedule/run", schedule_id=self.schedule(), key="waiting")["occurrence_id"]
+
+    def accepted(self):
+        """An occurrence whose end somebody else has to tell, as a target leaves it that has taken it over."""
+        one = self.do("schedule/run", schedule_id=self.schedule(target=WORKFLOW), key="taken")["occurrence_id"]
+        store, lease = self.service.store, 60 * SECOND
+        now = drive(store.clock())
+        [claim] = drive(store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one))
+        [admitted] = drive(store.admit([start(claim)], now=now, lease=lease))
+        taken = Accepted(started=now, accepted=now, deadline=now + DAY_SECONDS * SECOND)
+        assert drive(store.settle([settle(admitted.occurrence, claim.schedule.declaration, taken, node="taker")]))[0]
+        return one
+
+    def busy(self):
+        """A schedule of which an occurrence is in flight."""
+        return self.do("occurrence/get", occurrence_id=self.accepted())["schedule_id"]
+
+    def completed(self):
+        """A schedule that has run once, its occurrence and its run."""
+        worker, made = self.service.worker, self.schedule(target={**NOBODY, "function": "greet"}, labels={"has": "run"})
+        worker.start()
+        one = self.do("schedule/run", schedule_id=made, key="once", payload="you")["occurrence_id"]
+        eventually(lambda: self.do("occurrence/get", occurrence_id=one)["phase"] == "completed")
+        worker.stop()
+        [run] = self.do("occurrence/runs", occurrence_id=one)["runs"]
+        return made, one, run["run_id"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request: its arguments for what a stage has, and the command that asks the same, if there is one."""
+
+    operation: str
+    arguments: Callable[[Stage], dict] = lambda _: {}
+    command: Callable[[dict], tuple] | None = None
+    of_command: Callable[[dict], dict] = lambda document: document
+    """What a command prints may be more than the answer to the operation."""
+    audited: int = 0
+    """How many entries the stage and the request leave in the audit log of their schedule; 0 if there is none."""
+
+
+def _on(*words, **options):
+    """A command on the id that comes first among the arguments, with some of the others as options."""
+
+    def command(arguments):
+        ids = [arguments[one] for one in arguments if one.endswith("_id")][:1]
+        given = [(option, str(arguments[name])) for name, option in options.items() if name in arguments]
+        return (*words, *ids, *(word for pair in given for word in pair))
+
+    return command
+
+
+LOOKS = (
+    Row("schedule/get", lambda at: {"schedule_id": at.ids[0]}, _on("schedule", "status"),
+        lambda document: {name: one for name, one in document.items() if name != "occurrences"}),
+    Row("schedule/list", lambda _: {"labels": {"has": "run"}, "kind": "periodic", "phase": "active", "limit": 1_000},
+        _on("schedule", "list", "--label", "has=run", kind="--kind", phase="--status", limit="--limit")),
+    Row("schedule/count", lambda _: {"labels": {"has": "run"}, "phase": ["active", "paused"]}),
+    Row("schedule/preview", lambda at: {"schedule_id": at.ids[0], "after": LATER, "count": 2},
+        _on("schedule", "preview", after="--after", count="--count")),
+    Row("schedule/preview", lambda _: {"trigger": YEARLY, "count": 3},
+        _on("schedule", "preview", *AS_OPTIONS[2:], count="--count")),
+    Row("schedule/occurrences", lambda at: {"schedule_id": at.ids[0], "phase": "completed", "limit": 10},
+        _on("schedule", "occurrences", phase="--phase", limit="--limit")),
+    Row("schedule/runs", lambda at: {"schedule_id": at.ids[0], "limit": 10}, _on("schedule", "runs", limit="--limit")),
+    Row("schedule/explain", lambda at: {"schedule_id": at.ids[0], "at": "2036-01-01T13:00:00Z"},
+        _on("schedule", "explain", at="--at")),
+    Row("occurrence/get", lambda at: {"occurrence_id": at.ids[1]}),
+    Row("occurrence/runs", lambda at: {"occurrence_id": at.ids[1]}),
+    Row("occurrence/explain", lambda at: {"occurrence_id": at.ids[1]}, _on("schedule", "explain")),
+    Row("run/get", lambda at: {"run_id": at.ids[2]}),
+    Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
+        _on("event", "list", event_type="--event", limit="--limit")),
+    Row("node/list", command=_on("node", "list")),
+    Row("audit/list", lambda at: {"schedule_id": at.ids[0], "limit": 10},
+        lambda asked: ("audit", "list", "--schedule", asked["schedule_id"], "--limit", "10")),
+)  # fmt: skip
+CHANGES = (
+    Row("schedule/create",
+        lambda at: {"name": "n", "trigger": YEARLY, "target": NOBODY, "labels": {"team": "ops"}},
+        lambda _: ("schedule", "create", *AS_OPTIONS, "--name", "n", "--label", "team=ops"), audited=1),
+    Row("schedule/upsert",
+        lambda at: {"schedule_id": at.schedule(), "trigger": HOURLY, "target": NOBODY, "max_runs": 3}, audited=2),
+    Row("schedule/update",
+        lambda at: {"schedule_id": at.schedule(), "expected_revision": 1, "name": "other"},
+        _on("schedule", "update", expected_revision="--expected-revision", name="--name"), audited=2),
+    Row("schedule/pause", lambda at: {"schedule_id": at.schedule(), "reason": "a holiday"},
+        _on("schedule", "pause", reason="--reason"), audited=2),
+    Row("schedule/resume", lambda at: {"schedule_id": at.paused(), "reason": "back again"},
+        _on("schedule", "resume", reason="--reason"), audited=3),
+    Row("schedule/delete", lambda at: {"schedule_id": at.schedule(), "reason": "retired"},
+        _on("schedule", "delete", reason="--reason"), audited=2),
+    Row("schedule/run",
+        lambda at: {"schedule_id": at.schedule(), "payload": 1, "overlap": "allow", "key": "k", "reason": "why not"},
+        _on("schedule", "run-now", payload="--payload-json", overlap="--overlap", key="--key", reason="--reason"),
+        audited=2),
+    Row("schedule/backfill",
+        lambda at: {"schedule_id": at.schedule(trigger=PAST), "from": "2026-02-01T00:00:00Z",
+                    "to": "2026-02-03T00:00:00Z", "concurrency": 2, "key": "again"},
+        lambda asked: ("schedule", "backfill", asked["schedule_id"], "--from", asked["from"], "--to", asked["to"],
+                       "--concurrency", "2", "--key", "again"), audited=2),
+    Row("occurrence/complete",
+        lambda at: {"occurrence_id": at.accepted(), "result": {"rows": 3}, "usage": {"tokens": 5, "cost_usd": 0.5}},
+        audited=3),
+    Row("occurrence/fail", lambda at: {"occurrence_id": at.accepted(), "error": "it was full"}, audited=3),
+    Row("occurrence/cancel", lambda at: {"occurrence_id": at.waiting(), "reason": "never mind"}, audited=3),
+    Row("event/emit", lambda at: {"event_type": "told", "payload": {"n": 1}, "source": "parity", "event_id": at.name()},
+        lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
+                       "--event-id", asked["event_id"])),
+)  # fmt: skip
+WORKER = (
+    Row("worker/start", command=_on("worker", "start")),
+    Row("worker/stop", command=_on("worker", "stop")),
+    Row("worker/status", command=_on("worker", "status")),
+)
+"""They speak of the process that is asked: a command that works on a store itself has none."""
+
+
+@dataclass(frozen=True)
+class Wrong(Row):
+    """One request that is refused."""
+
+    code: str = "not_found"
+    field: str = "schedule_id"
+    is_typed: bool = True
+    """Whether the methods of a client can say it at all."""
+
+
+GONE = {"schedule_id": "nowhere"}
+LOST = {"occurrence_id": "occ_" + "0" * 32}
+MORE = {"surprise": 1}
+
+
+def _wrong(operation, arguments, command=None, code="not_found", field="schedule_id", **more):
+    return Wrong(operation, lambda _: arguments, command, code=code, field=field, **more)
+
+
+def _lost(operation, command=None):
+    return _wrong(operation, LOST, command, field="occurrence_id")
+
+
+def _stale(operation, **expected):
+    return Wrong(
+        operation,
+        lambda at: {"schedule_id": at.schedule(), **expected},
+        code="revision_conflict",
+        field=next(iter(expected)),
+    )
+
+
+WRONG = (
+    _wrong("schedule/create", {"trigger": {**YEARLY, "expression": "0 0 0 * *"}, "target": NOBODY},
+           lambda _: ("schedule", "create", "--cron", "0 0 0 * *", *AS_OPTIONS[:2], *AS_OPTIONS[4:]),
+           "invalid_trigger", "trigger.expression"),
+    _wrong("schedule/create", {"trigger": {**YEARLY, "expression": "0 0 30 2 *"}, "target": NOBODY},
+           lambda _: ("schedule", "create", "--cron", "0 0 30 2 *", *AS_OPTIONS[:2], *AS_OPTIONS[4:]),
+           "trigger_never_fires", "trigger.expression"),
+    _wrong("schedule/create", {"trigger": YEARLY, "target": {**NOBODY, "function": "os:getcwd"}},
+           lambda _: ("schedule", "create", "--function", "os:getcwd", *AS_OPTIONS[2:]),
+           "invalid_schedule", "target.function"),
+    _wrong("schedule/create", {"trigger": YEARLY, "target": NOBODY, **MORE}, None, "invalid_schedule", "surprise",
+           is_typed=False),
+    _wrong("schedule/upsert", {"trigger": YEARLY, "target": NOBODY}, None, "invalid_request", "schedule_id"),
+    _wrong("schedule/update", {**GONE, "name": "n"}, _on("schedule", "update", name="--name")),
+    Wrong("schedule/update", lambda at: {"schedule_id": at.schedule(), "expected_revision": 7, "name": "n"},
+          _on("schedule", "update", name="--name", expected_revision="--expected-revision"),
+          code="revision_conflict", field="expected_revision"),
+    *(
+        row
+        for steer in ("pause", "resume", "delete")
+        for row in (
+            _wrong(f"schedule/{steer}", GONE, _on("schedule", steer)),
+            _stale(f"schedule/{steer}", expected_revision=7),
+            _stale(f"schedule/{steer}", expected_updated_at_utc=LATER),
+        )
+    ),
+    _wrong("schedule/run", GONE, _on("schedule", "run-now")),
+    Wrong("schedule/run", lambda at: {"schedule_id": at.busy()}, _on("schedule", "run-now"),
+          code="overlap", field="overlap"),
+    Wrong("schedule/run", lambda at: {"schedule_id": at.schedule(), "overlap": "never"},
+          _on("schedule", "run-now", overlap="--overlap"), code="invalid_request", field="overlap"),
+    _wrong("schedule/backfill", {**GONE, "from": LATER, "to": LATER},
+           _on("schedule", "backfill", "--from", LATER, "--to", LATER)),
+    Wrong("schedule/backfill", lambda at: {"schedule_id": at.schedule(), "from": LATER, "to": LATER},
+          _on("schedule", "backfill", "--from", LATER, "--to", LATER), code="invalid_request", field="to"),
+    _wrong("schedule/get", GONE, _on("schedule", "status")),
+    _wrong("schedule/list", {"phase": "asleep"}, _on("schedule", "list", phase="--status"), "invalid_request", "phase"),
+    _wrong("schedule/count", {"kind": "rare"}, None, "invalid_request", "kind"),
+    _wrong("schedule/preview", GONE, _on("schedule", "preview")),
+    _wrong("schedule/preview", {"trigger": YEARLY, "count": 0}, _on("schedule", "preview", *AS_OPTIONS[2:],
+           count="--count"), "invalid_request", "count"),
+    _wrong("schedule/occurrences", GONE, _on("schedule", "occurrences")),
+    _wrong("schedule/runs", GONE, _on("schedule", "runs")),
+    _wrong("schedule/explain", {**GONE, "at": LATER}, _on("schedule", "explain", at="--at")),
+    _lost("occurrence/get"),
+    _lost("occurrence/runs"),
+    _lost("occurrence/explain", _on("schedule", "explain")),
+    _lost("occurrence/complete"),
+    Wrong("occurrence/complete", lambda at: {"occurrence_id": at.waiting()}, code="conflict", field=""),
+    _lost("occurrence/fail"),
+    _lost("occurrence/cancel"),
+    _wrong("run/get", {"run_id": "run_0"}, None, "not_found", "run_id"),
+    _wrong("event/emit", {"event_type": "no spaces"}, lambda _: ("event", "emit", "no spaces"),
+           "invalid_schedule", "event_type"),
+    _wrong("event/list", {"event_type": "no spaces"}, _on("event", "list", event_type="--event"),
+           "invalid_request", "event_type"),
+    _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("audit/list", {"schedule_id": "no spaces"}, lambda _: ("audit", "list", "--schedule", "no spaces"),
+           "invalid_request", "schedule_id"),
+    _wrong("worker/start", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("worker/stop", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("worker/status", MORE, None, "invalid_request", "surprise", is_typed=False),
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""Commands given to a runner, for tests with real processes."""
+
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from noonmark.core.ids import manual
+from noonmark.core.targets import parse_target
+from noonmark.ports.target import Assignment
+from noonmark.targets.commands import CommandRunner
+from noonmark.targets.programs import Programs
+from noonmark.testing import factories
+from tests.targets.assigned import SOON, now
+
+
+def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fields=None, after=0, **declared):
+    """One start of a program, now or a while after; `fields` are the others of its target."""
+    begins = now() + after
+    target = parse_target({"target_kind": "command", "argv": list(argv), **(fields or {})})
+    made = replace(factories.schedule(target=target, **declared), source=source)
+    one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
+    return Assignment(one, made, begins=begins)
+
+
+class Runner:
+    """A runner, and what it reported."""
+
+    def __init__(self, *allowed):
+        self.runner = CommandRunner(Programs(allowed))
+        self._reported, self._news = {}, threading.Condition()
+        self.runner.open(self._report, now)
+
+    def _report(self, assignment, delivered):
+        with self._news:
+            assert assignment not in self._reported
+            self._reported[assignment] = delivered
+            self._news.notify_all()
+
+    def start(self, assignment):
+        self.runner.deliver([assignment])
+        return assignment
+
+    def end_of(self, assignment):
+        with self._news:
+            assert self._news.wait_for(lambda: assignment in self._reported, SOON)
+            return self._reported[assignment]
+
+    def run(self, *argv, **options):
+        return self.end_of(self.start(ordered(*argv, **options)))
+
+
+@contextmanager
+def running(*allowed):
+    """A runner that is closed in the end."""
+    made = Runner(*allowed)
+    try:
+        yield made
+    finally:
+        made.runner.close()
+
+
+def is_alive(pid):
+    """Whether a process is there; one that has ended and that nobody asked about is not."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def is_stopped(pid):
+    """Whether a process is suspended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"

@@ -1,0 +1,127 @@
+"""Events as work: each occurrence emits one, once, and no chain of them is without end."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.events import Event
+from noonmark.core.ids import event, manual
+from noonmark.core.targets import EventTarget, FunctionTarget
+from noonmark.driver.drive import drive
+from noonmark.ports.target import Assignment
+from noonmark.stores.memory import MemoryStore
+from noonmark.targets.emitting import MAX_DEPTH, EventEmitter
+from noonmark.testing import factories
+from tests.targets.assigned import SOON, now
+
+TENANT = "acme"
+
+
+class Emitter:
+    """An emitter with a store of its own."""
+
+    def __init__(self):
+        self.store = MemoryStore(now)
+        drive(self.store.open())
+        self.emitter = EventEmitter(self.store, drive)
+        self._reported, self._news = {}, threading.Condition()
+        self.emitter.open(self._report, now)
+
+    def _report(self, assignment, delivered):
+        with self._news:
+            self._reported[assignment] = delivered
+            self._news.notify_all()
+
+    def deliver(self, assignment):
+        self.emitter.deliver([assignment])
+        with self._news:
+            assert self._news.wait_for(lambda: assignment in self._reported, SOON)
+        return self._reported[assignment]
+
+    def kept(self):
+        return [one.to_envelope() for one in drive(self.store.events(TENANT, 100))]
+
+
+@pytest.fixture
+def emitter():
+    made = Emitter()
+    yield made
+    made.emitter.close()
+
+
+def emitting(payload=None, *, origin=None, brought=None, after=0, target=None):
+    target = target or EventTarget(event_type="report.made", payload={} if payload is None else payload)
+    made = factories.schedule(target=target)
+    one = factories.occurrence(made, origin or manual("one"), nominal=now() + after, attempt=1, payload=brought)
+    return Assignment(one, made, begins=one.nominal)
+
+
+def heard(**fields):
+    """The envelope of an event that set something off."""
+    return Event(event_type="x", emitted=0, **{"event_id": "e1", **fields}).to_envelope()
+
+
+def test_it_emits_for_its_tenant(emitter):
+    one = emitting({"rows": 3})
+    done = emitter.deliver(one)
+    [kept] = emitter.kept()
+    assert (done.outcome, done.result) == ("completed", {"event_id": kept["event_id"]})
+    assert (kept["event_type"], kept["payload"]) == ("report.made", {"rows": 3})
+    assert kept["source"] == f"schedule:{one.schedule.schedule_id}"
+
+
+def test_a_second_delivery_emits_nothing_more(emitter):
+    one = emitting()
+    again = Assignment(replace(one.occurrence, fence=2, attempt=2), one.schedule, begins=one.begins)
+    assert emitter.deliver(one).result == emitter.deliver(again).result
+    assert len(emitter.kept()) == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "origin", "brought", "emitted"),
+    [
+        ({"a": 1}, manual("m"), None, {"a": 1}),
+        ({"a": 1}, manual("m"), {"b": 2}, {"b": 2}),
+        ({"a": 1}, event("e1"), heard(payload={"c": 3}), {"a": 1}),
+        (None, event("e1"), heard(payload={"c": 3}), {"c": 3}),
+    ],
+)
+def test_its_payload_is_what_was_asked_for_or_declared_or_heard(emitter, declared, origin, brought, emitted):
+    emitter.deliver(emitting(declared, origin=origin, brought=brought))
+    assert [one["payload"] for one in emitter.kept()] == [emitted]
+
+
+def test_a_chain_of_events_comes_to_an_end(emitter):
+    done = emitter.deliver(emitting())
+    for depth in range(1, MAX_DEPTH + 1):
+        assert (done.outcome, len(emitter.kept())) == ("completed", depth)
+        [brought] = [one for one in emitter.kept() if one["event_id"] == done.result["event_id"]]
+        done = emitter.deliver(emitting(origin=event(brought["event_id"]), brought=brought))
+    assert (done.outcome, done.error) == (
+        "delivery_failed",
+        "it would be the last of 17 events that set each other off, and at most 16 may",
+    )
+    assert len(emitter.kept()) == MAX_DEPTH
+
+
+@pytest.mark.parametrize(
+    "brought", [heard(event_id="evt16_occ_1", source="me"), heard(event_id="e16", source="schedule:x")]
+)
+def test_what_somebody_else_emitted_begins_a_chain(emitter, brought):
+    assert emitter.deliver(emitting(origin=event("e"), brought=brought)).outcome == "completed"
+
+
+def test_what_cannot_be_emitted_says_why(emitter):
+    done = emitter.deliver(emitting(target=FunctionTarget(function="work")))
+    assert (done.outcome, done.error) == ("delivery_failed", "a function target is not an event")
+
+
+def test_what_has_not_begun_can_be_stopped_or_taken_back(emitter):
+    one, other = emitting(), emitting(after=3_600_000_000)
+    one.stop("cancelled")
+    assert emitter.deliver(one).outcome == "cancelled"
+    emitter.emitter.deliver([other])
+    assert emitter.emitter.withdraw() == [other]
+    assert emitter.kept() == []
+    assert not emitter.emitter.adopt(["event"])
