@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
     from noonmark.targets.functions import Functions
+    from noonmark.targets.outbound import Outbound
     from noonmark.targets.programs import Programs
     from noonmark.targets.runner import FunctionRunner
 
@@ -77,13 +78,21 @@ def make_runner(functions: Functions, max_threads: int, max_processes: int | Non
     return FunctionRunner(functions, max_threads, max_processes)
 
 
-def make_target(store: Store, runner: FunctionRunner, programs: Programs) -> Target:
-    """What delivers to functions, to programs, and to whoever waits for an event."""
+def make_target(store: Store, runner: FunctionRunner, programs: Programs, outbound: Outbound | None = None) -> Target:
+    """What delivers to functions, to programs, to whoever waits for an event, and to other servers.
+
+    Without rules for requests, only those of a program itself are sent.
+    """
     from noonmark.driver.drive import drive
     from noonmark.targets.emitting import EventEmitter
+    from noonmark.targets.http import HttpCaller
     from noonmark.targets.several import Several
 
-    kinds: dict[str, Target] = {"function": runner, "event": EventEmitter(store, drive)}
+    kinds: dict[str, Target] = {
+        "function": runner,
+        "event": EventEmitter(store, drive),
+        "http": HttpCaller(outbound),
+    }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.commands import CommandRunner
 

@@ -27,7 +27,10 @@ FULL_TARGETS = {
         "method": "PUT",
         "url": "https://example.com:8443/hook/{nominal_at}?x=%20#top",
         "headers": {"X-Trace": "a\tb", "Authorization": "Bearer {secret}"},
-        "body": {"hello": ["world"]},
+        "body": {"hello": ["world", "{{payload.name}}"]},
+        "expected_statuses": [200, "3xx"],
+        "retry_statuses": [],
+        "timeout_seconds": 2.5,
     },
     "command": {
         "target_kind": "command",

@@ -284,3 +284,22 @@ def test_a_row_that_does_not_tell_who_delivered_it_is_settled_all_the_same():
     assert (run.node, run.started) == ("", at(112))
     lost = lost_run(replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING), now=at(112))
     assert (lost.node, lost.started) == ("", at(112))
+
+
+def failed(*, is_final=False, retry_after=0, policy=TWICE):
+    schedule = scheduled(every(100), retry_policy=policy)
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=1)
+    delivered = Delivered(
+        outcome=Outcome.FAILED, started=at(101), ended=at(112), is_final=is_final, retry_after=retry_after
+    )
+    return settle(row, schedule.declaration, delivered, node="n1")
+
+
+def test_a_failure_that_another_attempt_would_not_mend_is_the_end():
+    assert told(failed(is_final=True)) == "failed/failed"
+    assert told(failed(is_final=False)) == "pending/retry_scheduled"
+
+
+@pytest.mark.parametrize(("seconds", "retry_at"), [(0, RETRY_AT), (5, RETRY_AT), (60, 112 + 60), (10**9, 112 + 86_400)])
+def test_an_attempt_comes_no_sooner_than_the_target_asked_for_but_within_a_day(seconds, retry_at):
+    assert failed(retry_after=seconds * SECOND).retry_at == at(retry_at)

@@ -12,6 +12,7 @@ from noonmark.core.errors import (
     RevisionConflict,
 )
 from noonmark.operations.declaring import UNREACHABLE
+from tests.embedded.waiting import NEVER
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
 
@@ -256,3 +257,16 @@ def test_what_belongs_to_another_tenant_is_not_there(desk):
 def test_an_unknown_operation_is_not_there(desk):
     with pytest.raises(MethodNotFound):
         desk("schedule/explode", caller=LOCAL)
+
+
+@pytest.mark.parametrize(
+    "target", [{"target_kind": "http", "url": "https://example.com/"}, {"target_kind": "command", "argv": ["true"]}]
+)
+def test_what_a_program_declared_is_not_given_a_request_or_a_command_over_the_network(desk, target):
+    job = desk.scheduler.schedule(print, function_name="report", trigger=NEVER)
+    with pytest.raises(InvalidSchedule, match="only a program can give it another one") as refused:
+        desk("schedule/update", schedule_id=job, target=target)
+    assert refused.value.field == "target"
+    made = desk.create(target=target)
+    desk("schedule/update", schedule_id=made["schedule_id"], target=REPORT)
+    desk("schedule/update", schedule_id=made["schedule_id"], target=target)

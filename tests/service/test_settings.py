@@ -101,6 +101,8 @@ def test_variables_of_other_systems_count_after_our_own(variable, name, text, va
         ("public_url", "https://cron.example.com/noonmark/", "https://cron.example.com/noonmark"),
         ("allowed_hosts", "a.example.com, B.example.com", ("a.example.com", "b.example.com")),
         ("functions", "a=mod:f, b=pkg.mod:Class.method", {"a": "mod:f", "b": "pkg.mod:Class.method"}),
+        ("target_guard", "Strict", "strict"),
+        ("allow_hosts", "Hooks.example.com, 10.1.0.0/16,::1", ("hooks.example.com", "10.1.0.0/16", "::1")),
         ("allow_commands", "*", ("*",)),
         ("allow_commands", "rsync,/usr/bin/env", ("rsync", "/usr/bin/env")),
         ("log_level", "WARNING", "warning"),
@@ -130,6 +132,8 @@ def test_text_is_read_as_what_the_setting_is(name, text, value):
         ("public_url", "https://example.com/?q=1", "a web address"),
         ("allowed_hosts", "https://example.com/", "names of hosts"),
         ("allowed_hosts", "example.com:8001", "names of hosts without a port"),
+        ("target_guard", "lax", "auto, strict or off"),
+        ("allow_hosts", "https://example.com", "names of hosts, addresses or networks"),
         ("functions", "report", "NAME=module:function"),
         ("functions", "report=os.system", "NAME=module:function"),
         ("functions", "=os:system", "NAME=module:function"),
@@ -246,3 +250,12 @@ def test_the_command_refuses_bad_settings():
         "noonmark: port: must be a whole number from 0 to 65,535, not 'x' (from the flag --port)",
         "noonmark: lease: must be a number from 1 to 3,600, not '-5' (from the variable NOONMARK_LEASE)",
     ]
+
+
+def test_a_signing_key_is_never_shown_not_even_when_it_is_refused():
+    chosen = "sesame, open sesame"
+    loaded = load({}, {"NOONMARK_SIGNING_KEY": chosen})
+    assert loaded.settings.signing_key == chosen
+    assert loaded.shown()["signing_key"]["value"] == "***"
+    refused = "signing_key: must be 16 to 500 printable ASCII characters (from the variable NOONMARK_SIGNING_KEY)"
+    assert problems(environment={"NOONMARK_SIGNING_KEY": "sesame"}) == [refused]

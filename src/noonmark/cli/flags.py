@@ -34,6 +34,9 @@ class Flags:
         list[str] | None,
         Parameter(name="--function", negative=(), help="A function of this node, as NAME=module:function; repeatable."),
     ] = None
+    target_guard: Annotated[str | None, _meaning("target_guard")] = None
+    allow_hosts: Annotated[str | None, _meaning("allow_hosts")] = None
+    signing_key: Annotated[str | None, _meaning("signing_key")] = None
     allow_commands: Annotated[str | None, _meaning("allow_commands")] = None
     lease: Annotated[str | None, _meaning("lease")] = None
     grace: Annotated[str | None, _meaning("grace")] = None

@@ -18,6 +18,7 @@ from noonmark.cli.listening import BACKLOG, url_of
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
@@ -26,6 +27,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
 from noonmark.targets.functions import Functions, import_function
+from noonmark.targets.outbound import Outbound
 from noonmark.targets.programs import Programs
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import Health
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from noonmark.config import Loaded, Settings
+    from noonmark.core.targets.reach import Reach
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
 
@@ -100,16 +103,30 @@ def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
     programs = Programs(settings.allow_commands)
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
+    outbound = Outbound(reach=_reach(settings), signing_key=settings.signing_key, public_url=settings.public_url)
     runtime = Runtime(
         node=node_name(),
         store=store,
         clock=clock,
-        target=make_target(store, make_runner(functions, settings.max_threads, None), programs),
+        target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound),
         sink=Sinks(metrics, LogSink()),
         version=__version__,
         timing=timing,
     )
-    return Worker(runtime, functions, programs, max_threads=settings.max_threads, grace=int(settings.grace * SECOND))
+    return Worker(
+        runtime,
+        functions,
+        programs,
+        max_threads=settings.max_threads,
+        grace=int(settings.grace * SECOND),
+        outbound=outbound,
+    )
+
+
+def _reach(settings: Settings) -> Reach:
+    """Where requests may go. Only this machine reaches a server without keys, so `auto` opens its neighbourhood."""
+    guard = Guard.LOCAL if settings.target_guard == "auto" else Guard(settings.target_guard)
+    return reach_of(guard, settings.allow_hosts)
 
 
 def _functions(loaded: Loaded) -> Functions:
@@ -137,6 +154,8 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         wake=worker.wake,
         attend=worker.attend,
         worker=worker,
+        signing_key=settings.signing_key,
+        reach=_reach(settings),
         limits=Limits(
             max_per_user=settings.max_per_user,
             min_interval=settings.min_interval_minutes * 60 * SECOND,

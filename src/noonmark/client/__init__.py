@@ -17,6 +17,7 @@ from noonmark.client.values import (
     Usage,
     WorkerStatus,
 )
+from noonmark.client.verifying import verify
 
 __all__ = [
     "AsyncClient",
@@ -35,4 +36,5 @@ __all__ = [
     "Step",
     "Usage",
     "WorkerStatus",
+    "verify",
 ]

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_TEXT = 2_000
+MIN_KEY, MAX_KEY = 16, 500
 STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://")
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _WHOLE = re.compile(r"\d{1,12}", re.ASCII)
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
+_PLACE = re.compile(r"[A-Za-z0-9_.-]{1,255}|[0-9A-Fa-f.:]{2,45}(/[0-9]{1,3})?", re.ASCII)
 _COMMAND = re.compile(r"[^\s,\0]{1,200}")
 
 
@@ -105,6 +107,19 @@ def hosts(value: object) -> tuple[str, ...]:
     """Names of hosts."""
     allowed = "names of hosts without a port, such as schedules.example.com"
     return tuple(one.lower() for one in _several(value, _HOST, allowed))
+
+
+def key(value: object) -> str:
+    """A secret; what is said instead is not repeated."""
+    if isinstance(value, str) and MIN_KEY <= len(value) <= MAX_KEY and value.isascii() and value.isprintable():
+        return value
+    raise ValueError(f"must be {MIN_KEY} to {MAX_KEY} printable ASCII characters")
+
+
+def places(value: object) -> tuple[str, ...]:
+    """Hosts, addresses and networks."""
+    allowed = "names of hosts, addresses or networks, such as hooks.example.com, 10.1.2.3 or 10.1.0.0/16"
+    return tuple(one.lower() for one in _several(value, _PLACE, allowed))
 
 
 def commands(value: object) -> tuple[str, ...]:

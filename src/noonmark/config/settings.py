@@ -77,6 +77,21 @@ class Settings:
     functions: Mapping[str, str] = _set(
         readers.functions, "the functions that this node offers, by name", switch="--function", default={}
     )
+    target_guard: str = _set(
+        readers.one_of("auto", "strict", "off"),
+        "where requests may go: `strict` is public addresses only, `off` everywhere; `auto` is strict, but a server"
+        " that only this machine can reach may also call this machine and private networks",
+        default="auto",
+    )
+    allow_hosts: tuple[str, ...] = _set(
+        readers.places, "hosts, addresses and networks that requests may go to whatever the guard says", default=()
+    )
+    signing_key: str | None = _set(
+        readers.key,
+        "what requests are signed with, the same on every node; better in the environment or a file than in a flag,"
+        " which every user of this machine can see",
+        default=None,
+    )
     allow_commands: tuple[str, ...] = _set(
         readers.commands,
         'programs that schedules may start on this node, by name or absolute path, or `"*"` for any',

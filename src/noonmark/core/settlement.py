@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from noonmark.core.run import Usage
     from noonmark.core.schedule import Declaration
 
+MAX_RETRY_AFTER: Micros = DAY_SECONDS * SECOND
+"""A target that is busy may put an attempt off for so long."""
 COMPLETION_LIMIT: Micros = DAY_SECONDS * SECOND
 """A target that accepted the work has so long to say how it ended."""
 
@@ -46,6 +48,10 @@ class Delivered:
     usage: Usage | None = None
     reason: Reason | None = None
     """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
+    is_final: bool = False
+    """It failed in a way that another attempt would not mend, or must not follow."""
+    retry_after: Micros = 0
+    """The target asked for another attempt no sooner than that, from its end on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +164,17 @@ def _await(occurrence: Occurrence, accepted: Accepted, run: Run) -> Settlement:
 def _after_failure(end: Settlement, declaration: Declaration, delivered: Delivered) -> Settlement:
     """Another attempt, if one is left, is known not to be the second at the same time, and comes within the window."""
     occurrence, policy, window = end.occurrence, declaration.retry_policy, declaration.window
-    decision = next_attempt(policy, attempt=occurrence.attempt, failed_at=delivered.ended, occurrence_id=occurrence.id)
+    decision = next_attempt(
+        policy,
+        attempt=occurrence.attempt,
+        failed_at=delivered.ended,
+        occurrence_id=occurrence.id,
+        least=min(delivered.retry_after, MAX_RETRY_AFTER),
+    )
     facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
     end = replace(end, pause_after=declaration.pause_on_failure, facts=facts)
+    if delivered.is_final:
+        return end
     if decision.retry_at is None:
         return replace(end, reason=decision.reason) if policy.max_attempts > 1 else end
     # A run that timed out may still be at work.

@@ -15,7 +15,7 @@ from noonmark.driver.settling import hand_back, settle_once
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Delivered
+    from noonmark.core.settlement import Accepted, Delivered
     from noonmark.driver.node import Ask
     from noonmark.driver.reports import (
         AdmitReport,
@@ -42,7 +42,7 @@ class Driver:
         """
         self.node = Node(runtime, ask, ask_apart)
 
-    def report(self, assignment: Assignment, delivered: Delivered) -> None:
+    def report(self, assignment: Assignment, delivered: Delivered | Accepted) -> None:
         """Take note of how a delivery ended, from any thread; `settle_once` writes it."""
         self.node.finished.append((assignment, delivered))
 

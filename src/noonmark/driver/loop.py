@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Delivered
+    from noonmark.core.settlement import Accepted, Delivered
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.target import Assignment
 
@@ -361,7 +361,7 @@ class Loop:
             return self._is_drained and backoff >= LAST_RETRY
         return self._is_drained or (self._is_stopping and duty in (self._look_once, self.driver.admit_once))
 
-    def _report(self, assignment: Assignment, delivered: Delivered) -> None:
+    def _report(self, assignment: Assignment, delivered: Delivered | Accepted) -> None:
         self.driver.report(assignment, delivered)
         self._settle.ring()
         if self._is_stopping:

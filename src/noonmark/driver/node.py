@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Owner
-    from noonmark.core.settlement import Delivered
+    from noonmark.core.settlement import Accepted, Delivered
     from noonmark.ports.records import Leadership
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.sink import Happening
@@ -65,7 +65,7 @@ class Node:
         self.deliveries: dict[str, Assignment] = {}
         self.holds_until: Micros | None = None
         """When what it held at the last renewal is anybody's, unless it is renewed again."""
-        self.finished: deque[tuple[Assignment, Delivered]] = deque()
+        self.finished: deque[tuple[Assignment, Delivered | Accepted]] = deque()
         self.on_end: dict[str, OnEnd] = {}
         """Whom to tell when an occurrence has ended."""
         self.served_last: Owner | None = None

@@ -10,7 +10,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
-from noonmark.core.settlement import Delivered, settle
+from noonmark.core.settlement import Accepted, Delivered, settle
 from noonmark.driver import logs
 from noonmark.driver.reports import SettleReport
 from noonmark.ports.sink import Abandoned, LeaseLost, Settled
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noonmark.ports.sink import Happening
     from noonmark.ports.target import Assignment
 
-    End = tuple[Assignment, Delivered]
+    End = tuple[Assignment, Delivered | Accepted]
 
 
 logger = logging.getLogger("noonmark.jobs")
@@ -69,10 +69,10 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
         if not done:
             happenings.append(LeaseLost(occurrence.id, settlement.run))
             continue
-        if settlement.retry_at is None:
+        if settlement.retry_at is None and settlement.deadline is None:
             node.ended(occurrence, assignment)
         frees_others = frees_others or _frees_others(assignment, settlement)
-        if settlement.phase is not Phase.COMPLETED and settlement.run.outcome not in QUIET:
+        if settlement.phase not in (Phase.COMPLETED, Phase.AWAITING_COMPLETION) and settlement.run.outcome not in QUIET:
             logs.failed(assignment.schedule, settlement)
         if tells:
             happenings.append(_settled(settlement))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
     from noonmark.targets.functions import Functions
+    from noonmark.targets.outbound import Outbound
     from noonmark.targets.programs import Programs
     from noonmark.targets.runner import FunctionRunner
 
@@ -29,10 +30,17 @@ class Worker:
     """Runs what is due, between `start` and `stop`, in threads of its own. All of it may be called from any thread."""
 
     def __init__(
-        self, runtime: Runtime, functions: Functions, programs: Programs, *, max_threads: int, grace: Micros
+        self,
+        runtime: Runtime,
+        functions: Functions,
+        programs: Programs,
+        *,
+        max_threads: int,
+        grace: Micros,
+        outbound: Outbound | None = None,
     ) -> None:
         """It does nothing yet. Whoever stops it waits for what runs as long as the grace period."""
-        self._runtime, self._functions, self._programs = runtime, functions, programs
+        self._runtime, self._functions, self._programs, self._outbound = runtime, functions, programs, outbound
         self._max_threads, self._grace = max_threads, grace
         self._engines = Engines(self._new_engine)
         self._winding_up: tuple[AnyEngine, ...] = ()
@@ -149,7 +157,7 @@ class Worker:
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         runner = make_runner(self._functions, self._max_threads, None)
         self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
-        target = make_target(self._runtime.store, runner, self._programs)
+        target = make_target(self._runtime.store, runner, self._programs, self._outbound)
         return Engine(replace(self._runtime, target=target), looks=looks)
 
 

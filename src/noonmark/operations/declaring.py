@@ -13,11 +13,11 @@ from noonmark.core.jsonvalues import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
-from noonmark.core.targets import FunctionTarget, parse_target
+from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
 from noonmark.operations.documents import schedule_document
+from noonmark.operations.trusting import trusted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,13 +84,13 @@ async def create(service: Service, caller: Caller, arguments: Mapping[str, Any])
     document, owner, key = _split(caller, arguments)
     now, uid = await service.store.clock(), service.fresh_id()
     if key is not None:
-        _parse(document, now=now, key="")  # a request that is refused has not used its key
+        _parse(service, document, now=now, key="")  # a request that is refused has not used its key
         uid = await _uid_for(service, owner, key, document, now=now)
         if await service.store.snapshot(uid) is not None:
             return await _made_before(service, owner, uid, document, now=now)
     schedule_id = document.get("schedule_id") or f"sch_{uid}"
     schedule = schedules.new_schedule(
-        _parse(document, now=now, key=str(schedule_id)),
+        _parse(service, document, now=now, key=str(schedule_id)),
         uid=uid,
         schedule_id=str(schedule_id),
         owner=owner,
@@ -132,7 +132,7 @@ async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any])
             document["enabled"] = stored.schedule.declaration.enabled
             return await _declare(service, caller, stored, document)
         now, uid = await service.store.clock(), service.fresh_id()
-        declaration = _parse(document, now=now, key=str(schedule_id))
+        declaration = _parse(service, document, now=now, key=str(schedule_id))
         schedule = schedules.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
@@ -155,8 +155,7 @@ async def update(service: Service, caller: Caller, arguments: Mapping[str, Any])
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
         document = changed(schedule.declaration, changes)
-        _check_target(document, schedule)
-        return declare_again(document, schedule, now=from_micros(now))
+        return trusted(declare_again(document, schedule, now=from_micros(now)), schedule, service.reach)
 
     sign = caller.signed()
     edited = await schedules.declare(service.store, kept.schedule.uid, read, lookahead=service.lookahead, sign=sign)
@@ -199,8 +198,7 @@ def _kind(trigger: object) -> object:
 
 async def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> dict[str, Any]:
     def read(schedule: Schedule, now: Micros) -> Declaration:
-        _check_target(document, schedule)
-        return declare_again(document, schedule, now=from_micros(now))
+        return trusted(declare_again(document, schedule, now=from_micros(now)), schedule, service.reach)
 
     schedule = await schedules.declare(
         service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=caller.signed()
@@ -231,34 +229,11 @@ def _check_writable(document: Mapping[str, Any]) -> None:
         raise InvalidSchedule("is read-only: leave it out", field=told[0])
 
 
-def _parse(document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
+def _parse(service: Service, document: dict[str, Any], *, now: Micros, key: str) -> Declaration:
     if (wanted := document.get("schedule_id")) in UNREACHABLE:
         message = f"{wanted!r} means something else in the path of a request; take another id"
         raise InvalidSchedule(message, field="schedule_id")
-    declaration = parse_schedule(document, now=from_micros(now), key=key)
-    _check_target(document, None)
-    return declaration
-
-
-def _check_target(document: Mapping[str, Any], stored: Schedule | None) -> None:
-    """Refuse what only a program may say: what comes by a document names a function that a node has registered.
-
-    What a program has made is trusted with more than a document, so a document gives it no other work.
-    """
-    target = document.get("target")
-    function = target.get("function") if isinstance(target, dict) else None
-    before = None if stored is None else stored.declaration.target
-    is_trusted = stored is not None and stored.source == TRUSTED
-    if is_trusted and isinstance(target, dict) and function is None and parse_target(target) != before:
-        raise InvalidSchedule("was made by a program, and only a program can give it another one", field="target")
-    if isinstance(before, FunctionTarget) and before.function == function:
-        return
-    if isinstance(function, str) and ":" in function:
-        raise InvalidSchedule(
-            "must be the name under which a node has registered the function; only a program can name one by its"
-            " module",
-            field="target.function",
-        )
+    return trusted(parse_schedule(document, now=from_micros(now), key=key), None, service.reach)
 
 
 def _check_owner(stored: Kept, owner: Owner, caller: Caller) -> None:

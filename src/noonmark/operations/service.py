@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
+    from noonmark.core.targets.reach import Reach
     from noonmark.operations.schedules import Sign
     from noonmark.ports.store import Store
 
@@ -55,6 +56,10 @@ class Service:
     """Tells the driver in this process that something that runs is to stop."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
+    signing_key: str | None = field(default=None, repr=False)
+    """What the tokens are made with by which receivers end what they took over; None where there are none."""
+    reach: Reach | None = None
+    """Where the nodes send requests that are asked for here, as far as this process knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from noonmark.core.policies.overlap import Allow, Skip, read_overlap
 from noonmark.core.policies.own import OwnTerms
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Delivered, settle
+from noonmark.core.signatures import check_token
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
@@ -225,10 +226,12 @@ async def _end(
 ) -> dict[str, Any]:
     """Write the end of what awaits its completion."""
     one_id = asked.read("occurrence_id", identifier)
-    asked.text("token", None)
+    token = asked.text("token", None)
     usage = _usage(asked)
     asked.done()
     one, schedule = await find_occurrence(service, caller, one_id)
+    if token is not None and service.signing_key is not None:
+        check_token(token, service.signing_key, occurrence_id=one.id, fence=one.fence)
     if one.phase is not Phase.AWAITING_COMPLETION:
         raise Conflict(f"it does not await its completion: it is {one.phase}")
     now = await service.store.clock()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Delivered
+    from noonmark.core.settlement import Accepted, Delivered
 
 
 class Signal(Protocol):
@@ -67,7 +67,7 @@ class Assignment:
 
 
 if TYPE_CHECKING:
-    Report = Callable[[Assignment, Delivered], None]
+    Report = Callable[[Assignment, Delivered | Accepted], None]
 
 
 class Target(Protocol):

@@ -54,6 +54,8 @@ def configure(*, level: str = "info", form: str = "json", stream: TextIO | None 
         theirs = logging.getLogger(name)
         theirs.handlers, theirs.propagate = [], True
         theirs.setLevel(logging.NOTSET)
+    # Of each request that a schedule sends it would tell all that was answered.
+    logging.getLogger("httpcore2").setLevel(logging.INFO)
 
 
 def _read_access(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -84,11 +84,13 @@ def read_retry(reader: Reader, field: str) -> RetryPolicy:
     return policy
 
 
-def next_attempt(policy: RetryPolicy, *, attempt: int, failed_at: Micros, occurrence_id: str) -> RetryDecision:
+def next_attempt(
+    policy: RetryPolicy, *, attempt: int, failed_at: Micros, occurrence_id: str, least: Micros = 0
+) -> RetryDecision:
     """What follows when attempt number `attempt` (the first is 1) has failed.
 
     A tenth of the pause, at most, is added, by a hash: many that failed together do not all come back together. The sum
-    is never longer than the longest pause.
+    is never longer than the longest pause, unless the target asked for `least` so much.
     """
     if attempt >= policy.max_attempts:
         return RetryDecision(
@@ -101,7 +103,7 @@ def next_attempt(policy: RetryPolicy, *, attempt: int, failed_at: Micros, occurr
         attempt=attempt,
         max_attempts=policy.max_attempts,
         failed_at=failed_at,
-        retry_at=min(failed_at + min(pause + spread, policy.max_backoff), MAX_INSTANT),
+        retry_at=min(failed_at + max(min(pause + spread, policy.max_backoff), least), MAX_INSTANT),
     )
 
 

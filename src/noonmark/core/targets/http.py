@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from noonmark.core.documents import named, present
-from noonmark.core.jsonvalues import shown, text_of
+from noonmark.core.instants import SECOND, Micros, micros_to_seconds
+from noonmark.core.jsonvalues import number_value, shown, text_of
+from noonmark.core.targets.placeholders import check_json, tidied
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader
@@ -21,11 +23,23 @@ if TYPE_CHECKING:
 MAX_URL = 4_096
 MAX_HEADERS = 100
 MAX_HEADER = 8_192
+MAX_STATUSES = 100
+MAX_TIMEOUT_SECONDS = 86_400
+TIMEOUT: Micros = 30 * SECOND
+"""For the whole call, where the target says nothing else."""
+EXPECTED = ("2xx",)
+RETRIED = (408, 425, 429, "5xx")
+OWN_HEADERS = ("idempotency-key", "traceparent")
+"""What every request carries, and no schedule can set; as is everything that begins with `noonmark-`."""
+_OF_THE_CONNECTION = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "expect", "te", "trailer"}
+)
 
 # RFC 9110, section 5.6.2.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # One name at the most: an empty label or a placeholder is not part of a host.
 _HOST = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*\.?")
+_CLASS = re.compile(r"[1-5]xx")
 _BREAKS_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _url_text = text_of(1, MAX_URL)
 _header_text = text_of(0, MAX_HEADER, multiline=True)
@@ -57,6 +71,19 @@ class HttpTarget:
     method: Method = Method.POST
     headers: dict[str, str] = field(default_factory=dict, hash=False)
     body: Any = field(default=None, hash=False)
+    expected_statuses: tuple[int | str, ...] | None = None
+    """The answers that mean success: numbers, or classes such as `2xx`, which is what None stands for."""
+    retry_statuses: tuple[int | str, ...] | None = None
+    """The other answers after which the retry policy has its say; None for those that tell of a passing trouble."""
+    timeout: Micros | None = None
+
+    def expects(self, status: int) -> bool:
+        """Whether that answer means success."""
+        return _is_among(status, EXPECTED if self.expected_statuses is None else self.expected_statuses)
+
+    def retries(self, status: int) -> bool:
+        """Whether another attempt may follow that answer, which does not mean success."""
+        return _is_among(status, RETRIED if self.retry_statuses is None else self.retry_statuses)
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""
@@ -66,7 +93,14 @@ class HttpTarget:
             url=self.url,
             headers=dict(self.headers) or None,
             body=self.body,
+            expected_statuses=None if self.expected_statuses is None else list(self.expected_statuses),
+            retry_statuses=None if self.retry_statuses is None else list(self.retry_statuses),
+            timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
         )
+
+
+def _is_among(status: int, wanted: tuple[int | str, ...]) -> bool:
+    return status in wanted or f"{status // 100}xx" in wanted
 
 
 def read_http(reader: Reader) -> HttpTarget:
@@ -76,16 +110,54 @@ def read_http(reader: Reader) -> HttpTarget:
     headers = reader.text_map("headers", key=_header_name, value=_header_value, high=MAX_HEADERS)
     if len({name.lower() for name in headers}) < len(headers):
         reader.problem("headers", "names a header twice; upper and lower case are the same name")
-    return HttpTarget(method=method, url=url, headers=headers, body=reader.json("body"))
+    expected = _read_statuses(reader, "expected_statuses")
+    if reader.raw("expected_statuses") == []:
+        reader.problem("expected_statuses", "must name at least one status")
+    return HttpTarget(
+        method=method,
+        url=url,
+        headers=headers,
+        body=_read_body(reader),
+        expected_statuses=expected,
+        retry_statuses=_read_statuses(reader, "retry_statuses"),
+        timeout=reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+    )
+
+
+def _read_body(reader: Reader) -> Any:  # noqa: ANN401 - JSON
+    body = reader.json("body")
+    try:
+        check_json(body)
+    except ValueError as error:
+        reader.problem("body", str(error))
+    return body
+
+
+def _read_statuses(reader: Reader, name: str) -> tuple[int | str, ...] | None:
+    return None if reader.raw(name) is None else reader.each(name, _status, high=MAX_STATUSES)
+
+
+def _status(value: object) -> int | str:
+    if isinstance(value, str):
+        if _CLASS.fullmatch(value):
+            return value
+        raise ValueError(f"must be a status such as 404, or a class such as 5xx, not {shown(value)}")
+    return int(number_value(value, 100, 599, whole=True))
 
 
 def _url(value: object) -> str:
-    url = _url_text(value)
+    return check_url(tidied(_url_text(value)))
+
+
+def check_url(url: str) -> str:
+    """The URL, unless it is not one that a request may go to; a ValueError says why."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:  # brackets that do not match, a port that is no number
         raise ValueError(f"is not a URL: {shown(url)}") from None
+    if "{{" in parts.netloc or url.startswith("{{"):
+        raise ValueError("must not have a placeholder in its scheme, host or port: only after them")
     if parts.scheme not in {"http", "https"} or not host:
         raise ValueError(f"must be an absolute http or https URL with a host, not {shown(url)}")
     if "@" in parts.netloc:
@@ -108,12 +180,21 @@ def _is_host(host: str, *, bracketed: bool) -> bool:
 
 def _header_name(value: object) -> str:
     if isinstance(value, str) and len(value) <= MAX_HEADER and _TOKEN.fullmatch(value):
+        name = value.lower()
+        if name in OWN_HEADERS or name.startswith("noonmark-"):
+            raise ValueError("is one that every request has already")
+        if name in _OF_THE_CONNECTION or name.startswith("proxy-"):
+            raise ValueError("is for the connection to say, not for a schedule")
         return value
     raise ValueError(f"must be letters, digits and !#$%&'*+-.^_`|~ only, not {shown(value)}")
 
 
 def _header_value(value: object) -> str:
-    text = _header_text(value)
+    return check_header(tidied(_header_text(value)))
+
+
+def check_header(text: str) -> str:
+    """The value of a header, unless it would break the request; a ValueError says why."""
     if _BREAKS_HEADER.search(text):
         raise ValueError("contains a line break or another control character, which would break the request")
     return text

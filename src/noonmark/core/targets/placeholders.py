@@ -1,0 +1,101 @@
+"""Placeholders: `{{ name }}` in a request stands for a fact of the occurrence. The list is closed; no code runs.
+
+`payload` and `event` are JSON, and a dotted path leads into them. A text that is nothing but one placeholder becomes
+the value itself inside JSON; anywhere else, a placeholder becomes text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.jsonvalues import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FACTS = ("schedule_id", "schedule_name", "occurrence_id", "nominal_at", "due_at", "attempt")
+DOCUMENTS = ("payload", "event")
+MAX_FILLED = 1_048_576
+"""Characters that a request may have when everything is filled in."""
+
+_PLACEHOLDER = re.compile(r"\{\{([^{}]{0,300})\}\}")
+_PATH = re.compile(r"(?:payload|event)(?:\.[^.\s{}]{1,100}){0,20}")
+_ALLOWED = ", ".join((*FACTS, "payload, payload.<field>", "event and event.<field>"))
+
+
+def tidied(text: str) -> str:
+    """The text with every placeholder written without blanks; a ValueError names one that there is not."""
+    return _PLACEHOLDER.sub(lambda found: "{{" + _known(found[1]) + "}}", text)
+
+
+def check_json(value: Any) -> None:  # noqa: ANN401 - JSON
+    """A ValueError names a placeholder in this JSON that there is not; the names of fields have none."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            tidied(item)
+        elif isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+
+
+class Filling:
+    """The facts of one occurrence, put where the placeholders of its request are. What is too much is a ValueError."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        """`facts` has a value for each of the names; None for an event where there is none."""
+        self._facts = facts
+        self._left = MAX_FILLED
+        self._known: dict[str, tuple[Any, str]] = {}
+
+    def text(self, text: str, convert: Callable[[str], str] = str) -> str:
+        """The text with the facts in it, each as `convert` writes it."""
+        return _PLACEHOLDER.sub(lambda found: convert(self._value(found[1])[1]), text)
+
+    def json(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+        """The JSON with the facts in it."""
+        if isinstance(value, dict):
+            return {name: self.json(member) for name, member in value.items()}
+        if isinstance(value, list):
+            return [self.json(member) for member in value]
+        if not isinstance(value, str):
+            return value
+        alone = _PLACEHOLDER.fullmatch(value)
+        return self.text(value) if alone is None else self._value(alone[1])[0]
+
+    def _value(self, name: str) -> tuple[Any, str]:
+        """The value, and the same as text."""
+        name = name.strip()
+        if name not in self._known:
+            value = self._look_up(name)
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            self._known[name] = value, text
+        self._left -= len(self._known[name][1])
+        if self._left < 0:
+            raise ValueError(f"the request is larger than {MAX_FILLED:,} characters when it is filled in")
+        return self._known[name]
+
+    def _look_up(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        first, *path = name.split(".")
+        value = self._facts[first]
+        if first == "event" and value is None:
+            raise ValueError(f"the request asks for {{{{{name}}}}}, and no event set this occurrence off")
+        for part in path:
+            if isinstance(value, dict) and part in value:
+                value = value[part]
+            elif isinstance(value, list) and part.isdecimal() and part.isascii() and int(part) < len(value):
+                value = value[int(part)]
+            else:
+                raise ValueError(f"the request asks for {{{{{name}}}}}, and there is no {shown(part)}")
+        return value
+
+
+def _known(name: str) -> str:
+    found = name.strip()
+    if found in FACTS or _PATH.fullmatch(found):
+        return found
+    raise ValueError(f"has an unknown placeholder {shown(found)}; allowed are {_ALLOWED}")

@@ -1,0 +1,115 @@
+"""Calling: one request over pooled connections, and as much of the answer as is kept.
+
+No redirect is followed, no proxy is asked, no cookie is kept, and nothing is unpacked: an answer costs no more memory
+than what is kept of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpcore2
+import httpx2
+
+from noonmark.core.jsonvalues import json_problem, printable
+from noonmark.targets.guard import Connector, look_up
+
+if TYPE_CHECKING:
+    import ssl
+
+    from noonmark.core.targets.reach import Reach
+    from noonmark.targets.outbound import Resolve
+    from noonmark.targets.requests import Request
+
+MAX_BODY = 65_536
+MAX_HEADER = 1_000
+OF_INTEREST = ("content-type", "content-encoding", "etag", "location", "retry-after", "x-request-id")
+"""The headers of an answer that are kept."""
+CONNECTIONS = 256
+KEEP_ALIVE = 3.0
+"""Seconds for which an idle connection is kept: less than servers do, so that none hangs up on a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is kept of an answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    is_cut: bool
+    """There was more of the body."""
+
+    def to_document(self) -> dict[str, Any]:
+        """The answer as JSON: its body as what it says it is, as far as that can be told."""
+        document: dict[str, Any] = {"status": self.status}
+        if kept := {name: self.headers[name] for name in OF_INTEREST if name in self.headers}:
+            document["headers"] = kept
+        if self.headers.get("content-encoding", "identity").lower() != "identity":
+            return document  # nobody asked for it, and what it unpacks to has no limit
+        if self.body:
+            body, is_cut = self._kept()
+            document |= {"body": body} | ({"body_cut": True} if is_cut else {})
+        return document
+
+    def _kept(self) -> tuple[Any, bool]:
+        if "json" in self.headers.get("content-type", "").lower() and not self.is_cut:
+            try:
+                value = json.loads(self.body)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                if json_problem(value) is None:
+                    return value, False
+        text = self.body.decode(errors="replace").replace("\0", "\ufffd")
+        is_cut = self.is_cut
+        while len(json.dumps(text, ensure_ascii=False).encode()) > MAX_BODY + 2:
+            text, is_cut = text[: len(text) * 7 // 8], True
+        return text, is_cut
+
+
+class Pool:
+    """Connections to whatever the rules let them go to; without rules, to everywhere."""
+
+    def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolve: Resolve = look_up) -> None:
+        """There are no connections yet."""
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=CONNECTIONS,
+            max_keepalive_connections=CONNECTIONS,
+            keepalive_expiry=KEEP_ALIVE,
+            network_backend=Connector(reach, resolve),
+        )
+
+    async def call(self, request: Request) -> Answer:
+        """Send a request, and read the answer as far as it is kept. It takes as long as the other side likes."""
+        response = await self._pool.handle_async_request(_raw(request))
+        try:
+            body, is_cut = bytearray(), False
+            async for chunk in response.aiter_stream():
+                body += chunk[: MAX_BODY + 1 - len(body)]
+                if is_cut := len(body) > MAX_BODY:
+                    break
+        finally:
+            await response.aclose()
+        headers = {name.decode("latin-1").lower(): _value(value) for name, value in reversed(response.headers)}
+        return Answer(status=response.status, headers=headers, body=bytes(body[:MAX_BODY]), is_cut=is_cut)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._pool.aclose()
+
+
+def _raw(request: Request) -> httpcore2.Request:
+    url = httpx2.URL(request.url)
+    headers = [(b"Host", url.netloc)] + [(name.encode(), value.encode()) for name, value in request.headers.items()]
+    if request.body is not None or request.method in ("POST", "PUT", "PATCH"):
+        headers.append((b"Content-Length", str(len(request.body or b"")).encode()))
+    place = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+    return httpcore2.Request(request.method, place, headers=headers, content=request.body)
+
+
+def _value(value: bytes) -> str:
+    return printable(value[:MAX_HEADER].decode(errors="replace"))

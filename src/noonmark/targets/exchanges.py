@@ -1,0 +1,150 @@
+"""Exchanges: a request and its answer, and what they mean for the occurrence."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpcore2
+from httpx2 import InvalidURL
+
+from noonmark.core.instants import SECOND, micros_to_seconds, to_micros
+from noonmark.core.jsonvalues import shown
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.run import Outcome
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.settlement import Accepted, Delivered
+from noonmark.core.targets.http import TIMEOUT, HttpTarget
+from noonmark.targets.calling import Pool
+from noonmark.targets.endings import cut_off, undeliverable
+from noonmark.targets.guard import Refused, look_up
+from noonmark.targets.requests import make_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
+    from noonmark.ports.target import Assignment
+    from noonmark.targets.calling import Answer
+    from noonmark.targets.outbound import Outbound
+    from noonmark.targets.requests import Request
+
+MAX_DIGITS = 9
+BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
+
+
+class Exchanges:
+    """Sends requests on behalf of one node."""
+
+    def __init__(self, outbound: Outbound, now: Callable[[], Micros]) -> None:
+        """Connections that may go anywhere are kept apart, so that nobody else's request comes to use one."""
+        self._outbound, self._now = outbound, now
+        tls, resolve = httpcore2.default_ssl_context(), outbound.resolve or look_up
+        self._guarded, self._free = Pool(outbound.reach, tls, resolve), Pool(None, tls, resolve)
+
+    async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
+        """Send what an occurrence asks for, and tell what came of it."""
+        target = assignment.schedule.declaration.target
+        if not isinstance(target, HttpTarget):
+            return undeliverable(f"a {target.kind} target is no request", now=self._now())
+        try:
+            request = make_request(target, assignment.schedule, assignment.occurrence, self._outbound, now=self._now())
+        except ValueError as error:
+            return replace(undeliverable(str(error), now=self._now()), is_final=True)
+        started = self._now() if assignment.started is None else assignment.started
+        ends, is_own = _ends_by(target, assignment, started)
+        seconds = max(0, ends - self._now()) / SECOND
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._pool(assignment.schedule).call(request)
+        except (TimeoutError, httpcore2.TimeoutException):
+            if not is_own:
+                return cut_off(assignment, now=max(ends, self._now()))
+            why = f"{_place(request)} had not answered in full after {micros_to_seconds(ends - started):g} s"
+            return Delivered(outcome=Outcome.TIMED_OUT, started=started, ended=self._now(), error=why)
+        except (Refused, InvalidURL) as error:
+            return replace(undeliverable(str(error), now=self._now()), is_final=True)
+        except BROKEN as error:
+            return self._broken(assignment, request, error)
+        if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
+            return Accepted(started=started, accepted=self._now())
+        return self._answered(target, assignment, answer)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._guarded.close()
+        await self._free.close()
+
+    def _pool(self, schedule: Schedule) -> Pool:
+        return self._free if schedule.source == TRUSTED else self._guarded
+
+    def _broken(self, assignment: Assignment, request: Request, error: Exception) -> Delivered:
+        """The connection failed: before it stood nothing was sent, afterwards nobody knows what was done."""
+        is_known = isinstance(error, httpcore2.ConnectError)
+        must_not = assignment.schedule.declaration.delivery is Delivery.AT_MOST_ONCE and not is_known
+        what = "no connection to" if is_known else "the connection broke to"
+        detail = str(error) or type(error).__name__
+        return self._failed(assignment, f"{what} {_place(request)}: {detail}", is_final=must_not)
+
+    def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer) -> Delivered:
+        now, kept = self._now(), answer.to_document()
+        started = now if assignment.started is None else assignment.started
+        if target.expects(answer.status):
+            assignment.result = kept
+            return Delivered(outcome=Outcome.COMPLETED, started=started, ended=now, result=kept)
+        why = f"the server answered {_status(answer.status)}"
+        if location := answer.headers.get("location"):
+            why += f", which leads to {shown(location)}; redirects are not followed"
+        failed = self._failed(assignment, why, is_final=not target.retries(answer.status))
+        return replace(failed, result=kept, retry_after=_retry_after(answer.headers.get("retry-after", ""), now=now))
+
+    def _failed(self, assignment: Assignment, why: str, *, is_final: bool) -> Delivered:
+        now = self._now()
+        assignment.error = RuntimeError(why)
+        started = now if assignment.started is None else assignment.started
+        return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
+
+
+def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:
+    """When the whole exchange must be over, and whether it is the target that says so, not the schedule."""
+    ends, declared = assignment.ends_by(started), assignment.schedule.declaration.timeout
+    own = TIMEOUT if target.timeout is None and declared is None else target.timeout
+    limits = [] if ends is None else [(ends, False)]
+    return min(limits if own is None else [*limits, (started + own, True)])
+
+
+def _takes_over(answer: Answer) -> bool:
+    """Whether the receiver will tell later how the work has ended."""
+    said = answer.headers.get("noonmark-callback", "")
+    return answer.status == HTTPStatus.ACCEPTED and said.strip().lower() == "accepted"
+
+
+def _retry_after(text: str, *, now: Micros) -> Micros:
+    """How long the server asked to be left alone: seconds, or until a date."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text[:MAX_DIGITS]) * SECOND
+    try:
+        when = parsedate_to_datetime(text)
+        return max(0, to_micros(when.replace(tzinfo=when.tzinfo or UTC)) - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0
+
+
+def _status(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _place(request: Request) -> str:
+    """Where a request goes, without what may be secret about it."""
+    parts = urlsplit(request.url)
+    return f"{parts.scheme}://{parts.netloc}"

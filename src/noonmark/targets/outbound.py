@@ -1,0 +1,28 @@
+"""Outbound: what a node goes by when it sends requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from noonmark.core.targets.reach import Reach
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Resolve = Callable[[str, int], Awaitable[list[str]]]
+    """The addresses of a host, for a port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbound:
+    """The rules, who is asked for addresses, and what receivers are told about us."""
+
+    reach: Reach = field(default_factory=Reach)
+    """Where requests may go that were asked for over the network."""
+    resolve: Resolve | None = None
+    """Looks names up; None leaves it to the system."""
+    signing_key: str | None = field(default=None, repr=False)
+    """What requests are signed with."""
+    public_url: str | None = None
+    """Where receivers reach the service, to tell how work has ended that they took over."""

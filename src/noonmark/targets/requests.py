@@ -1,0 +1,120 @@
+"""Requests: what is sent for one delivery, with everything filled in and judged again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.instants import to_text
+from noonmark.core.settlement import run_id
+from noonmark.core.signatures import completion_token, signature
+from noonmark.core.targets.http import check_header, check_url
+from noonmark.core.targets.placeholders import Filling
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.targets.http import HttpTarget
+    from noonmark.targets.outbound import Outbound
+
+USER_AGENT = "Noonmark"
+MAX_FILLED_URL = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request, ready to be sent."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes | None
+    offers_callback: bool = False
+    """Whoever receives it may take the work over, and tell later how it ended."""
+
+
+def make_request(
+    target: HttpTarget, schedule: Schedule, occurrence: Occurrence, outbound: Outbound, *, now: Micros
+) -> Request:
+    """What is sent for an occurrence; a ValueError says what in it cannot be."""
+    filling = Filling(_facts(schedule, occurrence))
+    url = check_url(filling.text(target.url, _in_url))
+    if len(url) > MAX_FILLED_URL:
+        raise ValueError(f"the URL has more than {MAX_FILLED_URL:,} characters when it is filled in")
+    written = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
+    body, kind = _body(filling.json(target.body))
+    headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | kind
+    told = _told(occurrence) | _signed(outbound.signing_key, occurrence, body or b"", now=now)
+    callback = _callback(outbound, occurrence)
+    for name, value in (written | told | callback).items():
+        headers = {known: kept for known, kept in headers.items() if known.lower() != name.lower()}
+        headers[name] = value
+    return Request(method=str(target.method), url=url, headers=headers, body=body, offers_callback=bool(callback))
+
+
+def _facts(schedule: Schedule, occurrence: Occurrence) -> dict[str, Any]:
+    brought = occurrence.payload
+    event = brought if kind_of(occurrence.origin) is OriginKind.EVENT else None
+    return {
+        "schedule_id": occurrence.schedule_id,
+        "schedule_name": schedule.declaration.name or "",
+        "occurrence_id": occurrence.id,
+        "nominal_at": to_text(occurrence.nominal),
+        "due_at": to_text(occurrence.due),
+        "attempt": occurrence.attempt,
+        "payload": brought if event is None else event["payload"],
+        "event": event,
+    }
+
+
+def _told(occurrence: Occurrence) -> dict[str, str]:
+    """What every request tells of its occurrence: so a receiver knows a second delivery of the same one."""
+    return {
+        "Idempotency-Key": occurrence.id,
+        "Noonmark-Nominal-Time": to_text(occurrence.nominal),
+        "Noonmark-Attempt": str(occurrence.attempt),
+        # All deliveries of one occurrence are one trace. Nobody has asked for it to be recorded.
+        "traceparent": f"00-{_digest(occurrence.id, 16)}-{_digest(run_id(occurrence), 8)}-00",
+    }
+
+
+def _signed(key: str | None, occurrence: Occurrence, body: bytes, *, now: Micros) -> dict[str, str]:
+    if key is None:
+        return {}
+    return {"Noonmark-Signature": signature(key, at=now, occurrence_id=occurrence.id, body=body)}
+
+
+def _callback(outbound: Outbound, occurrence: Occurrence) -> dict[str, str]:
+    """Where to tell how the work has ended, and the token for that. Without a key, nobody could check one."""
+    if outbound.signing_key is None or outbound.public_url is None:
+        return {}
+    token = completion_token(outbound.signing_key, occurrence_id=occurrence.id, fence=occurrence.fence)
+    return {
+        "Noonmark-Callback": f"{outbound.public_url}/occurrences/{occurrence.id}",
+        "Noonmark-Callback-Token": token,
+    }
+
+
+def _digest(text: str, size: int) -> str:
+    return blake2b(text.encode(), digest_size=size, person=b"noonmark-trace").hexdigest()
+
+
+def _body(body: Any) -> tuple[bytes | None, dict[str, str]]:  # noqa: ANN401 - JSON
+    if body is None:
+        return None, {}
+    if isinstance(body, str):
+        return body.encode(), {"Content-Type": "text/plain; charset=utf-8"}
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(), {"Content-Type": "application/json"}
+
+
+def _in_url(value: str) -> str:
+    """A value as one piece of a path or a query; it can leave its place neither by a slash nor by dots."""
+    if value in (".", ".."):
+        raise ValueError(f"{value!r} cannot be filled into a URL: it would lead to another place")
+    return quote(value, safe="")

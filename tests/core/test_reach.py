@@ -1,0 +1,148 @@
+"""Which hosts a request may go to: by their spelling, and by their addresses."""
+
+import pytest
+
+from noonmark.core.targets.reach import Guard, Reach, reach_of
+
+STRICT, LOCAL, OFF = (Reach(guard=guard) for guard in Guard)
+
+PUBLIC = ["8.8.8.8", "1.1.1.1", "172.15.0.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00::1"]
+NEIGHBOURS = [
+    "127.0.0.1",
+    "127.255.255.254",
+    "10.0.0.1",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "100.64.0.1",
+    "::1",
+    "fc00::1",
+    "fd12:3456::1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::7f00:1",
+]
+FORBIDDEN = [
+    "169.254.169.254",
+    "169.254.0.1",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "fe80::1",
+    "::ffff:169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "0.0.0.0",  # noqa: S104 - an address that is refused
+    "0.1.2.3",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "192.0.2.1",
+    "198.18.0.1",
+    "198.51.100.1",
+    "203.0.113.1",
+    "::",
+    "::127.0.0.1",
+    "ff02::1",
+    "2001::1",
+    "2001:db8::1",
+    "2002:7f00:1::",
+    "3fff::1",
+    "fec0::1",
+    "100::1",
+]
+
+
+def refused(reach, address):
+    by_name = reach.address_problem("somewhere.example", address)
+    assert (by_name is None) == (reach.host_problem(address) is None)
+    return by_name is not None
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_open(address):
+    assert [refused(reach, address) for reach in (STRICT, LOCAL, OFF)] == [False, False, False]
+
+
+@pytest.mark.parametrize("address", NEIGHBOURS)
+def test_this_machine_and_private_networks_are_open_where_that_is_said(address):
+    assert [refused(reach, address) for reach in (STRICT, LOCAL, OFF)] == [True, False, False]
+
+
+@pytest.mark.parametrize("address", FORBIDDEN)
+def test_what_is_link_local_metadata_or_no_host_at_all_is_never_open(address):
+    assert [refused(reach, address) for reach in (STRICT, LOCAL, OFF)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "2130706433",
+        "0x7f000001",
+        "0x7f.1",
+        "0X7F.0.0.1",
+        "127.1",
+        "127.0.1",
+        "0177.0.0.1",
+        "127.0.0.01",
+        "127.0.0.1.",
+        "1.2.3.4.5",
+        "256.1.1.1",
+        "example.123",
+        "١٢٧.٠.٠.١",
+        "１２７.0.0.1",
+        "①②⑦.0.0.1",
+        "ｅxample.com",
+        "0x",
+    ],
+)
+def test_addresses_in_odd_forms_are_refused_by_their_spelling(host):
+    assert [reach.host_problem(host) is None for reach in (STRICT, LOCAL, OFF)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("host", "strict", "local"),
+    [
+        ("localhost", False, True),
+        ("LOCALHOST.", False, True),
+        ("a.localhost", False, True),
+        ("metadata.google.internal", False, False),
+        ("Metadata.Google.Internal.", False, False),
+        ("metadata", False, False),
+        ("instance-data", False, False),
+        ("example.com", True, True),
+        ("bücher.example", True, True),
+        ("straße.example", True, True),
+        ("x7f.example", True, True),
+        ("localhost.example", True, True),
+        ("1and1.com", True, True),
+    ],
+)
+def test_names_that_say_where_they_lead_are_judged_at_once(host, strict, local):
+    assert [reach.host_problem(host) is None for reach in (STRICT, LOCAL, OFF)] == [strict, local, True]
+
+
+def test_what_is_opened_is_open_by_name_by_address_and_by_network():
+    reach = reach_of(Guard.STRICT, ["Inside.Example", "10.1.0.0/16", "192.168.1.7", "fd12::/16", "169.254.169.254"])
+    assert reach.host_problem("inside.example.") is None
+    assert reach.address_problem("inside.example", "127.0.0.1") is None
+    assert reach.address_problem("other.example", "127.0.0.1") is not None
+    assert [reach.host_problem(one) is None for one in ("10.1.2.3", "10.2.2.3", "192.168.1.7", "fd12::9")] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert reach.host_problem("169.254.169.254") is None
+    assert reach.host_problem("::ffff:10.1.2.3") is None
+
+
+def test_a_refusal_says_what_it_is_and_who_can_change_it():
+    assert STRICT.url_problem("http://[::1]:80/") == (
+        "::1 is a loopback address, and this node sends no requests there; its settings target_guard and allow_hosts"
+        " say so"
+    )
+    assert STRICT.address_problem("a.example", "fe80::1%eth0").startswith("a.example (fe80::1) is a link-local address")
+    assert STRICT.url_problem("https://example.com/") is None

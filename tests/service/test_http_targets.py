@@ -1,0 +1,180 @@
+"""HTTP targets of a real server: declared over the network, sent by its worker, and guarded by both."""
+
+import signal
+from datetime import timedelta
+
+import pytest
+
+from noonmark.client import verify
+from noonmark.clocks import SystemClock
+from noonmark.core.errors import NotAllowed
+from tests.embedded.waiting import eventually
+from tests.service.server import serving
+from tests.targets.receiving import arrived, receiving
+
+KEY = "a key that nobody guesses"
+NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
+
+
+@pytest.fixture(scope="module")
+def receiver():
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    # Where others would reach it: nobody looks that up here.
+    options = ("--store", "memory://", "--public-url", "http://schedules.example.com/noonmark", "--log-level", "debug")
+    with serving(tmp_path_factory.mktemp("http"), *options, NOONMARK_SIGNING_KEY=KEY) as server:
+        yield server
+
+
+def create(server, url, **fields):
+    target = {"target_kind": "http", "url": url, **fields.pop("target", {})}
+    return server.ask("POST", "/schedules", {"name": "call", "trigger": NEVER, "target": target, **fields})
+
+
+def run(server, schedule_id, **body):
+    """The occurrence that was asked for, once it is in one of these phases."""
+    added = server.ask("POST", f"/schedules/{schedule_id}/run", body).json
+    return added["occurrence_id"]
+
+
+def in_phase(server, occurrence_id, *phases):
+    found = eventually(lambda: (one := server.get(f"/occurrences/{occurrence_id}").json)["phase"] in phases and one)
+    return found["phase"], found["reason"]
+
+
+def test_a_schedule_that_curl_made_calls_a_server(server, receiver):
+    receiver.reset()
+    made = create(server, f"{receiver.url}/hook", target={"body": {"who": "{{payload.who}}"}}).json
+    one = run(server, made["schedule_id"], payload={"who": "ada"})
+    assert in_phase(server, one, "completed") == ("completed", "succeeded")
+    ((method, path, headers, body),) = receiver.requests
+    assert (method, path, body) == ("POST", "/hook", b'{"who":"ada"}')
+    assert headers["Idempotency-Key"] == one
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert kept["result"]["status"] == 200
+    assert kept["result"]["body"] == {"done": True}
+
+
+def test_a_server_that_is_busy_is_asked_again_when_it_says(server, receiver):
+    receiver.reset()
+    receiver.answers += [(503, b"", {"Retry_After": "1"}), (404, b"", {}), (200, b"", {})]
+    retry = {"max_attempts": 5, "backoff_seconds": 0.01}
+    made = create(server, f"{receiver.url}/next", retry_policy=retry).json
+    one = run(server, made["schedule_id"])
+    assert in_phase(server, one, "failed", "completed") == ("failed", "failed")  # no second look at what is not there
+    first, second = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert {first["attempt"], second["attempt"]} == {1, 2}
+    assert [headers["Noonmark-Attempt"] for _, _, headers, _ in receiver.requests] == ["1", "2"]
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests}) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://2852039166/",
+        "http://0xa9.0xfe.0xa9.0xfe/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://metadata.google.internal/",
+        "http://224.0.0.1/",
+        "http://0.0.0.0/",
+        "http://127.1/",
+        "http://١٢٧.٠.٠.١/",
+        "http://user@example.com/",
+    ],
+)
+def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(server, receiver, url):
+    refused = create(server, url)
+    assert (refused.status, refused.json["field"]) == (400, "target.url")
+    made = create(server, f"{receiver.url}/").json
+    where = f"/schedules/{made['schedule_id']}"
+    changed = server.ask("PATCH", where, {"target": {"target_kind": "http", "url": url}})
+    assert (changed.status, changed.json["field"]) == (400, "target.url")
+
+
+def test_a_strict_server_opens_only_what_it_is_told(tmp_path, receiver):
+    receiver.reset()
+    with serving(tmp_path, "--store", "memory://", "--target-guard", "strict", "--allow-hosts", "localhost") as server:
+        assert create(server, f"{receiver.url}/").status == 400
+        made = create(server, f"http://localhost:{receiver.port}/").json
+        assert in_phase(server, run(server, made["schedule_id"]), "completed", "failed")[0] == "completed"
+    assert [path for _, path, _, _ in receiver.requests] == ["/"]
+
+
+def test_a_call_whose_node_is_killed_is_made_again_with_the_same_key(tmp_path, receiver):
+    receiver.reset()
+    store = f"sqlite:///{tmp_path / 'kept.db'}"
+    with serving(tmp_path, "--store", store, "--lease", "1") as server:
+        made = create(server, f"{receiver.url}/wait").json
+        one = run(server, made["schedule_id"])
+        arrived(receiver)
+        server.stop(signal.SIGKILL)
+    receiver.opened.set()
+    with serving(tmp_path, "--store", store, "--lease", "1") as server:
+        assert in_phase(server, one, "completed") == ("completed", "succeeded")
+        outcomes = {run["outcome"] for run in server.get(f"/occurrences/{one}/runs").json["runs"]}
+    assert outcomes == {"lease_lost", "completed"}
+    assert [headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests] == [one, one]
+
+
+def test_the_receiver_can_tell_that_a_request_is_ours(server, receiver):
+    receiver.reset()
+    made = create(server, f"{receiver.url}/hook", target={"body": "pay {{payload}}"}).json
+    one = run(server, made["schedule_id"], payload=7)
+    in_phase(server, one, "completed")
+    ((_, _, headers, body),) = receiver.requests
+    assert verify(headers, body, KEY) == one
+    assert verify({name.lower(): value for name, value in headers.items()}, body, KEY) == one
+    for wrong in ((headers, b"pay 70", KEY), (headers, body, "another"), (headers, body, ""), ({}, body, KEY)):
+        with pytest.raises(NotAllowed):
+            verify(*wrong)
+    with pytest.raises(NotAllowed, match="5 minutes"):
+        verify(headers, body, KEY, now=SystemClock().now() + timedelta(minutes=6))
+
+
+def awaited(server, receiver, **fields):
+    """An occurrence that the receiver took over, and the token it was given."""
+    receiver.reset()
+    made = create(server, f"{receiver.url}/take_over", **fields).json
+    one = run(server, made["schedule_id"])
+    assert in_phase(server, one, "awaiting_completion", "completed") == ("awaiting_completion", "accepted")
+    headers = receiver.requests[-1][2]
+    assert headers["Noonmark-Callback"] == f"http://schedules.example.com/noonmark/occurrences/{one}"
+    return one, headers["Noonmark-Callback-Token"]
+
+
+def test_work_that_was_taken_over_is_ended_by_its_receiver_once(server, receiver):
+    one, token = awaited(server, receiver)
+    where = f"/occurrences/{one}/complete"
+    assert server.ask("POST", where, {"token": "0" * 64}).status == 403
+    assert in_phase(server, one, "awaiting_completion", "completed")[0] == "awaiting_completion"
+    told = server.ask("POST", where, {"token": token, "result": {"rows": 3}})
+    assert (told.status, told.json["phase"]) == (200, "completed")
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert (kept["outcome"], kept["result"]) == ("completed", {"rows": 3})
+    assert server.ask("POST", where, {"token": token}).status == 409
+    assert token not in server.log
+
+
+def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(server, receiver):
+    one, token = awaited(server, receiver, retry_policy={"max_attempts": 2, "backoff_seconds": 0.01})
+    failed = server.ask("POST", f"/occurrences/{one}/fail", {"token": token, "error": "no paper"})
+    assert failed.status == 200
+    arrived(receiver, 2)
+    in_phase(server, one, "awaiting_completion")
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 403
+    another = receiver.requests[-1][2]["Noonmark-Callback-Token"]
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": another}).json["phase"] == "completed"
+
+
+def test_neither_the_key_nor_what_others_answer_is_logged(server, receiver):
+    receiver.reset()
+    receiver.answers.append((200, b"", {"Set_Cookie": "session=marked"}))
+    made = create(server, f"{receiver.url}/next/marked?marked", target={"headers": {"Authorization": "marked"}}).json
+    in_phase(server, run(server, made["schedule_id"]), "completed")
+    assert "marked" not in server.log
+    assert KEY not in server.log + server.printed + server.get("/worker/status").text

@@ -1,0 +1,188 @@
+"""A real HTTP server on the loopback interface that answers well, badly, or not at all; and a caller to try it with."""
+
+import gzip
+import json
+import socketserver
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from queue import Queue
+
+from noonmark.clocks import SystemClock
+from noonmark.core.ids import manual
+from noonmark.core.targets import parse_target
+from noonmark.core.targets.reach import Guard, reach_of
+from noonmark.ports.target import Assignment
+from noonmark.targets.http import HttpCaller
+from noonmark.targets.outbound import Outbound
+from noonmark.testing import factories
+from tests.embedded.waiting import SOON, eventually
+
+now = SystemClock().micros
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The path says how it answers."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        self.server.receiver.requests.append((self.command, self.path, dict(self.headers), body))
+        try:
+            getattr(self, self.path.strip("/").partition("/")[0].partition("?")[0], self.ok)()
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - of the library
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status=200, body=b"", **headers):
+        self.send_response(status)
+        for name, value in {"Content_Length": str(len(body)), **headers}.items():
+            if value is not None:
+                self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def ok(self):
+        self.answer(body=b'{"done": true}', Content_Type="application/json")
+
+    def next(self):
+        status, body, headers = self.server.receiver.answers.pop(0)
+        self.answer(status, body, **headers)
+
+    def take_over(self):
+        self.answer(202, Noonmark_Callback="accepted")
+
+    def redirect(self):
+        self.answer(302, Location=f"{self.server.receiver.url}/inside")
+
+    def drip(self):
+        self.answer(Content_Length=None)
+        while not self.server.receiver.closing.wait(0.02):
+            self.wfile.write(b".")
+        self.close_connection = True
+
+    def endless(self):
+        self.answer(Content_Length=None)
+        while not self.server.receiver.closing.is_set():
+            self.wfile.write(b"x" * 65_536)
+        self.close_connection = True
+
+    def bomb(self):
+        self.answer(body=gzip.compress(b"\0" * 50_000_000), Content_Encoding="gzip")
+
+    def headers_without_end(self):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        for _ in range(1_000):
+            self.wfile.write(b"X-Long: " + b"x" * 2_000 + b"\r\n")
+
+    def silent(self):
+        self.server.receiver.closing.wait(SOON)
+        self.close_connection = True
+
+    def drop(self):
+        self.close_connection = True
+        self.connection.close()
+
+    def wait(self):
+        assert self.server.receiver.opened.wait(SOON)
+        self.ok()
+
+
+class Server(socketserver.ThreadingTCPServer):
+    daemon_threads = allow_reuse_address = True
+    request_queue_size = 256
+
+    def handle_error(self, *_):
+        """Whoever hung up is no news."""
+
+
+class Receiver:
+    """The server, and what it was sent."""
+
+    def __init__(self, server):
+        self.port = server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.reset()
+
+    def reset(self):
+        self.requests, self.answers = [], []
+        self.closing, self.opened = threading.Event(), threading.Event()
+
+
+@contextmanager
+def receiving():
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.receiver = Receiver(server)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield server.receiver
+        finally:
+            server.receiver.closing.set()
+            server.receiver.opened.set()
+            server.shutdown()
+
+
+class Caller:
+    """A caller of requests, and what it reported."""
+
+    def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, **options):
+        outbound = Outbound(reach=reach_of(guard, allow_hosts), resolve=resolve, **options)
+        self.target = HttpCaller(outbound, limit)
+        self.reports = Queue()
+        self.target.open(lambda *report: self.reports.put(report), now)
+
+    def deliver(self, url, *, key="one", after=0, source="rest", payload=None, origin=None, declared=None, **document):
+        """Hand over one request."""
+        begins = now() + after
+        made = replace(
+            factories.schedule(target=parse_target(request(url, **document)), **declared or {}), source=source
+        )
+        one = factories.occurrence(made, origin or manual(key), nominal=begins, attempt=1, payload=payload)
+        assignment = Assignment(one, made, begins=begins)
+        self.target.deliver([assignment])
+        return assignment
+
+    def report(self):
+        """The next one."""
+        return self.reports.get(timeout=SOON)
+
+    def call(self, url, **options):
+        """What came of one request."""
+        assignment = self.deliver(url, **options)
+        ended, delivered = self.report()
+        assert ended is assignment
+        return delivered
+
+
+def request(url, **document):
+    return {"target_kind": "http", "url": url, **document}
+
+
+@contextmanager
+def calling(**settings):
+    caller = Caller(**settings)
+    try:
+        yield caller
+    finally:
+        caller.target.close()
+        if (thread := caller.target._thread) is not None:
+            thread.join(SOON)
+            assert not thread.is_alive()
+
+
+def arrived(receiver, count=1):
+    """Wait until so many requests have come in."""
+    return eventually(lambda: len(receiver.requests) >= count and receiver.requests)
+
+
+def sent(receiver):
+    """The only request that came in: method, path, headers, body as JSON."""
+    ((method, path, headers, body),) = receiver.requests
+    return method, path, headers, json.loads(body) if body else None

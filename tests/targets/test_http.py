@@ -1,0 +1,334 @@
+"""HTTP targets, sent to a real server: what is sent, and what becomes of each answer."""
+
+import re
+import socket
+
+import pytest
+
+from noonmark.core.ids import event
+from noonmark.core.instants import SECOND, to_text
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.policies.window import Window
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.targets.http import HttpCaller
+from noonmark.targets.outbound import Outbound
+from tests.targets.receiving import arrived, calling, receiving, sent
+
+MINUTE = 60 * SECOND
+
+
+@pytest.fixture(scope="module")
+def server():
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(autouse=True)
+def receiver(server):
+    server.reset()
+    yield server
+    server.closing.set()
+    server.opened.set()
+
+
+@pytest.fixture(scope="module")
+def caller(server):
+    with calling() as caller:
+        yield caller
+
+
+def test_a_request_is_sent_with_all_that_it_says(caller, receiver):
+    assignment = caller.deliver(
+        f"{receiver.url}/users/{{{{payload.name}}}}?at={{{{nominal_at}}}}",
+        method="PUT",
+        headers={"X-Team": "{{schedule_name}}", "user-agent": "mine"},
+        body={"n": "{{attempt}}", "who": "{{payload.name}}", "id": "{{occurrence_id}}"},
+        payload={"name": "a/b ü"},
+        declared={"name": "däta"},
+    )
+    _, delivered = caller.report()
+    method, path, headers, body = sent(receiver)
+    one = assignment.occurrence
+    nominal = to_text(one.nominal)
+    assert (method, path) == ("PUT", f"/users/a%2Fb%20%C3%BC?at={nominal.replace(':', '%3A')}")
+    assert body == {"n": 1, "who": "a/b ü", "id": one.id}
+    assert headers["Host"] == f"127.0.0.1:{receiver.port}"
+    assert headers["Idempotency-Key"] == one.id
+    assert (headers["Noonmark-Nominal-Time"], headers["Noonmark-Attempt"]) == (nominal, "1")
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", headers["traceparent"])
+    assert (headers["user-agent"], headers["Content-Type"]) == ("mine", "application/json")
+    assert headers["X-Team"].encode("latin-1").decode() == "däta"
+    assert "User-Agent" not in headers
+    assert delivered.outcome is Outcome.COMPLETED
+    assert delivered.result == {
+        "status": 200,
+        "headers": {"content-type": "application/json"},
+        "body": {"done": True},
+    }
+    assert one.due <= delivered.started <= delivered.ended
+
+
+def test_a_request_without_a_body_has_none_and_text_is_sent_as_it_is(caller, receiver):
+    assert caller.call(f"{receiver.url}/a", method="GET").outcome is Outcome.COMPLETED
+    assert caller.call(f"{receiver.url}/b").outcome is Outcome.COMPLETED
+    assert caller.call(f"{receiver.url}/c", body="hello {{payload}}", payload="wörld").outcome is Outcome.COMPLETED
+    (_, _, first, _), (_, _, second, empty), (_, _, third, text) = receiver.requests
+    assert "Content-Length" not in first
+    assert (second["Content-Length"], empty) == ("0", b"")
+    assert (third["Content-Type"], text.decode()) == ("text/plain; charset=utf-8", "hello wörld")
+
+
+def test_an_event_brings_what_it_tells(caller, receiver):
+    envelope = {"event_id": "e1", "event_type": "file", "source": "s", "payload": {"path": "/x"}, "emitted_at": "t"}
+    caller.call(
+        f"{receiver.url}/", body=["{{event.event_type}}", "{{payload.path}}"], origin=event("e1"), payload=envelope
+    )
+    assert sent(receiver)[3] == ["file", "/x"]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"body": "{{payload.missing}}"}, "there is no"),
+        ({"body": "{{event.payload}}"}, "no event set this occurrence off"),
+        ({"headers": {"X-A": "{{payload.lines}}"}}, "line break"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_not_sent(caller, receiver, document, words):
+    delivered = caller.call(f"{receiver.url}/", payload={"lines": "a\r\nHost: b"}, **document)
+    assert delivered.outcome is Outcome.DELIVERY_FAILED
+    assert delivered.is_final
+    assert words in delivered.error
+    assert receiver.requests == []
+
+
+@pytest.mark.parametrize("value", ["..", "."])
+def test_dots_cannot_lead_a_url_to_another_place(caller, receiver, value):
+    delivered = caller.call(f"{receiver.url}/users/{{{{payload}}}}/delete", payload=value)
+    assert (delivered.outcome, receiver.requests) == (Outcome.DELIVERY_FAILED, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "outcome", "is_final"),
+    [
+        (204, {}, Outcome.COMPLETED, False),
+        (201, {"expected_statuses": [200]}, Outcome.FAILED, True),
+        (404, {"expected_statuses": ["4xx"]}, Outcome.COMPLETED, False),
+        (404, {}, Outcome.FAILED, True),
+        (503, {}, Outcome.FAILED, False),
+        (429, {}, Outcome.FAILED, False),
+        (503, {"retry_statuses": [429]}, Outcome.FAILED, True),
+        (599, {}, Outcome.FAILED, False),
+    ],
+)
+def test_the_status_says_what_an_answer_means(caller, receiver, status, document, outcome, is_final):
+    receiver.answers.append((status, b"", {"X_Request_Id": "r1"}))
+    delivered = caller.call(f"{receiver.url}/next", **document)
+    assert (delivered.outcome, delivered.is_final) == (outcome, is_final)
+    assert delivered.result == {"status": status, "headers": {"x-request-id": "r1"}}
+    if outcome is Outcome.FAILED:
+        assert f"the server answered {status}" in delivered.error
+
+
+@pytest.mark.parametrize(
+    ("said", "low", "high"),
+    [
+        ("7", 7, 7),
+        ("0", 0, 0),
+        ("-1", 0, 0),
+        ("soon", 0, 0),
+        ("9" * 5_000, 10**8, 10**9),
+        ("Thu, 01 Jan 2099 00:00:00 GMT", 10**8, 10**10),
+        ("Thu, 01 Jan 2015 00:00:00 GMT", 0, 0),
+        ("Thu, 99 Jan 2015 00:00:00 GMT", 0, 0),
+    ],
+)
+def test_how_long_a_server_asks_to_be_left_alone_is_kept(caller, receiver, said, low, high):
+    receiver.answers.append((503, b"", {"Retry_After": said}))
+    assert low * SECOND <= caller.call(f"{receiver.url}/next").retry_after <= high * SECOND
+
+
+def test_a_redirect_is_not_followed(caller, receiver):
+    delivered = caller.call(f"{receiver.url}/redirect")
+    assert (delivered.outcome, delivered.is_final) == (Outcome.FAILED, True)
+    assert "302 Found" in delivered.error
+    assert "redirects are not followed" in delivered.error
+    assert [path for _, path, _, _ in receiver.requests] == ["/redirect"]
+
+
+def test_of_an_endless_answer_so_much_is_kept_and_no_more(caller, receiver):
+    delivered = caller.call(f"{receiver.url}/endless")
+    assert delivered.outcome is Outcome.COMPLETED
+    assert delivered.result == {"status": 200, "body": "x" * 65_536, "body_cut": True}
+
+
+def test_an_answer_that_drips_is_cut_off_in_time(caller, receiver):
+    delivered = caller.call(f"{receiver.url}/drip?token=hidden", timeout_seconds=0.3)
+    assert delivered.outcome is Outcome.TIMED_OUT
+    assert delivered.error == f"{receiver.url} had not answered in full after 0.3 s"
+
+
+def test_a_server_that_says_nothing_is_left_in_time(caller, receiver):
+    assert caller.call(f"{receiver.url}/silent", timeout_seconds=0.2).outcome is Outcome.TIMED_OUT
+    assert caller.call(f"{receiver.url}/silent", declared={"timeout": SECOND // 5}).outcome is Outcome.TIMED_OUT
+
+
+def test_a_window_that_closes_ends_a_call(caller, receiver):
+    delivered = caller.call(f"{receiver.url}/silent", declared={"window": Window(duration=SECOND // 5)})
+    assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.WINDOW_CLOSED)
+
+
+def test_a_packed_answer_is_not_unpacked(caller, receiver):
+    delivered = caller.call(f"{receiver.url}/bomb")
+    assert delivered.outcome is Outcome.COMPLETED
+    assert delivered.result == {"status": 200, "headers": {"content-encoding": "gzip"}}
+    assert sent(receiver)[2]["Accept-Encoding"] == "identity"
+
+
+def test_headers_without_end_are_a_failure(caller, receiver):
+    delivered = caller.call(f"{receiver.url}/headers_without_end")
+    assert delivered.outcome is Outcome.FAILED
+    assert "the connection broke" in delivered.error
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "kept"),
+    [
+        (b'{"a": 1}', "application/problem+json; charset=utf-8", {"a": 1}),
+        (b"[" * 60_000, "application/json", "[" * 60_000),
+        (b"1" * 6_000, "application/json", "1" * 6_000),
+        (b"NaN", "application/json", "NaN"),
+        (b"<b>\xff\x00\x1b[1m</b>", "text/html", "<b>\ufffd\ufffd\x1b[1m</b>"),
+    ],
+)
+def test_a_body_is_kept_as_json_only_where_it_is(caller, receiver, body, kind, kept):
+    receiver.answers.append((200, body, {"Content_Type": kind}))
+    assert caller.call(f"{receiver.url}/next").result["body"] == kept
+
+
+def test_what_grows_when_it_is_kept_is_cut_to_its_size(caller, receiver):
+    receiver.answers.append((200, b"\xff" * 60_000, {}))
+    result = caller.call(f"{receiver.url}/next").result
+    assert set(result["body"]) == {"\ufffd"}
+    assert 20_000 * 3 / 2 < len(result["body"].encode()) <= 65_536
+    assert result["body_cut"] is True
+
+
+def test_a_server_that_hangs_up_is_a_failure_that_may_be_tried_again_unless_it_must_not(caller, receiver):
+    delivered = caller.call(f"{receiver.url}/drop")
+    assert (delivered.outcome, delivered.is_final) == (Outcome.FAILED, False)
+    assert f"the connection broke to {receiver.url}: " in delivered.error
+    at_most_once = {"delivery": Delivery.AT_MOST_ONCE}
+    assert caller.call(f"{receiver.url}/drop", declared=at_most_once).is_final
+
+
+def test_nobody_there_is_a_failure_that_may_be_tried_again(caller):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        delivered = caller.call(
+            f"http://127.0.0.1:{nobody.getsockname()[1]}/", declared={"delivery": Delivery.AT_MOST_ONCE}
+        )
+    assert (delivered.outcome, delivered.is_final) == (Outcome.FAILED, False)
+    assert "no connection to http://127.0.0.1" in delivered.error
+
+
+def test_a_host_that_nobody_knows_is_a_failure(receiver):
+    async def nothing(_host, _port):
+        return []
+
+    with calling(resolve=nothing) as caller:
+        delivered = caller.call("http://nobody.example/")
+    assert delivered.outcome is Outcome.FAILED
+    assert "no address is known for nobody.example" in delivered.error
+
+
+def test_a_call_that_is_asked_to_stop_hangs_up(caller, receiver):
+    assignment = caller.deliver(f"{receiver.url}/silent")
+    arrived(receiver)
+    assignment.stop(Reason.CANCELLED)
+    _, delivered = caller.report()
+    assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.CANCELLED)
+
+
+def test_what_is_asked_to_stop_before_its_time_is_not_sent(caller, receiver):
+    assignment = caller.deliver(f"{receiver.url}/", after=SECOND // 10)
+    assignment.stop(Reason.REPLACED)
+    _, delivered = caller.report()
+    assert (delivered.outcome, delivered.reason, receiver.requests) == (Outcome.CANCELLED, Reason.REPLACED, [])
+
+
+def test_what_was_handed_back_is_not_reported_again(caller, receiver):
+    lost = caller.deliver(f"{receiver.url}/wait", key="lost")
+    arrived(receiver)
+    lost.is_closed = True
+    lost.stop(Reason.LEASE_LOST)
+    receiver.opened.set()
+    kept = caller.deliver(f"{receiver.url}/", key="kept")
+    assert caller.report()[0] is kept
+
+
+def test_proxies_of_the_environment_are_not_asked(receiver, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with calling() as caller:
+        assert caller.call(f"{receiver.url}/").outcome is Outcome.COMPLETED
+
+
+def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
+    with calling(limit=4) as caller:
+        made = [caller.deliver(f"{receiver.url}/wait", key=str(number)) for number in range(40)]
+        arrived(receiver, 4)
+        assert len(caller.target._calls) == 4
+        taken_back = caller.target.withdraw()
+        assert len(taken_back) == 36
+        receiver.opened.set()
+        ended = {caller.report()[0] for _ in range(4)}
+        assert ended.isdisjoint(taken_back)
+        assert ended | set(taken_back) == set(made)
+        assert len(receiver.requests) == 4
+
+
+def test_what_must_not_begin_twice_is_not_taken_back(caller, receiver):
+    caller.deliver(f"{receiver.url}/", after=SECOND // 2, declared={"delivery": Delivery.AT_MOST_ONCE})
+    assert caller.target.withdraw() == []
+    assert caller.report()[1].outcome is Outcome.COMPLETED
+
+
+def test_many_calls_share_a_few_connections(receiver):
+    with calling(limit=8) as caller:
+        for number in range(400):
+            caller.deliver(f"{receiver.url}/", key=str(number))
+        outcomes = {caller.report()[1].outcome for _ in range(400)}
+    assert outcomes == {Outcome.COMPLETED}
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests}) == 400
+
+
+def test_nothing_is_sent_once_it_is_closed(receiver):
+    with calling() as caller:
+        caller.deliver(f"{receiver.url}/silent", key="under way")
+        arrived(receiver)
+        caller.deliver(f"{receiver.url}/", after=MINUTE, key="later")
+    assert caller.reports.empty()
+    assert caller.target.withdraw() == []
+
+
+def test_without_rules_requests_are_offered_once_a_program_has_declared_one():
+    unasked = HttpCaller()
+    assert (unasked.routes(), unasked.adopt(["function:work"]), unasked.routes()) == ((), False, ())
+    assert (unasked.adopt(["http"]), unasked.adopt(["http"]), unasked.routes()) == (True, False, ("http",))
+    assert HttpCaller(Outbound()).routes() == ("http",)
+    unasked.close()
+
+
+def test_a_node_that_cannot_make_connections_says_so(receiver, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    with calling() as caller:
+        delivered = caller.call(f"{receiver.url}/")
+    assert delivered.outcome is Outcome.DELIVERY_FAILED
+    assert "the request could not be made: FileNotFoundError" in delivered.error
+
+
+def test_blanks_around_a_header_are_not_sent(caller, receiver):
+    assert caller.call(f"{receiver.url}/", headers={"X-A": " {{payload}}\t"}, payload="b ").outcome is Outcome.COMPLETED
+    assert sent(receiver)[2]["X-A"] == "b"
