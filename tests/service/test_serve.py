@@ -158,11 +158,11 @@ def test_a_second_server_on_the_same_file_is_another_node(server):
         ready = second.get("/health/ready")
         assert (ready.status, ready.json["leader"]) == (200, server.get("/health").json["node"])
         assert second.ask("POST", "/worker/start").status == 200
+        both = {one.get("/health").json["node"] for one in (server, second)}
         with kept(server.folder) as scheduler:
             scheduler.stop()
-            alive = {one.name for one in scheduler.nodes() if one.is_alive}
+            eventually(lambda: both <= {one.name for one in scheduler.nodes() if one.is_alive})
             scheduler.close()
-        assert {one.get("/health").json["node"] for one in (server, second)} <= alive
         assert second.stop(signal.SIGINT) == 0
         assert all(line.isprintable() for line in second.log.split("\n"))
         assert " info uvicorn.access request " in second.log
