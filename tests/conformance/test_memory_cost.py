@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from noonmark.core.planner import first_plan
 from noonmark.core.schedule import Owner
-from noonmark.ports.records import Shares
+from noonmark.ports.records import Backlog, Shares
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.memory.agenda import SLACK, Agenda, Lines, take
 from noonmark.testing import factories
@@ -40,10 +40,13 @@ def test_claiming_and_planning_read_only_what_is_due():
     assert done(store.claim("node", [ROUTE], now=NOW, until=NOW, limit=100, lease=LEASE)) == []
     assert done(store.plannable(NOW, 100)) == []
     assert done(store.next_time([ROUTE])) == NOW + MINUTE - LOOKAHEAD
+    assert done(store.backlog(NOW - 1, 100)) == Backlog()
     assert (ledger.rows.asked, ledger.sheets.asked) == (0, 0)
     claims = done(store.claim("node", [ROUTE], now=NOW, until=NOW + MINUTE, limit=10, lease=LEASE))
     assert len(claims) == 10
     assert ledger.rows.asked == 10
+    assert done(store.backlog(NOW + MINUTE, 20)) == Backlog(schedules=20, due=20)
+    assert ledger.rows.asked == 30
 
 
 def test_a_share_reads_only_what_it_gives():

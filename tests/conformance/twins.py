@@ -207,6 +207,7 @@ class TwoNodesAndATwin(TwoNodes):
     @invariant()
     def both_know_the_same(self):
         done(self.store.next_time([ROUTE]))
+        done(self.store.backlog(self.now(), 1_000))
         done(self.store.plannable(self.now(), 10))
         for uid in UIDS:
             if done(self.store.snapshot(uid)) is not None:

@@ -11,7 +11,7 @@ from noonmark.core.instants import SECOND
 from noonmark.embedded.worker import Worker
 from noonmark.targets.programs import Programs
 from noonmark.telemetry.vitals import Vitals
-from tests.embedded.waiting import NEVER, SOON, Gate, eventually, look_far_ahead, phases, together
+from tests.embedded.waiting import SOON, Gate, eventually, look_far_ahead, phases, together
 
 NODE = "the-node"
 
@@ -39,7 +39,6 @@ def test_it_does_nothing_until_it_is_started(scheduler, worker):
     worker.attend()
     worker.hurry()
     assert phases(scheduler, job) == ["pending"]
-    assert worker.due() == 0
 
 
 def test_it_runs_what_is_due_and_can_be_seen_doing_so(scheduler, worker):
@@ -57,20 +56,6 @@ def test_it_runs_what_is_due_and_can_be_seen_doing_so(scheduler, worker):
     assert (status["tick_ms"], status["max_catchup_per_tick"], status["leader_lock"]) == (0, 100, True)
     gate.opened.set()
     eventually(lambda: phases(scheduler, job) == ["completed"])
-
-
-def test_what_it_holds_is_counted_by_schedule(scheduler):
-    look_far_ahead(scheduler)
-    worker = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=0)
-    soon = scheduler.runtime.clock.now() + timedelta(minutes=30)
-    for _ in range(3):
-        scheduler.schedule(Gate(), trigger=OnceTrigger(soon))
-    scheduler.schedule(Gate(), trigger=NEVER)
-    worker.start()
-    eventually(lambda: worker.due() == 3)
-    assert worker.vitals().claimed == 3
-    worker.stop()
-    assert worker.due() == 0
 
 
 def test_stopped_it_keeps_what_runs_and_started_again_it_does_not_begin_that_twice(scheduler, worker):
@@ -178,7 +163,7 @@ def test_threads_that_outlived_their_run_are_counted_also_after_a_stop(scheduler
     eventually(lambda: worker.vitals().abandoned == 0)
 
 
-def test_one_that_is_hurried_before_it_stops_does_not_wait_either(scheduler):
+def test_one_that_is_hurried_before_it_closes_does_not_wait_either(scheduler):
     worker = Worker(
         replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
     )
@@ -187,7 +172,7 @@ def test_one_that_is_hurried_before_it_stops_does_not_wait_either(scheduler):
     worker.start()
     gate.wait()
     worker.hurry()
-    worker.stop()
+    worker.close()
     assert phases(scheduler, job) == ["pending"]
 
 

@@ -136,6 +136,20 @@ def test_its_worker_can_be_stopped_and_started_while_it_answers(server):
     assert status["worker_status"]["functions"] == ["fails", "lasts", "touch"]
 
 
+def test_what_is_due_is_seen_also_while_no_worker_runs(server):
+    assert server.ask("POST", "/worker/stop").status == 200
+    with kept(server.folder) as scheduler:
+        scheduler.stop()
+        jobs = [scheduler.schedule(nothing, function_name="touch") for _ in range(7)]
+        found = eventually(lambda: (now := server.samples())["noonmark_schedules_due"] == 7 and now)
+        assert found['noonmark_queue_depth{state="due"}'] == 7
+        assert found["noonmark_worker_running"] == 0
+        assert server.ask("POST", "/worker/start").status == 200
+        eventually(lambda: all(phases(scheduler, job) == ["completed"] for job in jobs))
+        eventually(lambda: server.samples()["noonmark_schedules_due"] == 0)
+        scheduler.close()
+
+
 def test_a_second_server_on_the_same_file_is_another_node(server):
     eventually(lambda: server.get("/health/ready").status == 200)
     with serving(server.folder, "--no-worker", "--log-format", "text", name="second") as second:

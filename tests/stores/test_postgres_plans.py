@@ -8,8 +8,11 @@ from noonmark.core.policies.limits import Horizon
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
+from noonmark.stores.sql.backlog import ALWAYS, EXPIRED, READY, WAITING
+from noonmark.stores.sql.finding import READY_ROUTES
 from noonmark.stores.sql.plain import ENDABLE, STARTABLE
 from noonmark.testing import factories
+from noonmark.testing.conformance.bench import ROUTE
 from noonmark.testing.factories import NOW
 from tests.embedded.waiting import eventually
 from tests.stores.connected import ask
@@ -34,6 +37,17 @@ def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(st
     plan = store._glance(lambda ledger: ledger.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on schedule_states" not in steps, steps
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [(READY, (ROUTE, NOW, 9)), (EXPIRED, (ROUTE, NOW, 9)), (WAITING, (9, 9, NOW, 9)), (READY_ROUTES, (ALWAYS,))],
+    ids=["ready", "expired", "waiting", "routes"],
+)
+def test_a_backlog_is_counted_by_what_is_in_it(store, query, values):
+    plan = store._glance(lambda ledger: ledger.session.query(f"EXPLAIN {query}", *values))
+    steps = "\n".join(line for (line,) in plan)
+    assert "Seq Scan on occurrences" not in steps, steps
 
 
 def test_a_plan_that_was_made_while_the_tables_were_empty_serves_when_they_are_full(database):

@@ -6,7 +6,7 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.ports.records import Beat, heard_of
-from noonmark.telemetry import health
+from noonmark.telemetry import probing
 from noonmark.telemetry.health import Health
 from noonmark.telemetry.vitals import Vitals
 from tests.embedded.waiting import SOON
@@ -65,7 +65,7 @@ def test_the_leader_is_known_from_the_store_where_no_worker_runs():
 
 
 def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
-    monkeypatch.setattr(health, "PATIENCE", 0.02)
+    monkeypatch.setattr(probing, "PATIENCE", 0.02)
     asked, answers = threading.Semaphore(0), threading.Event()
 
     def hangs():
@@ -76,16 +76,16 @@ def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
     slow = one(hangs)
     for _ in range(10):
         assert slow.ready()[1]["checks"]["store"] == "failing"
-    for _ in range(health.MOST_QUESTIONS):
+    for _ in range(probing.MOST_QUESTIONS):
         assert asked.acquire(timeout=SOON)
     assert not asked.acquire(blocking=False)
     answers.set()
-    monkeypatch.setattr(health, "PATIENCE", SOON)
+    monkeypatch.setattr(probing, "PATIENCE", SOON)
     assert slow.ready()[0]
 
 
 def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypatch):
-    monkeypatch.setattr(health, "PATIENCE", 0.02)
+    monkeypatch.setattr(probing, "PATIENCE", 0.02)
     first, answers = threading.Event(), threading.Event()
 
     def hangs_once():
@@ -97,6 +97,6 @@ def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypat
     back = one(hangs_once)
     assert not back.ready()[0]
     assert first.wait(SOON)
-    monkeypatch.setattr(health, "PATIENCE", SOON)
+    monkeypatch.setattr(probing, "PATIENCE", SOON)
     assert back.ready()[0]
     answers.set()

@@ -7,9 +7,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.errors import OverlapConflict
+from noonmark.core.instants import SECOND
+from noonmark.ports.records import Backlog
 from noonmark.ports.sink import Pruned, StoreFailed
 from noonmark.telemetry.counting import Distribution
 from noonmark.telemetry.metrics import PLAIN, Metrics
+from noonmark.telemetry.probing import Recent
 from noonmark.telemetry.sinks import LogSink, Sinks
 from noonmark.telemetry.vitals import Vitals
 from noonmark.testing import FakeClock, ManualDriver
@@ -102,18 +105,45 @@ def test_other_happenings_have_their_counters(metrics):
 def test_what_a_worker_holds_is_shown(metrics):
     class Worker:
         def vitals(self):
-            return Vitals(node='a"b\n', is_running=True, claimed=3, delivering=4, leads=True, term=5)
-
-        def due(self):
-            return 2
+            return Vitals(node='a"b\n', is_running=True, claimed=3, delivering=4, abandoned=6, leads=True, term=5)
 
     metrics.watch(Worker())
     found = samples(metrics)
-    assert found["noonmark_schedules_due"] == 2
+    assert found["noonmark_abandoned_threads"] == 6
     assert found['noonmark_queue_depth{state="claimed"}'] == 3
     assert found['noonmark_queue_depth{state="delivering"}'] == 4
     assert (found["noonmark_worker_running"], found["noonmark_leader"], found["noonmark_leader_term"]) == (1, 1, 5)
     assert found['noonmark_node_info{node="a\\"b\\n",version="0.0"}'] == 1
+
+
+def test_a_backlog_is_shown_without_a_worker_and_left_out_while_nobody_knows_it():
+    known = []
+    metrics = Metrics("0.0", lambda: known[-1])
+    known.append(Backlog(schedules=2, due=7, waiting=3))
+    found = samples(metrics)
+    assert found["noonmark_schedules_due"] == 2
+    assert found['noonmark_queue_depth{state="due"}'] == 7
+    assert found['noonmark_queue_depth{state="waiting"}'] == 3
+    known.append(None)
+    assert "noonmark_schedules_due" not in samples(metrics)
+
+
+def test_the_store_is_asked_for_a_backlog_once_in_a_while_and_may_fail():
+    asked, clock = [], FakeClock(START)
+
+    def ask():
+        asked.append(clock.micros())
+        if len(asked) == 2:
+            raise RuntimeError("away")
+        return len(asked)
+
+    recent = Recent(ask, monotonic=clock.monotonic, lifetime=SECOND)
+    assert [recent.look() for _ in range(3)] == [1, 1, 1]
+    clock.advance(1)
+    assert [recent.look() for _ in range(3)] == [None, None, None]
+    clock.advance(1)
+    assert recent.look() == 3
+    assert len(asked) == 3
 
 
 def test_two_of_them_do_not_mix(metrics):

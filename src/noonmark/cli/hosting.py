@@ -33,6 +33,7 @@ from noonmark.telemetry import logs
 from noonmark.telemetry.health import Health
 from noonmark.telemetry.masking import masked
 from noonmark.telemetry.metrics import Metrics
+from noonmark.telemetry.probing import Recent
 from noonmark.telemetry.sinks import LogSink, Sinks
 from noonmark.wiring import fresh_id, make_runner, make_store, make_target, node_name
 
@@ -45,10 +46,13 @@ if TYPE_CHECKING:
 
     from noonmark.config import Loaded, Settings
     from noonmark.core.targets.reach import Reach
+    from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
 
 logger = logging.getLogger("noonmark.serve")
 KEEP_ALIVE = 5
+MOST_COUNTED = 10_000
+"""So much of a backlog is counted: beyond that it is long, and to know how long would be no help."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -68,7 +72,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
             cleanup.callback(lambda: drive(store.close()))
             drive(store.open())
-            metrics = Metrics(__version__)
+            metrics = Metrics(__version__, _backlog(store, clock))
             worker = _worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
             cleanup.callback(worker.close)
@@ -79,12 +83,21 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             on_signal.then(server.leave)
             server.run([listener])
             on_signal.then(worker.hurry)
-            if on_signal.taken > 1:  # the web server has heard them all, and repeats them only when it has ended
+            if server.asked > 1:
                 worker.hurry()
         except Asked:
             on_signal.then(_nothing)
             logger.info("asked to stop before it had begun")
     return 0
+
+
+def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
+    """What is to be done, as the store last told; None while it does not answer."""
+
+    async def count() -> Backlog:
+        return await store.backlog(await store.clock(), MOST_COUNTED)
+
+    return Recent(lambda: drive(count()), monotonic=clock.monotonic, lifetime=SECOND).look
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
@@ -176,6 +189,8 @@ class _Server(uvicorn.Server):
             backlog=max(1, Connection.most // 8),
         )
         super().__init__(config)
+        self.asked = 0
+        """How often it was asked to end."""
         worker = "on" if settings.worker else "off"
         self._line = (
             f"Noonmark {__version__} listens on {url_of(listener)} (store {masked(settings.store)}, worker {worker})"
@@ -183,6 +198,7 @@ class _Server(uvicorn.Server):
 
     def leave(self) -> None:
         """End as soon as it has begun. While it runs it hears signals by itself, and repeats them when it has ended."""
+        self.asked += 1
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -200,8 +216,6 @@ class _Signals:
 
     def __init__(self) -> None:
         self._means: Callable[[], None] = _give_up
-        self.taken = 0
-        """How often there was one."""
 
     def then(self, means: Callable[[], None]) -> None:
         """From now on they mean that."""
@@ -216,7 +230,6 @@ class _Signals:
             signal.signal(number, handler)
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
-        self.taken += 1
         self._means()
 
 

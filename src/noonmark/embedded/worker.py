@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -66,8 +65,7 @@ class Worker:
         This process lives on, and so does what it runs: its leases are kept until it has ended, lest it begin twice.
         """
         with self._turn:
-            engine = self._engines.wind_up()
-            self._winding_up = (*self._still_winding_up(), *([] if engine is None else [engine]))
+            self._wind_up()
         monotonic = self._runtime.clock.monotonic
         ends = monotonic() + self._grace
         for one in self._winding_up:
@@ -78,17 +76,18 @@ class Worker:
     def close(self) -> None:
         """The process ends: begin nothing more, and hand back what has not ended within the grace period."""
         with self._turn:
-            grace = 0 if self._is_hurried else self._grace
-            for one in self._still_winding_up():
-                one.stop(grace)
-            self._engines.stop(grace)
+            self._wind_up()
+            for one in self._winding_up:
+                one.stop(self._grace)
+            if self._is_hurried:
+                self.hurry()
             for one in self._winding_up:
                 one.wait()
+            self._still_winding_up()
 
     def hurry(self) -> None:
         """Let a worker that closes, or is about to, wait no longer for what runs. Returns at once."""
         self._is_hurried = True
-        self._engines.hand_back()
         for one in self._winding_up:
             one.stop(0)
 
@@ -139,6 +138,10 @@ class Worker:
         )
         return _led(vitals, nodes[-1]) if nodes else vitals
 
+    def _wind_up(self) -> None:
+        engine = self._engines.wind_up()
+        self._winding_up = (*self._still_winding_up(), *([] if engine is None else [engine]))
+
     @property
     def _is_winding_up(self) -> bool:
         return any(one.is_alive for one in self._winding_up)
@@ -150,14 +153,6 @@ class Worker:
                 leaving.unregister(one)
         self._winding_up = tuple(one for one in self._winding_up if one.is_alive)
         return self._winding_up
-
-    def due(self) -> int:
-        """Of how many schedules it holds something that is not delivered yet."""
-        engine = self._engines.running
-        while engine is not None:
-            with suppress(RuntimeError):  # its thread has just added another; count again
-                return len({claim.occurrence.uid for claim in engine.loop.driver.node.held.values()})
-        return 0
 
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         runner = make_runner(self._functions, self._max_threads, None)

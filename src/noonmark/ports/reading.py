@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
-    from noonmark.ports.records import Activity, Kept, Wanted
+    from noonmark.ports.records import Activity, Backlog, Kept, Wanted
 
     Place = tuple[Micros, str]
     """Where something stands in a list: its time, and its id."""
@@ -88,4 +88,11 @@ class Reading(Protocol):
         """The tenant's events, matched or not, newest first. A payload that cannot be read is told as None.
 
         With `before`, those that were emitted before that moment; with `event_type`, those of that type.
+        """
+
+    async def backlog(self, now: Micros, limit: int) -> Backlog:
+        """How much is due and not claimed, and how much waits, of all tenants and routes; each counted up to a limit.
+
+        Due is what a claim could take by now, on whichever route: what a pause holds is not. What waits may have a
+        time, after now, at which it is looked at again. The cost follows what is counted, not what is stored.
         """

@@ -235,3 +235,15 @@ class Leadership:
     def is_of(self, node: str, now: Micros) -> bool:
         """Whether that node leads now."""
         return self.leader == node and now < self.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What is to be done and nobody does yet."""
+
+    schedules: int = 0
+    """Of how many schedules something is due."""
+    due: int = 0
+    """Occurrences that could be claimed now."""
+    waiting: int = 0
+    """Occurrences that wait for their turn, for a place under a concurrency key, or for what they depend on."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from noonmark.telemetry.probing import Probe
 from noonmark.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
@@ -15,10 +14,6 @@ if TYPE_CHECKING:
     from noonmark.telemetry.vitals import Watched
 
 SERVICE = "noonmark"
-PATIENCE = 2.0
-"""Seconds that the store has to answer; longer, and it counts as down."""
-MOST_QUESTIONS = 4
-logger = logging.getLogger("noonmark.health")
 
 
 class Health:
@@ -28,7 +23,7 @@ class Health:
         self, nodes: Callable[[], Sequence[NodeRecord]], *, node: str, version: str, worker: Watched | None = None
     ) -> None:
         """`nodes` asks the store who there is, and waits for the answer; it raises when there is none."""
-        self._probe = _Probe(nodes)
+        self._probe = Probe(nodes)
         self._node, self._version, self._worker = node, version, worker
 
     def summary(self) -> dict[str, Any]:
@@ -70,43 +65,6 @@ class Health:
 
     def _vitals(self) -> Vitals:
         return Vitals() if self._worker is None else self._worker.vitals()
-
-
-class _Probe:
-    """Asks the store on behalf of everybody who waits: one that hangs must not hang them all, nor be asked for ever."""
-
-    def __init__(self, nodes: Callable[[], Sequence[NodeRecord]]) -> None:
-        self._nodes = nodes
-        self._lock = Lock()
-        self._pending: list[_Answer] = []
-
-    def look(self) -> Sequence[NodeRecord] | None:
-        """What the store said; None when it did not answer in time."""
-        with self._lock:
-            self._pending = [one for one in self._pending if not one.has_come.is_set()]
-            # One that is late may have been lost with its connection, and the store be back.
-            if not self._pending or (self._pending[-1].is_late and len(self._pending) < MOST_QUESTIONS):
-                self._pending.append(_Answer())
-                Thread(target=self._ask, args=self._pending[-1:], name="noonmark-health", daemon=True).start()
-            answer = self._pending[-1]
-        if not answer.has_come.wait(PATIENCE):
-            answer.is_late = True
-        return answer.nodes
-
-    def _ask(self, answer: _Answer) -> None:
-        try:
-            answer.nodes = self._nodes()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the store did not answer
-            logger.warning("the store does not answer: %s", error)
-        finally:
-            answer.has_come.set()
-
-
-class _Answer:
-    def __init__(self) -> None:
-        self.has_come = Event()
-        self.is_late = False
-        self.nodes: Sequence[NodeRecord] | None = None
 
 
 def _worker(worker: Vitals) -> str:

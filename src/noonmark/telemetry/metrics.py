@@ -14,6 +14,7 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.ports.records import Backlog
 from noonmark.ports.sink import (
     Claimed,
     Ended,
@@ -29,7 +30,7 @@ from noonmark.telemetry.counting import Count, Distribution
 from noonmark.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client import Metric
 
@@ -55,9 +56,9 @@ PLAIN = {
 class Metrics:
     """Counts in a registry of its own, so that two of them in one process do not mix."""
 
-    def __init__(self, version: str = "") -> None:
-        """Nothing has happened yet, and nobody is watched."""
-        self._version = version
+    def __init__(self, version: str = "", backlog: Callable[[], Backlog | None] | None = None) -> None:
+        """Nothing has happened yet, and nobody is watched. `backlog` tells what is to be done, if that is known."""
+        self._version, self._backlog = version, backlog
         self._worker: Watched | None = None
         self._lock = Lock()
         self._plain: Tally[str] = Tally()
@@ -148,13 +149,22 @@ class Metrics:
         yield from self._now()
 
     def _now(self) -> Iterator[Metric]:
-        """What the worker holds at this moment."""
+        """What is to be done, and what the worker holds, at this moment."""
         worker = Vitals() if self._worker is None else self._worker.vitals()
-        due = 0 if self._worker is None else self._worker.due()
-        yield _gauge("schedules_due", "Schedules of which this node has something to start now.", due)
-        depth = GaugeMetricFamily("noonmark_queue_depth", "Occurrences that this node holds.", labels=["state"])
+        backlog = Backlog() if self._backlog is None else self._backlog()
+        due = GaugeMetricFamily("noonmark_schedules_due", "Schedules of which something is due, and nobody has it.")
+        depth = GaugeMetricFamily(
+            "noonmark_queue_depth",
+            "Occurrences that are due or wait, in the whole store, and those that this node holds.",
+            labels=["state"],
+        )
         depth.add_metric(["claimed"], worker.claimed)
         depth.add_metric(["delivering"], worker.delivering)
+        if backlog is not None:  # else it is unknown, and not zero
+            due.add_metric([], backlog.schedules)
+            depth.add_metric(["due"], backlog.due)
+            depth.add_metric(["waiting"], backlog.waiting)
+        yield due
         yield depth
         yield _gauge("abandoned_threads", "Threads that still run what has timed out.", worker.abandoned)
         yield _gauge("worker_running", "Whether the worker of this node runs.", worker.is_running)

@@ -29,6 +29,3 @@ class Watched(Protocol):
 
     def vitals(self) -> Vitals:
         """How it is now; from any thread, and at once."""
-
-    def due(self) -> int:
-        """Of how many schedules it holds an occurrence that is due, or will be in a moment; this reads all it holds."""

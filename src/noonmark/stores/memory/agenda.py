@@ -55,6 +55,19 @@ class Agenda(Generic[K]):
             heappop(heap)
         return heap[0] if heap else None
 
+    def some(self, time: Micros, limit: int) -> list[K]:
+        """Keys with a time up to that, in no order, at most so many; this reads none that come later but the next."""
+        heap, entries, places = self._heap, self._entries, [0]
+        found: list[K] = []
+        while places and len(found) < limit:
+            place = places.pop()
+            if place < len(heap) and heap[place][0] <= time:
+                key = heap[place][2]
+                if entries.get(key) is heap[place]:  # of one that was put there twice, only the last entry counts
+                    found.append(key)
+                places += (2 * place + 1, 2 * place + 2)
+        return found
+
     def until(self, time: Micros) -> list[Entry[K]]:
         """The entries up to a time, in order; unlike taking them, this reads every key."""
         return sorted(entry for entry in self._entries.values() if entry[0] <= time)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Claim
@@ -11,6 +12,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import lost_run
 from noonmark.core.turns import rounds
 from noonmark.core.values import altered
+from noonmark.ports.records import Backlog
 from noonmark.stores.memory.agenda import Agenda, take
 
 if TYPE_CHECKING:
@@ -65,6 +67,23 @@ def due_in_turn(
     for row in [*left, *(row for rows in freed.values() for row in rows if row.occurrence.id not in given)]:
         ledger.file(row)
     return chosen
+
+
+def backlog(ledger: Ledger, *, now: Micros, limit: int) -> Backlog:
+    """How much is due and not claimed, and how much waits."""
+    found: list[str] = []
+    for agenda in ledger.leases.values():
+        found += agenda.some(now, limit - len(found))
+    for lines in ledger.ready.values():
+        for line in lines.due(now).values():
+            found += line.some(now, limit - len(found))
+    rows = (ledger.rows[one] for one in ledger.in_line)
+    waiting = (row for row in rows if row.ready is None or row.ready > now)
+    return Backlog(
+        schedules=len({ledger.rows[one].occurrence.uid for one in found}),
+        due=len(found),
+        waiting=sum(1 for _ in islice(waiting, limit)),
+    )
 
 
 def lease(ledger: Ledger, row: Row, node: str, *, now: Micros, until: Micros) -> Claim:

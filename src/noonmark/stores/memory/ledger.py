@@ -58,6 +58,8 @@ class Ledger:
         self.by_age: Agenda[str] = Agenda()
         self.by_count: Agenda[str] = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
+        self.in_line: dict[str, None] = {}
+        """What is pending and has begun to wait for something; perhaps it has its turn by now."""
         self.waiting: defaultdict[Key, list[Turn]] = defaultdict(list)
         self.followers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """Who depends on the schedule of a tenant and an id."""
@@ -149,6 +151,10 @@ class Ledger:
         if row.filed is not None and row.filed is not agenda:
             row.filed.discard(one.id)
         row.filed = agenda
+        if one.waiting_for is not None and phase is Phase.PENDING:
+            self.in_line[one.id] = None
+        else:
+            self.in_line.pop(one.id, None)
         if one.deadline is not None and phase in DELIVERING:
             self.deadlines.put(one.id, one.deadline)
         else:
@@ -170,6 +176,7 @@ class Ledger:
         del self.rows[one.id]
         if one.phase not in FINAL:
             del sheet.live[one.id]
+            self.in_line.pop(one.id, None)
             if row.filed is not None:
                 row.filed.discard(one.id)
             return

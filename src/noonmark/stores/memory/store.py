@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
         Admitted,
+        Backlog,
         Beat,
         Graph,
         Hold,
@@ -280,6 +281,11 @@ class MemoryStore(CallersVerbs):
         agendas += [ledger.leases[route] for route in known & ledger.leases.keys()]
         times = [first[0] for one in agendas if (first := one.first()) is not None]
         return min(times if ledger.behind.first() is None else [ledger.now(), *times], default=None)
+
+    @atomic
+    async def backlog(self, now: Micros, limit: int) -> Backlog:
+        """How much is due and not claimed, and how much waits."""
+        return claiming.backlog(self._ledger, now=now, limit=limit)
 
     @atomic
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.stores.sql.session import Session
 
-_IS_READY = "phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = {route}"
-_IS_LEASED = "lease_end IS NOT NULL AND occurrences.route = {route}"
-FIRST_READY = f"(SELECT ready FROM occurrences WHERE {_IS_READY.format(route='j.value')} ORDER BY ready LIMIT 1)"  # noqa: S608 - our own text
+IS_READY = "phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = {route}"
+IS_LEASED = "lease_end IS NOT NULL AND occurrences.route = {route}"
+FIRST_READY = f"(SELECT ready FROM occurrences WHERE {IS_READY.format(route='j.value')} ORDER BY ready LIMIT 1)"  # noqa: S608 - our own text
 FIRST_LEASED = (
-    f"(SELECT lease_end FROM occurrences WHERE {_IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"  # noqa: S608 - likewise
+    f"(SELECT lease_end FROM occurrences WHERE {IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"  # noqa: S608 - likewise
 )
 DUE_ROUTES = f"""
     SELECT value FROM EACH(text) AS j WHERE {FIRST_READY} <= ? UNION ALL
@@ -31,12 +31,12 @@ COLUMNS = _NAMES.replace("phase, revision", "occurrences.phase AS phase, occurre
 GATHERED = f"time, {_NAMES}"
 READY = f"""
     SELECT ready AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
-    WHERE occurrences.{_IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, key LIMIT ?
+    WHERE occurrences.{IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, key LIMIT ?
     /* quick: occurrences */
 """  # noqa: S608 - likewise
 EXPIRED = f"""
     SELECT lease_end AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
-    WHERE {_IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
+    WHERE {IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
     /* quick: occurrences */
 """  # noqa: S608 - likewise
 DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"  # noqa: S608 - likewise
@@ -68,7 +68,7 @@ LACKING_READY = _LACKING.format(
     columns=COLUMNS,
     condition="occurrences.phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = ?",
 )
-LACKING_LEASED = _LACKING.format(time="lease_end", columns=COLUMNS, condition=_IS_LEASED.format(route="?"))
+LACKING_LEASED = _LACKING.format(time="lease_end", columns=COLUMNS, condition=IS_LEASED.format(route="?"))
 
 Found = Sequence[Any]
 """When a row can be claimed, its nominal time, its id, its key, then the other columns."""

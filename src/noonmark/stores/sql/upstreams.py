@@ -26,8 +26,9 @@ _KEYS = """
     SELECT tenant, schedule_id, schedules.key FROM ROWS(text, text) AS j CROSS JOIN schedules
     ON tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1
 """
-# Of each question (number, schedule, after, until): the newest row with its nominal time in between, and the newest gap
-# that reaches into it. Each is the first of an index.
+# Of each question (number, schedule, after, until): the newest row with its nominal time in between, the newest gap
+# that ends there, and the one that reaches beyond: where a pause left one within another, that is the inner one.
+# Each is the first of an index.
 NEWEST = """
     SELECT j.c0, coalesce(missed_last, nominal), j.c3, nominal, phase
     FROM ROWS(bigint, bigint, bigint, bigint) AS j CROSS JOIN occurrences ON occurrences.key IN (
@@ -35,8 +36,11 @@ NEWEST = """
             AND o.nominal > j.c2 AND o.nominal <= j.c3
             AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.nominal DESC LIMIT 1),
         (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.c1 AND o.missed_last IS NOT NULL
-            AND o.missed_last > j.c2 AND o.nominal <= j.c3
-            AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.missed_last DESC LIMIT 1)
+            AND o.missed_last > j.c2 AND o.missed_last < j.c3
+            AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.missed_last DESC LIMIT 1),
+        (SELECT o.key FROM occurrences AS o WHERE o.schedule = j.c1 AND o.missed_last IS NOT NULL
+            AND o.missed_last >= j.c3 AND o.nominal <= j.c3
+            AND o.origin = 'trigger' AND o.phase <> 'superseded' ORDER BY o.missed_last LIMIT 1)
     )
 """
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.sql import events as emitted
 from noonmark.stores.sql import history, journal, listing, runs, snapshots
+from noonmark.stores.sql.backlog import count as count_backlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.ports.reading import Place
-    from noonmark.ports.records import Activity, Kept, Wanted
+    from noonmark.ports.records import Activity, Backlog, Kept, Wanted
     from noonmark.stores.sql.ledger import Ledger
 
 T = TypeVar("T")
@@ -113,6 +114,10 @@ class SharedVerbs(ABC):
     ) -> list[Event]:
         """The tenant's events, newest first."""
         return self._read(lambda ledger: emitted.newest(ledger.session, tenant, limit, before, event_type))
+
+    async def backlog(self, now: Micros, limit: int) -> Backlog:
+        """How much is due and not claimed, and how much waits."""
+        return self._read(lambda ledger: count_backlog(ledger.session, now, limit))
 
     async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget events that are old, or too many."""

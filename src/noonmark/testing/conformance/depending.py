@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 UP = "schedule-of-up"
 ON_UP = (Dependency(schedule_id=UP),)
-LAST = ("down", NOW + 2 * MINUTE)
 
 
 async def _asked(bench: Bench, claim: Claim) -> Standings:
@@ -264,8 +263,7 @@ async def a_fire_that_the_upstream_withdraws_later_is_not_waited_for_in_vain(ben
     slow = plan(used_up, now=bench.now, lookahead=0)
     bench.advance(MINUTE)
     assert await bench.commit(plan(used_up, now=bench.now, lookahead=0))
-    [down] = [claim for claim in await bench.claim() if (claim.occurrence.uid, claim.occurrence.nominal) == LAST]
-    waiting = await _waiting(bench, down)
+    waiting = await _waiting(bench, (await _claims(bench))["down"])
     assert await bench.commit(slow)
     assert (await bench.claim_one()).occurrence.id == waiting.id
 

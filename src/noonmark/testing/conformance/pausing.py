@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import edits
 from noonmark.core.admission import Wait
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
-from noonmark.core.policies.limits import Concurrency
+from noonmark.core.policies import misfire
+from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import LeaseLost
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
@@ -178,3 +180,20 @@ async def what_is_given_back_during_a_pause_keeps_no_place_from_others(bench: Be
     claim = await bench.claim_one("node-b")
     assert claim.occurrence.id == waiting.id
     await bench.start(claim)
+
+
+@case
+async def of_a_gap_within_what_a_pause_withdrew_the_gap_counts_for_others(bench: Bench) -> None:
+    up = await bench.create("up", misfire_policy=misfire.CatchUpOne(grace=SECOND))
+    on_up = (Dependency(schedule_id=up.schedule_id),)
+    await bench.create("down", depends_on=on_up, horizon=Horizon(occurrences=3))
+    bench.advance(MINUTE)
+    await bench.claim()
+    bench.advance(4 * MINUTE)
+    await _pause(bench, up)
+    rows = {row.nominal: (row.phase, row.missed_last) for row in await bench.store.occurrences(up.uid)}
+    first, second = NOW + MINUTE, NOW + 2 * MINUTE
+    assert rows == {first: (Phase.SKIPPED, NOW + 5 * MINUTE), second: (Phase.MISFIRED, NOW + 4 * MINUTE)}
+    [down] = [claim for claim in await bench.claim() if claim.occurrence.nominal == NOW + 3 * MINUTE]
+    [standings] = await bench.store.upstreams([down])
+    assert standings.each[0].newest == (NOW + 3 * MINUTE, Phase.MISFIRED)
