@@ -21,10 +21,12 @@ def test_what_no_other_command_does(desk):
 
 
 def test_for_people_it_has_lines(desk):
-    assert desk("call", "schedule/count") == '{\n  "count": 0\n}\n'
+    desk.create("--cron", "0 0 1 1 *")
+    assert desk("call", "schedule/count") == '{\n  "count": 1\n}\n'
 
 
 def test_what_it_refuses(desk):
+    desk.create("--cron", "0 0 1 1 *")
     assert desk.refused(3, "call", "schedule/dance") == ['method: there is no operation "schedule/dance"']
     assert desk.refused(2, "call", "schedule/count", "--arguments-json", "[]") == [
         "--arguments-json: must be an object, not a list"

@@ -41,6 +41,7 @@ _LOST = (
 _AGAIN = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,  # somebody was in the way for long
     asyncpg.InvalidCachedStatementError,  # a newer node has changed a table; statements are prepared anew
 )
 _UNAVAILABLE = (
@@ -48,7 +49,6 @@ _UNAVAILABLE = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.PostgresSystemError,
     asyncpg.OperatorInterventionError,
-    asyncpg.LockNotAvailableError,
     asyncpg.InsufficientPrivilegeError,
 )
 _PATIENCE = 1.5
@@ -130,6 +130,8 @@ async def connect(address: Address) -> Any:  # noqa: ANN401 - asyncpg is not typ
             "statement_timeout": str(milliseconds),
             # A node that is frozen in the middle of a transaction must not keep its locks.
             "idle_in_transaction_session_timeout": str(milliseconds // 2),
+            # Nor must what it has waiting behind that, one after another: nobody would hear that their turn has come.
+            "lock_timeout": str(milliseconds // 4),
             "tcp_user_timeout": str(milliseconds),
         },
     )
