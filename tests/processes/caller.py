@@ -87,7 +87,7 @@ def fill(store, room):
     for _ in range(5):
         assert _create(scheduler), "there is room again"
     note("ran", result=scheduler.run_now(scheduler.schedule(work.nothing, trigger=HOUR)))
-    while scheduler.runs(steady, limit=1)[0].started <= lifted:
+    while not any(one.started > lifted for one in scheduler.runs(steady, limit=1)):
         threading.Event().wait(0.05)
     scheduler.delete(steady)
     scheduler.stop()
