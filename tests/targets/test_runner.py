@@ -561,3 +561,16 @@ class TestClosing:
 
         play(story)
         assert called == []
+
+
+def test_an_async_one_has_timed_out_even_where_the_clock_of_the_node_is_a_little_behind():
+    async def story(stage):
+        stage.clock.halt()
+
+        async def work():
+            await asyncio.Event().wait()
+
+        delivered = await stage.call(work, after=-SECOND, timeout=30_000)
+        assert (delivered.outcome, delivered.reason) == (Outcome.TIMED_OUT, None)
+
+    play(story)

@@ -157,7 +157,8 @@ class FunctionRunner:
         timeout = None if deadline is None else max(0, deadline - assignment.started) / SECOND
         _, running = await asyncio.wait([task], timeout=timeout)
         if running:
-            delivered = cut_off(assignment, now=self._now())
+            # By the time of the loop it is over; that of the node, which is set by the store's, may be a little behind.
+            delivered = cut_off(assignment, now=max(self._now(), deadline or 0))
             assignment.stop(Reason.TIMED_OUT)
             self._end(assignment, delivered)
             with contextlib.suppress(BaseException):
