@@ -12,7 +12,7 @@ from tests.servers.proxy import TO_CLIENT, TO_SERVER
 from tests.servers.wires import wired
 
 LEASE = 1.0
-PARTED = 4 * SCALE
+PARTED = 6 * SCALE
 """Seconds."""
 BACK_WITHIN = 5.0
 """Seconds after the end of it, in which a node on a machine of its own is at work again."""
