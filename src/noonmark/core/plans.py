@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.lifecycle import Phase
@@ -11,9 +11,11 @@ from noonmark.core.occurrence import Occurrence
 
 if TYPE_CHECKING:
     from noonmark.core.audit import Note
+    from noonmark.core.ids import Origin
     from noonmark.core.instants import Micros
     from noonmark.core.policies.catch_up import CatchUp, Missed
     from noonmark.core.policies.dependencies import Standings
+    from noonmark.core.policies.own import OwnTerms
     from noonmark.core.reasons import Reason
     from noonmark.core.schedule import Schedule
 
@@ -113,7 +115,7 @@ def projection(row: Occurrence) -> Projection | None:
     )
 
 
-def occurrence(
+def occurrence(  # noqa: PLR0913 - each is a field of its own
     schedule: Schedule,
     nominal: Micros,
     due: Micros,
@@ -121,14 +123,17 @@ def occurrence(
     first_due: Micros | None = None,
     caught_up: Micros | None = None,
     waiting_for: Reason | None = None,
+    origin: Origin = TRIGGER,
+    payload: Any = None,  # noqa: ANN401 - JSON
+    own: OwnTerms | None = None,
 ) -> Occurrence:
-    """A projection of the schedule's trigger."""
+    """A pending occurrence: a projection of the schedule's trigger, unless another origin asked for it."""
     return Occurrence(
-        id=occurrence_id(schedule.uid, TRIGGER, nominal),
+        id=occurrence_id(schedule.uid, origin, nominal),
         uid=schedule.uid,
         schedule_id=schedule.schedule_id,
         revision=schedule.revision,
-        origin=TRIGGER,
+        origin=origin,
         phase=Phase.PENDING,
         route=schedule.declaration.target.route,
         nominal=nominal,
@@ -136,6 +141,8 @@ def occurrence(
         first_due=due if first_due is None else first_due,
         caught_up=caught_up,
         waiting_for=waiting_for,
+        payload=payload,
+        own=own,
     )
 
 

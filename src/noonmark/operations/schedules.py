@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from noonmark.core import edits
 from noonmark.core.errors import Conflict, NotFound, RevisionConflict
-from noonmark.core.ids import manual, occurrence_id
+from noonmark.core.ids import manual
 from noonmark.core.instants import to_text
-from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.occurrence import Occurrence
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan
+from noonmark.core.plans import occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Schedule
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.audit import Note
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.own import OwnTerms
     from noonmark.core.schedule import Declaration, Owner
@@ -239,18 +240,4 @@ def run_now(
     own: OwnTerms | None = None,
 ) -> Occurrence:
     """An occurrence that was asked for by hand, due now; it does not move the next fire."""
-    origin = manual(key)
-    return Occurrence(
-        id=occurrence_id(schedule.uid, origin, now),
-        uid=schedule.uid,
-        schedule_id=schedule.schedule_id,
-        revision=schedule.revision,
-        origin=origin,
-        phase=Phase.PENDING,
-        route=schedule.declaration.target.route,
-        nominal=now,
-        due=now,
-        first_due=now,
-        payload=payload,
-        own=own,
-    )
+    return occurrence(schedule, now, now, origin=manual(key), payload=payload, own=own)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
 from noonmark.core.ids import backfill as backfill_origin
-from noonmark.core.ids import occurrence_id
 from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
 from noonmark.core.jsonvalues import identifier
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.occurrence import Occurrence
+from noonmark.core.plans import occurrence
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
 from noonmark.core.policies.own import OwnTerms
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.operations.schedules import Expected, Sign
     from noonmark.operations.service import Caller, Service
@@ -117,7 +117,9 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
     times = _past_times(kept.schedule, first, last, limit=limit, now=now)
     backfill_id = key or service.fresh_id()
     own = _own_terms(kept.schedule, backfill_id, concurrency)
-    rows = [_again(kept.schedule, backfill_id, time, now + number, own) for number, time in enumerate(times)]
+    origin = backfill_origin(backfill_id)
+    # Due one behind the other, so that they begin in the order of their times.
+    rows = [occurrence(kept.schedule, time, now + n, origin=origin, own=own) for n, time in enumerate(times)]
     if not is_dry and rows:
         await service.store.add(rows)
         await _note(service, caller, kept.schedule)
@@ -161,24 +163,6 @@ def _own_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) ->
         return None
     places = Concurrency(key=f"backfill:{backfill_id}", limit=concurrency or 1)
     return OwnTerms(overlap_policy=Allow(), concurrency=declared.concurrency or places)
-
-
-def _again(schedule: Schedule, backfill_id: str, nominal: Micros, due: Micros, own: OwnTerms | None) -> Occurrence:
-    origin = backfill_origin(backfill_id)
-    return Occurrence(
-        id=occurrence_id(schedule.uid, origin, nominal),
-        uid=schedule.uid,
-        schedule_id=schedule.schedule_id,
-        revision=schedule.revision,
-        origin=origin,
-        phase=Phase.PENDING,
-        route=schedule.declaration.target.route,
-        nominal=nominal,
-        # One behind the other, so that they begin in the order of their times.
-        due=due,
-        first_due=due,
-        own=own,
-    )
 
 
 async def complete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
