@@ -21,6 +21,7 @@ from noonmark.targets.calls import prepare_elsewhere
 from noonmark.targets.children import Child
 from noonmark.targets.endings import cut_off, not_begun, raised, stopped, succeeded, undeliverable
 from noonmark.targets.functions import logger
+from noonmark.targets.ringing import Ringing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,24 +106,12 @@ class Processes:
             child.end()
 
 
-class _Stop:
-    """The stop signal of a run in a process."""
-
-    def __init__(self, child: Child) -> None:
-        self._child = child
-        self.was_seen = False
-
-    def set(self) -> None:
-        """From now on it should end; whoever watches it sees to that."""
-        self._child.ring()
-
-
 class _Watch:
     """One call, from the side of the thread that waits for its end."""
 
     def __init__(self, child: Child, assignment: Assignment, now: Callable[[], Micros]) -> None:
         self._child, self._assignment, self._now = child, assignment, now
-        self._stop = assignment.signal = _Stop(child)
+        self._stop = assignment.signal = Ringing(child.ring)
         self._load_by = now() + LOAD_LIMIT
         self._has_begun = False
         self._asked: Micros | None = None

@@ -21,6 +21,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.targets import CommandTarget
 from noonmark.targets.endings import cut_off, raised, stopped, succeeded, undeliverable
 from noonmark.targets.output import last_lines
+from noonmark.targets.ringing import Ringing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,25 +40,13 @@ LAST_WAIT: Micros = 30 * SECOND
 """How long it may take to be gone when it is killed: not even that helps while it waits for a broken disk."""
 
 
-class _Stop:
-    """The stop signal of a command."""
-
-    def __init__(self, kept: Kept) -> None:
-        self._kept = kept
-        self.was_seen = False
-
-    def set(self) -> None:
-        """From now on it should end; whoever watches it sees to that."""
-        self._kept.ring()
-
-
 class Watch:
     """One command that was given to the keeper."""
 
     def __init__(self, kept: Kept, assignment: Assignment, now: Callable[[], Micros]) -> None:
         """It may be asked to stop from now on."""
         self._kept, self._assignment, self._now = kept, assignment, now
-        self._stop = assignment.signal = _Stop(kept)
+        self._stop = assignment.signal = Ringing(kept.ring)
         self._pid: int | None = None
         self._is_given_up = False
         self._start_by = now() + START_LIMIT
