@@ -18,6 +18,7 @@ TITLES = {
     "occurrence": "Occurrences",
     "run": "Runs",
     "event": "Events",
+    "trigger": "Triggers",
     "node": "Nodes",
     "audit": "The audit log",
     "worker": "The worker",

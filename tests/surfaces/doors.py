@@ -140,6 +140,8 @@ METHODS = {
     "run/get": Method("run", ("run_id",)),
     "event/emit": Method("emit", ("event_type",), "event_id"),
     "event/list": Method("events", (), "events"),
+    "event/match": Method("match_events"),
+    "trigger/list": Method("triggers", (), "triggers"),
     "node/list": Method("nodes", (), "nodes"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),

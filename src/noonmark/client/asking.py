@@ -45,6 +45,8 @@ ROUTES: Mapping[str, str] = {
     "run/get": "GET /runs/{run_id}",
     "event/emit": "POST /events",
     "event/list": "GET /events",
+    "event/match": "POST /events/match",
+    "trigger/list": "GET /triggers",
     "node/list": "GET /nodes",
     "audit/list": "GET /audit",
     "worker/start": "POST /worker/start",

@@ -60,6 +60,7 @@ _BODIES: dict[str, tuple[type[BaseModel], ...]] = {
     "occurrence/fail": (bodies.Fail,),
     "occurrence/cancel": (bodies.Why,),
     "event/emit": (bodies.NewEvent,),
+    "event/match": (bodies.MatchEvents,),
     "worker/start": (bodies.Body,),
     "worker/stop": (bodies.Body,),
 }
@@ -83,6 +84,8 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "run/get": answers.Run,
     "event/emit": answers.Emitted,
     "event/list": answers.Events,
+    "event/match": answers.Matched,
+    "trigger/list": answers.Triggers,
     "node/list": answers.Nodes,
     "audit/list": answers.Entries,
 }
