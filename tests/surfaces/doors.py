@@ -142,6 +142,8 @@ METHODS = {
     "event/list": Method("events", (), "events"),
     "event/match": Method("match_events"),
     "trigger/list": Method("triggers", (), "triggers"),
+    "upload/list": Method("uploads", (), "uploads"),
+    "upload/delete": Method("delete_upload", ("upload_id",)),
     "node/list": Method("nodes", (), "nodes"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),

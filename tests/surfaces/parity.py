@@ -9,6 +9,7 @@ from noonmark.core.settlement import Accepted, settle
 from noonmark.driver.drive import drive
 from noonmark.operations.registry import perform
 from noonmark.operations.service import LOCAL
+from noonmark.operations.uploads import Intake
 from noonmark.testing.conformance.bench import start
 from tests.embedded.waiting import eventually
 
@@ -38,6 +39,12 @@ class Stage:
     def schedule(self, **fields):
         made = self.do("schedule/create", **{"schedule_id": self.name(), "trigger": YEARLY, "target": NOBODY, **fields})
         return made["schedule_id"]
+
+    def upload(self):
+        """A file that is kept."""
+        intake = Intake(self.service, LOCAL, self.name())
+        intake.write(b"something")
+        return drive(intake.finish({"filename": "a.txt"}, "text/plain"))["upload_id"]
 
     def paused(self):
         return self.do("schedule/pause", schedule_id=self.schedule())["schedule_id"]
@@ -161,6 +168,11 @@ CHANGES = (
         lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
                        "--event-id", asked["event_id"])),
 )  # fmt: skip
+UPLOADS = (
+    Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
+    Row("upload/delete", lambda at: {"upload_id": at.upload()}, _on("upload", "delete")),
+)
+"""Files are kept by a server: a command that works on a store itself has none."""
 WORKER = (
     Row("worker/start", command=_on("worker", "start")),
     Row("worker/stop", command=_on("worker", "stop")),
@@ -270,6 +282,8 @@ WRONG = (
            "invalid_request", "event_type"),
     _wrong("event/list", {"event_type": "no spaces"}, _on("event", "list", event_type="--event"),
            "invalid_request", "event_type"),
+    _wrong("upload/list", {"cursor": "elsewhere"}, None, "invalid_request", "cursor", is_typed=False),
+    _wrong("upload/delete", {"upload_id": "upl_A"}, _on("upload", "delete"), "invalid_request", "upload_id"),
     _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("audit/list", {"schedule_id": "no spaces"}, lambda _: ("audit", "list", "--schedule", "no spaces"),
            "invalid_request", "schedule_id"),

@@ -77,7 +77,17 @@ def read_answer(line):
 
 
 @contextmanager
-def serving(store="memory://", *, limits=None, begins=False, health=None, metrics=None, clock=None, **settings):
+def serving(
+    store="memory://",
+    *,
+    limits=None,
+    begins=False,
+    health=None,
+    metrics=None,
+    clock=None,
+    uploads=None,
+    **settings,
+):
     """Serve until the block ends."""
     clock = clock or SystemClock()
     scheduler = Scheduler(store, clock=clock)
@@ -94,6 +104,7 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
         attend=scheduler._engines.attend,
         worker=driver,
         limits=limits or Limits(),
+        uploads=uploads,
     )
     try:
         with hosting(service, health=health, metrics=metrics, **settings) as served:

@@ -16,6 +16,7 @@ from noonmark.client.values import (
     Run,
     Schedule,
     Step,
+    Upload,
     Usage,
     WorkerStatus,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Run",
     "Schedule",
     "Step",
+    "Upload",
     "Usage",
     "WorkerStatus",
     "verify",

@@ -47,6 +47,8 @@ ROUTES: Mapping[str, str] = {
     "event/list": "GET /events",
     "event/match": "POST /events/match",
     "trigger/list": "GET /triggers",
+    "upload/list": "GET /uploads",
+    "upload/delete": "DELETE /uploads/{upload_id}",
     "node/list": "GET /nodes",
     "audit/list": "GET /audit",
     "worker/start": "POST /worker/start",

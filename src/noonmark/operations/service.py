@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.reach import Reach
     from noonmark.operations.schedules import Sign
     from noonmark.ports.store import Store
+    from noonmark.ports.uploads import Uploads
 
 
 class Worker(Protocol):
@@ -60,6 +61,8 @@ class Service:
     """What the tokens are made with by which receivers end what they took over; None where there are none."""
     reach: Reach | None = None
     """Where the nodes send requests that are asked for here, as far as this process knows."""
+    uploads: Uploads | None = None
+    """Where files are kept that callers send; None where none are taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,6 +256,28 @@ class Explanation(Answer):
     steps: list[Step]
 
 
+class Upload(Answer):
+    """A file that is kept."""
+
+    upload_id: str
+    filename: str
+    path: str
+    """Where its sender says it belongs; no place on disk."""
+    content_type: str
+    size: int
+    sha256: str
+    bucket: str
+    created_at_utc: Instant
+    event_id: str
+    """The event that tells of it."""
+
+
+class Uploads(Page):
+    """A page of the files that are kept, the newest first."""
+
+    uploads: list[Upload]
+
+
 class Emitted(Answer):
     """The id of an event that is on record."""
 

@@ -137,6 +137,8 @@ ROUTES: tuple[Route, ...] = (
     _get("event/list", "/events", {"event_type": TEXT, **_PAGE}),
     _post("event/match", "/events/match", Body.REQUIRED),
     _get("trigger/list", "/triggers", _TRIGGERS),
+    _get("upload/list", "/uploads", _PAGE),
+    Route(operation="upload/delete", method="DELETE", path="/uploads/{upload_id}"),
     _get("node/list", "/nodes"),
     _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
     _post("worker/start", "/worker/start"),
