@@ -12,7 +12,7 @@ from noonmark import AsyncScheduler, EventTrigger, InvalidSchedule, Scheduler
 from noonmark.driver.drive import drive
 from tests.embedded.waiting import NEVER, ended, eventually, phases
 from tests.targets.ordered import is_alive
-from tests.targets.receiving import arrived, receiving, sent
+from tests.targets.receiving import receiving, sent
 
 
 class TestCommands:
@@ -41,6 +41,18 @@ class TestCommands:
             assert ended(keeper, job) == ["completed"]
         assert len((tmp_path / "tries").read_text()) == 2
         assert keeper.runs(job)[0].result["output"] == f"{min(19, os.nice(0) + 3)}\n"
+
+    def test_what_it_writes_is_seen_while_it_runs(self, keeper, tmp_path):
+        script = "echo one; while ! test -e go; do sleep 0.02; done; echo two"
+        job = keeper.schedule_command(["sh", "-c", script], cwd=tmp_path)
+        with keeper:
+            eventually(lambda: [run.result for run in keeper.runs(job)] == [{"output": "one\n"}])
+            [run] = keeper.runs(job)
+            assert (run.outcome, run.ended_at) == (None, None)
+            (tmp_path / "go").touch()
+            assert ended(keeper, job) == ["completed"]
+        [ran] = keeper.runs(job)
+        assert (ran.id, ran.started, ran.result) == (run.id, run.started, {"exit_code": 0, "output": "one\ntwo\n"})
 
     def test_it_ends_when_it_is_cancelled(self, keeper, tmp_path):
         job = keeper.schedule_command(["sh", "-c", "echo $$ > pid; sleep 600"], cwd=tmp_path)
@@ -166,7 +178,6 @@ class TestRequests:
         job = keeper.schedule_http(f"{receiver.url}/silent", timeout=0.2)
         with keeper:
             assert ended(keeper, job) == ["timed_out"]
-        arrived(receiver)
 
     def test_one_that_was_made_before_is_taken_up_again(self, open_on_file, receiver):
         job = open_on_file().schedule_http(f"{receiver.url}/a", name="it")
