@@ -122,7 +122,10 @@ class Usage(Answer):
 
 
 class Run(Answer):
-    """One attempt to deliver an occurrence; without an end while it goes on."""
+    """One attempt to deliver an occurrence; without an end while it goes on.
+
+    The result of a program that runs has the last of its output so far.
+    """
 
     run_id: str
     occurrence_id: str
