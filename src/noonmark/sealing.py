@@ -7,8 +7,6 @@ import os
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING
 
-from noonmark.core.errors import InvalidSchedule
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -77,16 +75,6 @@ def read_keys(text: object) -> tuple[bytes, ...]:
     if len(keys) > MAX_KEYS or any(len(key) != KEY_BYTES for key in keys):
         raise refused
     return keys
-
-
-def make_seal(keys: str | None, *, field: str = "secret_key") -> AesSeal | None:
-    """What seals with these keys; None without any."""
-    if keys is None:
-        return None
-    try:
-        return AesSeal(read_keys(keys))
-    except ValueError as error:
-        raise InvalidSchedule(str(error), field=field) from None
 
 
 def fresh_key() -> str:

@@ -17,12 +17,12 @@ def bound_to(*hosts):
     return Secret(name="token", hosts=hosts, sealed=MARK, created=NOW, updated=NOW)
 
 
-@pytest.mark.parametrize("name", ["a", "A-1_b.c", "9", "x" * 63])
+@pytest.mark.parametrize("name", ["a", "A-1_b.c", "...", "9", "x" * 63])
 def test_names(name):
     assert secret_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["", "x" * 64, "a b", "a/b", "é", "a\n", None, 7, f"Bearer {MARK}", [MARK]])
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 64, "a b", "a/b", "é", "a\n", None, 7, f"Bearer {MARK}", [MARK]])
 def test_what_is_no_name_is_not_repeated(name):
     with pytest.raises(ValueError, match="must be the name of a secret: 1 to 63 letters") as refused:
         secret_name(name)

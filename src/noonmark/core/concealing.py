@@ -23,7 +23,7 @@ class Concealment:
     def __init__(self, values: Iterable[str]) -> None:
         """Without values, everything is left as it is."""
         wholes = {one for value in values for one in (value, *value.split()) if len(one) >= SHORTEST}
-        written = {way(one) for one in wholes for way in (str, _in_json, quote, _fully_quoted, escape)}
+        written = {way(one) for one in wholes for way in WAYS}
         # The longest first: a value goes before its parts.
         self._forms = sorted(written, key=lambda form: (-len(form), form))
 
@@ -57,5 +57,13 @@ def _in_json(value: str) -> str:
     return json.dumps(value)[1:-1]
 
 
+def _in_other_json(value: str) -> str:
+    return _in_json(value).replace("/", r"\/")
+
+
 def _fully_quoted(value: str) -> str:
     return quote(value, safe="")
+
+
+WAYS = (str, _in_json, _in_other_json, quote, _fully_quoted, escape)
+"""How a value may be written by whoever repeats it."""

@@ -24,7 +24,8 @@ MAX_HOSTS, MAX_HOST, MAX_PORT = 20, 260, 65_535
 MIN_VALUE, MAX_VALUE = 8, 8_192
 """What is shorter could not be told from other text where it has to be masked."""
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
+# One or two dots would lead elsewhere in the path of a request.
+_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,63}")
 _VALUE = re.compile(rf"(?! )[\x20-\x7e]{{{MIN_VALUE},{MAX_VALUE}}}(?<! )")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 # A dot at the end means the same host.
