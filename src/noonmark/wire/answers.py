@@ -160,6 +160,15 @@ class Node(Answer):
     routes: list[str]
 
 
+class Secret(Answer):
+    """What is told of a secret; its value is told to nobody."""
+
+    name: str
+    hosts: list[str]
+    created_at_utc: Instant
+    updated_at_utc: Instant
+
+
 class Entry(Answer):
     """Who did what."""
 
@@ -171,6 +180,12 @@ class Entry(Answer):
     revision_after: int | None
     reason: str | None
     request_id: str | None
+
+
+class Secrets(Answer):
+    """All secrets, by name."""
+
+    secrets: list[Secret]
 
 
 class Page(Answer):
