@@ -25,12 +25,13 @@ from tests.stores.test_sqlite_cost import a_day_of_events, a_day_of_waiting, a_d
 SCHEMA = files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
 NAMES = count(1)
 NODES = 6
-SECOND_MIGRATION = """
+NEXT = f"{int(VERSION) + 1:04}"
+NEXT_MIGRATION = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{NEXT}"
+down_revision = "{VERSION}"
 
 
 def upgrade():
@@ -90,9 +91,9 @@ def _two_versions(tmp_path, monkeypatch):
     """A Noonmark that is one migration newer than the real one."""
     scripts = tmp_path / "migrations"
     shutil.copytree(Path(migrations.__file__).parent, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "v0002_second.py").write_text(SECOND_MIGRATION)
+    (scripts / "versions" / f"v{NEXT}_next.py").write_text(NEXT_MIGRATION)
     monkeypatch.setattr(upgrade, "SCRIPTS", str(scripts))
-    monkeypatch.setattr(opening, "VERSION", "0002")
+    monkeypatch.setattr(opening, "VERSION", NEXT)
 
 
 def test_the_text_is_that_of_the_tables():
@@ -121,7 +122,7 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
         done(bench.store.close())
     bench = Bench(opened(postgres, schema), bench.clock)
     assert done(bench.kept(kept)).schedule == kept
-    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == "0002"
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT colour FROM {schema}.schedules") == "red"
     done(bench.store.close())
 
@@ -133,7 +134,7 @@ def test_of_nodes_that_start_together_one_brings_the_schema_up_to_date(postgres,
         made(postgres, schema)
     with ThreadPoolExecutor(NODES) as pool:
         list(pool.map(lambda _: made(postgres, schema), range(NODES)))
-    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == "0002"
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT count(*) FROM {schema}.served_routes") == "1"
 
 

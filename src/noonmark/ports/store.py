@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.journal import Journal
 from noonmark.ports.reading import Reading
+from noonmark.ports.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     )
 
 
-class Store(Reading, Journal, Protocol):
+class Store(Reading, Journal, Vault, Protocol):
     """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
     from noonmark.ports.reading import Place
     from noonmark.ports.records import Activity, Kept, Wanted
     from noonmark.stores.memory.ledger import Ledger
@@ -161,6 +162,32 @@ class CallersVerbs:
     async def prune_keys(self, *, before: Micros, limit: int) -> int:
         """Forget keys that are old."""
         return self._ledger.journal.prune_keys(before, limit)
+
+    @atomic
+    async def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: Note | None = None) -> Secret | None:
+        """Keep a secret, unless there are too many."""
+        return self._noted(tenant, self._ledger.vault.keep(tenant, secret, most), note)
+
+    @atomic
+    async def secrets(self, tenant: str) -> list[Secret]:
+        """The tenant's secrets, by name."""
+        return self._ledger.vault.every(tenant)
+
+    @atomic
+    async def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+        """Those that have one of the names, by name."""
+        return [secret for secret in self._ledger.vault.every(tenant) if secret.name in names]
+
+    @atomic
+    async def forget_secret(self, tenant: str, name: str, *, note: Note | None = None) -> Secret | None:
+        """Remove a secret; what it was."""
+        return self._noted(tenant, self._ledger.vault.forget(tenant, name), note)
+
+    def _noted(self, tenant: str, changed: Secret | None, note: Note | None) -> Secret | None:
+        """What was changed, if anything was; then there is a note of it."""
+        if changed is not None and note is not None:
+            self._ledger.journal.add(tenant, note)
+        return changed
 
     def _rows(self, uid: str) -> Iterable[Row]:
         sheet = self._ledger.sheets.get(uid)

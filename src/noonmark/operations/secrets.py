@@ -1,0 +1,84 @@
+"""Secrets: set, list, delete. What is told of one is its name and its hosts, never its value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import Conflict, NotFound, QuotaExceeded
+from noonmark.core.secret import (
+    MAX_HOSTS,
+    MAX_SECRETS,
+    Secret,
+    bound_host,
+    bound_hosts,
+    secret_name,
+    secret_value,
+)
+from noonmark.operations.arguments import Arguments
+from noonmark.operations.documents import text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.operations.service import Caller, Service
+
+
+async def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep a secret that requests to some hosts may carry; one of that name gets the new value, and the new hosts."""
+    asked = Arguments(arguments)
+    name, value = asked.read("name", secret_name), asked.read("value", secret_value)
+    hosts = _hosts(asked)
+    asked.done()
+    if service.seal is None:
+        raise Conflict(
+            "there is no key to seal it with: put the output of `noonmark secret key` into the setting secret_key, the"
+            " same on every node, best as the variable NOONMARK_SECRET_KEY, and start again"
+        )
+    tenant, now = caller.owner.tenant, await service.store.clock()
+    secret = Secret(name=name, hosts=hosts, sealed=service.seal.close(tenant, name, value), created=now, updated=now)
+    note = caller.signed(f"secret {name}")(None, None, now=now)
+    kept = await service.store.keep_secret(tenant, secret, most=MAX_SECRETS, note=note)
+    if kept is None:
+        raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
+    return secret_document(kept)
+
+
+def _hosts(asked: Arguments) -> tuple[str, ...]:
+    before = len(asked.problems)
+    hosts = asked.each("hosts", bound_host, high=MAX_HOSTS)
+    if len(asked.problems) > before:
+        return ()
+    try:
+        return bound_hosts(hosts)
+    except ValueError as error:
+        asked.problem("hosts", str(error))
+        return ()
+
+
+async def list_secrets(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The secrets by name, each with its hosts; no value is ever told."""
+    Arguments(arguments).done()
+    kept = await service.store.secrets(caller.owner.tenant)
+    return {"secrets": [secret_document(secret) for secret in kept]}
+
+
+async def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Forget a secret; requests that need it are not sent from then on, and say why."""
+    asked = Arguments(arguments)
+    name = asked.read("name", secret_name)
+    asked.done()
+    note = caller.signed(f"secret {name}")(None, None, now=await service.store.clock())
+    gone = await service.store.forget_secret(caller.owner.tenant, name, note=note)
+    if gone is None:
+        raise NotFound("there is no secret of that name", field="name")
+    return secret_document(gone)
+
+
+def secret_document(secret: Secret) -> dict[str, Any]:
+    """What is told of a secret."""
+    return {
+        "name": secret.name,
+        "hosts": list(secret.hosts),
+        "created_at_utc": text(secret.created),
+        "updated_at_utc": text(secret.updated),
+    }
