@@ -207,6 +207,8 @@ class TestRequests:
             ("http://host", {"method": "FETCH"}, "method"),
             ("http://host", {"headers": {"Host": "other"}}, "headers.Host"),
             ("http://host", {"headers": 1}, "headers"),
+            ("http://host", {"secret_headers": {"X-Key": ""}}, "secret_headers.X-Key"),
+            ("http://host", {"secret_headers": {"X-Key": "nobody-knows-it"}}, "secret_headers.X-Key"),
             ("http://host", {"body": "{{secret}}"}, "body"),
             ("http://host", {"body": object()}, "body"),
             ("http://host", {"expected_statuses": []}, "expected_statuses"),
