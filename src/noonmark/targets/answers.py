@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 MAX_RESULT = 65_536
 """Bytes of JSON that are kept of a result, and characters of a traceback."""
+MAX_BRIEF = 300
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, on one short line: the other side of a connection may have had a hand in it."""
+    return printable(str(error))[:MAX_BRIEF] or type(error).__name__
 
 
 def shown_error(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
+from noonmark.targets.answers import brief
 from noonmark.targets.calling import Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused, look_up
@@ -89,8 +90,7 @@ class Exchanges:
         is_known = isinstance(error, httpcore2.ConnectError)
         must_not = assignment.schedule.declaration.delivery is Delivery.AT_MOST_ONCE and not is_known
         what = "no connection to" if is_known else "the connection broke to"
-        detail = str(error) or type(error).__name__
-        return self._failed(assignment, f"{what} {_place(request)}: {detail}", is_final=must_not)
+        return self._failed(assignment, f"{what} {_place(request)}: {brief(error)}", is_final=must_not)
 
     def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer) -> Delivered:
         now, kept = self._now(), answer.to_document()
