@@ -1,5 +1,6 @@
 """HTTP targets of a real server: declared over the network, sent by its worker, and guarded by both."""
 
+import re
 import signal
 from datetime import timedelta
 
@@ -8,6 +9,7 @@ import pytest
 from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NotAllowed
+from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets import odd_hosts
@@ -133,11 +135,64 @@ def test_the_receiver_can_tell_that_a_request_is_ours(server, receiver):
     ((_, _, headers, body),) = receiver.requests
     assert verify(headers, body, KEY) == one
     assert verify({name.lower(): value for name, value in headers.items()}, body, KEY) == one
-    for wrong in ((headers, b"pay 70", KEY), (headers, body, "another"), (headers, body, ""), ({}, body, KEY)):
+    assert verify(headers, body, ["the key to come", KEY]) == one
+    another = headers | {"Idempotency-Key": "another occurrence"}
+    unsigned = {name: value for name, value in headers.items() if name != "Noonmark-Signature"}
+    for wrong in (
+        (headers, b"pay 70", KEY),
+        (headers, body, "another"),
+        (headers, body, ""),
+        (headers, body, []),
+        (headers, body, ["", "another"]),
+        (another, body, KEY),
+        (unsigned, body, KEY),
+        ({}, body, KEY),
+    ):
         with pytest.raises(NotAllowed):
             verify(*wrong)
-    with pytest.raises(NotAllowed, match="5 minutes"):
-        verify(headers, body, KEY, now=SystemClock().now() + timedelta(minutes=6))
+    for minutes in (-6, 6):
+        with pytest.raises(NotAllowed, match="5 minutes"):
+            verify(headers, body, KEY, now=SystemClock().now() + timedelta(minutes=minutes))
+
+
+def test_work_is_taken_over_only_by_who_says_so(server, receiver):
+    receiver.reset()
+    receiver.answers += [
+        (202, b"", {}),
+        (202, b"", {"Noonmark_Callback": "no"}),
+        (200, b"", {"Noonmark_Callback": "accepted"}),
+    ]
+    made = create(server, f"{receiver.url}/next").json
+    for _ in range(3):
+        assert in_phase(server, run(server, made["schedule_id"]), "completed", "awaiting_completion")[0] == "completed"
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\nforged line\x00<script>"
+OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_what_a_hostile_server_answers_reaches_no_terminal_and_breaks_no_document(server, receiver):
+    receiver.reset()
+    body = HOSTILE.encode() + b"\xff"
+    hostile = {"Location": HOSTILE.replace("\r\n", " ").replace("\x00", ""), "Content_Type": "text/html\x1b[2J"}
+    receiver.answers += [(302, body, {key: value.encode().decode("latin-1") for key, value in hostile.items()})]
+    schedule_id = create(server, f"{receiver.url}/next").json["schedule_id"]
+    one = run(server, schedule_id)
+    assert in_phase(server, one, "failed", "completed")[0] == "failed"
+    for path in (f"/occurrences/{one}/runs", f"/occurrences/{one}/explain", f"/schedules/{schedule_id}"):
+        assert server.get(path).json  # and UTF-8
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert kept["error"].isprintable()
+    assert all(value.isprintable() for value in kept["result"]["headers"].values())
+    where = ("--server", server.url)
+    for command in (("runs", schedule_id), ("explain", one), ("runs", schedule_id, "--json")):
+        assert printable(in_pipe(*NOONMARK, "schedule", *command, *where).stdout)
+    _, shown = in_terminal(*NOONMARK, "schedule", "runs", schedule_id, *where)
+    assert printable(OWN_COLOURS.sub("", shown))
+
+
+def printable(text):
+    return text and all(line.isprintable() for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def awaited(server, receiver, **fields):
