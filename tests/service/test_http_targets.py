@@ -88,10 +88,12 @@ def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(serv
 def test_a_strict_server_opens_only_what_it_is_told(tmp_path, receiver):
     receiver.reset()
     with serving(tmp_path, "--store", "memory://", "--target-guard", "strict", "--allow-hosts", "localhost") as server:
-        for host in (host for host in odd_hosts.INSIDE if host.lower().rstrip(".") != "localhost"):
-            refused = create(server, f"http://{host}:{receiver.port}/")
-            assert (refused.status, refused.json["field"]) == (400, "target.url"), host
         made = create(server, f"http://localhost:{receiver.port}/").json
+        where = f"/schedules/{made['schedule_id']}"
+        for host in (host for host in odd_hosts.INSIDE if host.lower().rstrip(".") != "localhost"):
+            target = {"target_kind": "http", "url": f"http://{host}:{receiver.port}/"}
+            for answer in (create(server, target["url"]), server.ask("PATCH", where, {"target": target})):
+                assert (answer.status, answer.json["field"]) == (400, "target.url"), host
         assert in_phase(server, run(server, made["schedule_id"]), "completed", "failed")[0] == "completed"
     assert [path for _, path, _, _ in receiver.requests] == ["/"]
 
