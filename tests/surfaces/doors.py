@@ -143,6 +143,8 @@ METHODS = {
     "secret/set": Method("set_secret", ("name", "value")),
     "secret/list": Method("secrets", (), "secrets"),
     "secret/delete": Method("delete_secret", ("name",)),
+    "event/match": Method("match_events"),
+    "trigger/list": Method("triggers", (), "triggers"),
     "node/list": Method("nodes", (), "nodes"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),

@@ -56,6 +56,10 @@ def stage(tmp_path_factory, _key):
         stage.ids = stage.completed()
         stage.do("event/emit", event_type="seen", payload=[1, None])
         stage.secret()
+        stage.do("event/emit", event_type="seen", payload={"n": 2})
+        stage.trigger = stage.schedule(
+            trigger={"type": "event", "event_type": "seen", "filters": {"n": 2}}, labels={"of": "triggers"}
+        )
         yield stage
 
 

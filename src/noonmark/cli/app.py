@@ -81,6 +81,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "create": ("declaring:create_trigger", "Create a schedule that an event sets off."),
             "list": ("looking:list_triggers", "List the schedules that events set off."),
             "delete": ("steering:delete_trigger", "Let no event set it off any more; its history stays."),
+            "test": ("matching:try_trigger", "Say which of the last events would set it off, and why not the others."),
         },
     ),
     "event": (
@@ -88,6 +89,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "emit": ("steering:emit", "Emit an event."),
             "list": ("looking:list_events", "List the events that were emitted."),
+            "match": ("matching:match", "Say which of the last events filters match, and why not the others."),
         },
     ),
     "worker": (

@@ -48,6 +48,8 @@ ROUTES: Mapping[str, str] = {
     "secret/set": "PUT /secrets/{name}",
     "secret/list": "GET /secrets",
     "secret/delete": "DELETE /secrets/{name}",
+    "event/match": "POST /events/match",
+    "trigger/list": "GET /triggers",
     "node/list": "GET /nodes",
     "audit/list": "GET /audit",
     "worker/start": "POST /worker/start",

@@ -13,6 +13,7 @@ from noonmark.client.values import (
     Document,
     Event,
     Explanation,
+    Matched,
     Node,
     Occurrence,
     Page,
@@ -73,17 +74,22 @@ class Expected(TypedDict, total=False):
     expected_updated_at_utc: datetime | str | None
 
 
-class Filters(TypedDict, total=False):
-    """Which schedules are meant: those that meet all of these."""
+class TriggerFilters(TypedDict, total=False):
+    """Which schedules that events set off are meant: those that meet all of these."""
 
     phase: str | Iterable[str]
-    kind: str | Iterable[str]
     labels: Mapping[str, str]
     owner: str
     text: str
     name: str
     route: str
     include_deleted: bool
+
+
+class Filters(TriggerFilters, total=False):
+    """Which schedules are meant: those that meet all of these."""
+
+    kind: str | Iterable[str]
 
 
 def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
@@ -291,6 +297,36 @@ def secrets() -> Request[list[Secret]]:
 def delete_secret(name: str) -> Request[Secret]:
     """Forget a secret; requests that need it are not sent from then on, and say why."""
     return ask("secret/delete", _one(Secret), given(name=name))
+
+
+def match_events(
+    event_type: str | Iterable[str] | None = None,
+    filters: Document | None = None,
+    *,
+    limit: int | None = None,
+    event: Document | None = None,
+    trigger: Trigger | Document | None = None,
+    schedule_id: str | None = None,
+) -> Request[Matched]:
+    """Which of the last events filters match, and why not the others; or a trigger, or that of a schedule.
+
+    With `event`, a document such as `{"payload": {..}}`, whether they would match that. Nothing is set off by it.
+    """
+    types = event_type if event_type is None or isinstance(event_type, str) else list(event_type)
+    asked = given(event_type=types, filters=filters, limit=limit, event=event, trigger=trigger, schedule_id=schedule_id)
+    return ask("event/match", _one(Matched), asked)
+
+
+def triggers(
+    *,
+    event_type: str | None = None,
+    newest_first: bool | None = None,
+    page_size: int | None = None,
+    **filters: Unpack[TriggerFilters],
+) -> Listing[Schedule]:
+    """All schedules that events set off, or those that wait for one type of event, that meet every filter."""
+    asked = given(**filters, event_type=event_type, newest_first=newest_first, limit=page_size)
+    return _listing("trigger/list", "triggers", Schedule, asked)
 
 
 def nodes() -> Request[list[Node]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment
-from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.jsonvalues import event_type, identifier
 
@@ -40,10 +40,10 @@ class Event:
         }
 
 
-def parse_event(document: object, *, now: datetime) -> Event:
-    """Read an event emitted now; InvalidSchedule lists everything wrong with it."""
+def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
+    """Read an event emitted now, which stands at `path`; InvalidRequest lists everything wrong with it."""
     problems: list[Problem] = []
-    reader = Reader(document, path="", code=InvalidSchedule.code, problems=problems)
+    reader = Reader(document, path=path, code=InvalidRequest.code, problems=problems)
     if problems:
         raise refusal(problems)
     payload = reader.json("payload")

@@ -49,6 +49,10 @@ class AsyncScheduler(Decorators):
         """Keep a schedule that starts a program and return its id."""
         return await in_thread(self._inner.schedule_command, argv, **options)
 
+    async def schedule_http(self, url: str, **options: Any) -> str:  # noqa: ANN401 - those of Scheduler
+        """Keep a schedule that sends a request and return its id."""
+        return await in_thread(self._inner.schedule_http, url, **options)
+
     async def schedule_event(self, event_type: str, **options: Unpack[WorkOptions]) -> str:
         """Keep a schedule that emits an event and return its id."""
         return await in_thread(self._inner.schedule_event, event_type, **options)

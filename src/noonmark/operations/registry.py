@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import MethodNotFound
 from noonmark.core.jsonvalues import shown
-from noonmark.operations import declaring, explaining, looking, previewing, secrets, steering, telling
+from noonmark.operations import declaring, explaining, looking, matching, previewing, secrets, steering, telling
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -72,6 +72,12 @@ _LOOKS = (
     Operation("run/get", looking.run, ("run_id",)),
     Operation("event/list", looking.events, ("event_type", "limit", "cursor")),
     Operation("secret/list", secrets.list_secrets, ()),
+    Operation("event/match", matching.match, ("event_type", "filters", "limit", "event", "trigger", "schedule_id")),
+    Operation(
+        "trigger/list",
+        looking.list_triggers,
+        ("event_type", *(one for one in _FILTERS if one != "kind"), "newest_first", "limit", "offset", "cursor"),
+    ),
     Operation("node/list", looking.nodes, ()),
     Operation("audit/list", looking.notes, ("schedule_id", "limit", "cursor")),
     Operation("worker/status", telling.worker_status, ()),

@@ -6,7 +6,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase
-from noonmark.core.settlement import open_run
+from noonmark.core.settlement import open_run, run_id
 from noonmark.core.values import altered
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.memory import events as emitted
@@ -107,7 +107,8 @@ class CallersVerbs:
     async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
         """The last run of each of some occurrences that has ended or was accepted, without its result."""
         rows = {one: row for one in occurrence_ids if (row := self._ledger.rows.get(one)) is not None}
-        return {one: altered(row.runs[-1], result=None) for one, row in rows.items() if row.runs}
+        told = {one: [run for run in row.runs if _is_told(row, run)] for one, row in rows.items()}
+        return {one: altered(runs[-1], result=None) for one, runs in told.items() if runs}
 
     @atomic
     async def run(self, run_id: str) -> tuple[str, Run] | None:
@@ -193,7 +194,13 @@ class CallersVerbs:
         return () if sheet is None else (*sheet.live.values(), *sheet.ended.values())
 
     def _runs(self, row: Row) -> list[Run]:
-        """Those that have ended, and the one that goes on."""
+        """Those that have ended, and the one that goes on, as it was last told of, if it was."""
         one = row.occurrence
-        going_on = [open_run(one, now=self._ledger.now())] if one.phase is Phase.DISPATCHING else []
-        return [*row.runs, *going_on]
+        if one.phase is not Phase.DISPATCHING or any(run.id == run_id(one) for run in row.runs):
+            return list(row.runs)
+        return [*row.runs, open_run(one, now=self._ledger.now())]
+
+
+def _is_told(row: Row, run: Run) -> bool:
+    """Whether a run has ended, or was accepted."""
+    return run.ended is not None or row.occurrence.phase is Phase.AWAITING_COMPLETION

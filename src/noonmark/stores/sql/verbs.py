@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.sql import events as emitted
 from noonmark.stores.sql import history, journal, listing, runs, snapshots, vault
+from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.backlog import count as count_backlog
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
+    from noonmark.core.settlement import Interim
     from noonmark.ports.reading import Place
     from noonmark.ports.records import Activity, Backlog, Kept, Wanted
     from noonmark.stores.sql.ledger import Ledger
@@ -105,6 +107,10 @@ class SharedVerbs(ABC):
     async def run(self, run_id: str) -> tuple[str, Run] | None:
         """One run, and the uid of its schedule."""
         return self._read(lambda ledger: runs.one(ledger, run_id))
+
+    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+        """Keep what deliveries that go on have put out so far."""
+        return self._quick(lambda ledger: going_on.write(ledger.session, interims))
 
     async def activities(self, uids: Sequence[str]) -> list[Activity]:
         """What each of some schedules does at present."""

@@ -61,6 +61,7 @@ _BODIES: dict[str, tuple[type[BaseModel], ...]] = {
     "occurrence/cancel": (bodies.Why,),
     "event/emit": (bodies.NewEvent,),
     "secret/set": (bodies.NewSecret,),
+    "event/match": (bodies.MatchEvents,),
     "worker/start": (bodies.Body,),
     "worker/stop": (bodies.Body,),
 }
@@ -87,6 +88,8 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "secret/set": answers.Secret,
     "secret/list": answers.Secrets,
     "secret/delete": answers.Secret,
+    "event/match": answers.Matched,
+    "trigger/list": answers.Triggers,
     "node/list": answers.Nodes,
     "audit/list": answers.Entries,
 }

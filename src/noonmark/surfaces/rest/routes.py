@@ -60,6 +60,13 @@ _LIST = {
     "offset": INTEGER,
     "cursor": TEXT,
 }
+_TRIGGERS = {
+    "event_type": TEXT,
+    **{name: kind for name, kind in _FILTERS.items() if name != "kind"},
+    "newest_first": BOOLEAN,
+    "offset": INTEGER,
+    **_PAGE,
+}
 _PREVIEW = {"after": INSTANT, "count": INTEGER}
 _OCCURRENCES = {"include_terminal": BOOLEAN, "phase": TEXT, **_PAGE}
 _ONE, _SOME, _SECRET = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}", "/secrets/{name}"
@@ -131,6 +138,8 @@ ROUTES: tuple[Route, ...] = (
     Route(operation="secret/set", method="PUT", path=_SECRET, body=Body.REQUIRED),
     _get("secret/list", "/secrets"),
     Route(operation="secret/delete", method="DELETE", path=_SECRET),
+    _post("event/match", "/events/match", Body.REQUIRED),
+    _get("trigger/list", "/triggers", _TRIGGERS),
     _get("node/list", "/nodes"),
     _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
     _post("worker/start", "/worker/start"),
