@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from noonmark.core.errors import Problem
+from noonmark.core.instants import from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from noonmark.core.instants import Micros
 
@@ -45,6 +47,16 @@ class Secret:
     sealed: str = field(repr=False)
     created: Micros
     updated: Micros
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was first set, in UTC."""
+        return from_micros(self.created)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was last set, in UTC."""
+        return from_micros(self.updated)
 
     def is_bound_to(self, url: str) -> bool:
         """Whether a request to this URL may carry it."""

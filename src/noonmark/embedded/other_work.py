@@ -41,12 +41,13 @@ class OtherWork:
         """
         return self._declare_work(command_target(argv, env, cwd, stdin=stdin, limits=limits), options)
 
-    def schedule_http(
+    def schedule_http(  # noqa: PLR0913 - each is a part of the request
         self: _Declares,
         url: str,
         *,
         method: str | None = None,
         headers: Mapping[str, str] | None = None,
+        secret_headers: Mapping[str, str] | None = None,
         body: Any = None,  # noqa: ANN401 - JSON
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
@@ -56,6 +57,7 @@ class OtherWork:
 
         It is a POST, unless `method` says otherwise. `body` is text, or anything else as JSON. In the body, the values
         of the `headers`, and the path and query of the URL, placeholders such as `{{occurrence_id}}` are filled in.
+        The values of `secret_headers` are the names of secrets, which `set_secret` has sealed for the host of the URL.
         The answers of `expected_statuses` mean success, those of `retry_statuses` that it may be tried again: numbers,
         or classes such as `"5xx"`. The request may go wherever this process can reach, and `timeout` is for the whole
         of it, 30 seconds unless it is given.
@@ -64,6 +66,7 @@ class OtherWork:
             url,
             method=method,
             headers=headers,
+            secret_headers=secret_headers,
             body=body,
             expected_statuses=expected_statuses,
             retry_statuses=retry_statuses,

@@ -91,11 +91,17 @@ async def list_secrets(service: Service, caller: Caller, arguments: Mapping[str,
 
 async def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Forget a secret; requests that need it are not sent from then on, and say why."""
+    name = read_name(arguments)
+    note = caller.signed(f"secret {name}")(None, None, now=await service.store.clock())
+    return secret_document(await forget(service.store, caller.owner.tenant, name, note))
+
+
+def read_name(arguments: Mapping[str, Any]) -> str:
+    """Which secret is meant."""
     asked = Arguments(arguments)
     name = asked.read("name", secret_name)
     asked.done()
-    note = caller.signed(f"secret {name}")(None, None, now=await service.store.clock())
-    return secret_document(await forget(service.store, caller.owner.tenant, name, note))
+    return name
 
 
 async def forget(store: Store, tenant: str, name: str, note: Note | None = None) -> Secret:
