@@ -42,6 +42,7 @@ class Secret:
     """A secret as it is kept: its value is sealed, and told to nobody."""
 
     name: str
+    """What the headers of requests call it."""
     hosts: tuple[str, ...]
     """Where requests may take it: `example.com`, `example.com:8443`, or `*.example.com` for all below that one."""
     sealed: str = field(repr=False)
