@@ -20,6 +20,7 @@ TITLES = {
     "event": "Events",
     "trigger": "Triggers",
     "upload": "Uploads",
+    "secret": "Secrets",
     "node": "Nodes",
     "audit": "The audit log",
     "worker": "The worker",

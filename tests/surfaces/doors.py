@@ -140,6 +140,9 @@ METHODS = {
     "run/get": Method("run", ("run_id",)),
     "event/emit": Method("emit", ("event_type",), "event_id"),
     "event/list": Method("events", (), "events"),
+    "secret/set": Method("set_secret", ("name", "value")),
+    "secret/list": Method("secrets", (), "secrets"),
+    "secret/delete": Method("delete_secret", ("name",)),
     "event/match": Method("match_events"),
     "trigger/list": Method("triggers", (), "triggers"),
     "upload/list": Method("uploads", (), "uploads"),
@@ -150,7 +153,7 @@ METHODS = {
     "worker/stop": Method("worker_stop"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("nodes", "event_id", "count")
+NOT_PAGED = ("nodes", "secrets", "event_id", "count")
 
 
 class Typed:

@@ -14,7 +14,7 @@ from noonmark.stores.files import UploadFolder
 from tests.client.lines import Awaited
 from tests.surfaces.doors import METHODS, ByName, Command, Here, Refusal, Rest, Rpc, Typed
 from tests.surfaces.parity import CHANGES, LOOKS, NOBODY, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
-from tests.surfaces.serving import serving
+from tests.surfaces.serving import SEALING_KEY, serving
 
 ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl)_[0-9a-z_-]+|parity-\d+)\b")
 INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -26,7 +26,15 @@ CLIENTS = ("Client", "AsyncClient")
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory):
+def _key():
+    """What commands seal with that work on the store themselves."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NOONMARK_SECRET_KEY", SEALING_KEY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory, _key):
     """One server, with all the doors to it, and something to see behind them."""
     store = f"sqlite:///{tmp_path_factory.mktemp('parity') / 'parity.db'}"
     uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=1_000, quota=100_000)
@@ -49,6 +57,7 @@ def stage(tmp_path_factory):
         }
         stage.ids = stage.completed()
         stage.do("event/emit", event_type="seen", payload=[1, None])
+        stage.secret()
         stage.do("event/emit", event_type="seen", payload={"n": 2})
         stage.trigger = stage.schedule(
             trigger={"type": "event", "event_type": "seen", "filters": {"n": 2}}, labels={"of": "triggers"}

@@ -108,6 +108,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "status": ("steering:worker_status", "Say whether the server runs what is due."),
         },
     ),
+    "secret": (
+        "What requests carry in their headers, and nobody may read.",
+        {
+            "set": ("secret:set_secret", "Keep a secret that requests to some hosts may carry."),
+            "list": ("secret:list_secrets", "List the secrets, without their values."),
+            "delete": ("secret:delete_secret", "Forget a secret."),
+            "key": ("secret:fresh_key", "Print a fresh key to seal secrets with."),
+        },
+    ),
     "node": ("The nodes of a cluster.", {"list": ("looking:list_nodes", "List the nodes.")}),
     "audit": ("Who changed what.", {"list": ("looking:list_audit", "List who changed what.")}),
 }

@@ -199,6 +199,14 @@ def show_nodes(documents: Sequence[dict[str, Any]]) -> None:
     show_table(titles, rows, _counted(documents, "node"), spare=("UTC", "Version"))
 
 
+def show_secrets(documents: Sequence[dict[str, Any]]) -> None:
+    """A line for each secret."""
+    times = here()
+    titles = ["Secret", "Hosts", *times.titles("Set")]
+    rows = [[one["name"], ", ".join(one["hosts"]), *times.cells(one["updated_at_utc"])] for one in documents]
+    show_table(titles, rows, _counted(documents, "secret"), spare=("UTC",))
+
+
 def show_entries(documents: Sequence[dict[str, Any]], more: str) -> None:
     """A line for each entry of the audit log."""
     times = here()

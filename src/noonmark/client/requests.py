@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from noonmark.client.answers import read_result
@@ -19,13 +20,14 @@ from noonmark.client.values import (
     Preview,
     Run,
     Schedule,
+    Secret,
     Upload,
     WorkerStatus,
     read,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from noonmark.core.triggers import Trigger
@@ -283,6 +285,21 @@ def events(*, event_type: str | None = None, page_size: int | None = None) -> Li
     return _listing("event/list", "events", Event, given(event_type=event_type, limit=page_size))
 
 
+def set_secret(name: str, value: str, *, hosts: Iterable[str]) -> Request[Secret]:
+    """Keep a secret that requests to these hosts may carry; one of that name gets the new value and hosts."""
+    return ask("secret/set", _one(Secret), given(name=name, value=value, hosts=_several(hosts)))
+
+
+def secrets() -> Request[list[Secret]]:
+    """The secrets by name, each with its hosts; no value is ever told."""
+    return ask("secret/list", _all("secrets", Secret), {})
+
+
+def delete_secret(name: str) -> Request[Secret]:
+    """Forget a secret; requests that need it are not sent from then on, and say why."""
+    return ask("secret/delete", _one(Secret), given(name=name))
+
+
 def match_events(
     event_type: str | Iterable[str] | None = None,
     filters: Document | None = None,
@@ -356,6 +373,11 @@ def health() -> Request[Document]:
 def call(name: str, arguments: Mapping[str, Any] | None = None) -> Request[Document]:
     """Any operation by its name, over JSON-RPC; gives the document that the operation answers."""
     return ask_by_name(name, read_result, arguments or {})
+
+
+def _several(hosts: object) -> object:
+    """A list, unless it is one text: that is refused by whoever judges it, and not taken apart here."""
+    return hosts if isinstance(hosts, str) or not isinstance(hosts, Iterable) else list(hosts)
 
 
 def _one(kind: type[T]) -> Callable[[Document], T]:

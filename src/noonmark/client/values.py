@@ -232,6 +232,16 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """What is told of a secret; its value is told to nobody."""
+
+    name: str
+    hosts: list[str]
+    created_at_utc: datetime
+    updated_at_utc: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """Who changed what."""
 

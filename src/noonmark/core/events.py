@@ -22,7 +22,7 @@ class Event:
     emitted: Micros
     event_id: str | None = None
     source: str = ""
-    payload: Any = field(default_factory=dict, hash=False)
+    payload: Any = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def emitted_at(self) -> datetime:

@@ -159,6 +159,23 @@ class NewEvent(Body):
     """The same id again is the same event."""
 
 
+class NewSecret(Body):
+    """A secret, and who may see it."""
+
+    value: Annotated[
+        str,
+        Field(
+            min_length=8,
+            max_length=8_192,
+            pattern=r"^[!-~]([ -~]*[!-~])?$",
+            json_schema_extra={"writeOnly": True},
+        ),
+    ]
+    """The whole value of the header that carries it. It is never told again."""
+    hosts: Annotated[list[Annotated[str, Field(examples=["api.example.com"])]], Field(min_length=1, max_length=20)]
+    """Where requests may take it: api.example.com, api.example.com:8443, or *.example.com for all below."""
+
+
 class MatchEvents(Body):
     """What is to be heard of: filters, perhaps of some types of events; a trigger; or a schedule."""
 

@@ -12,7 +12,7 @@ from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
 from noonmark.surfaces.rest import cron_service, rpc, tasks, uploading
 from noonmark.surfaces.rest.examples import EXAMPLES, TASK
 from noonmark.surfaces.rest.routes import ROUTES, Body
-from noonmark.wire import answers, bodies
+from noonmark.wire import answers, bodies, happenings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +66,7 @@ _BODIES: dict[str, tuple[type[BaseModel], ...]] = {
     "occurrence/fail": (bodies.Fail,),
     "occurrence/cancel": (bodies.Why,),
     "event/emit": (bodies.NewEvent,),
+    "secret/set": (bodies.NewSecret,),
     "event/match": (bodies.MatchEvents,),
     "worker/start": (bodies.Body,),
     "worker/stop": (bodies.Body,),
@@ -88,12 +89,15 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "occurrence/runs": answers.Runs,
     "occurrence/explain": answers.Explanation,
     "run/get": answers.Run,
-    "event/emit": answers.Emitted,
-    "event/list": answers.Events,
-    "event/match": answers.Matched,
-    "trigger/list": answers.Triggers,
-    "upload/list": answers.Uploads,
-    "upload/delete": answers.Upload,
+    "event/emit": happenings.Emitted,
+    "event/list": happenings.Events,
+    "secret/set": answers.Secret,
+    "secret/list": answers.Secrets,
+    "secret/delete": answers.Secret,
+    "event/match": happenings.Matched,
+    "trigger/list": happenings.Triggers,
+    "upload/list": happenings.Uploads,
+    "upload/delete": happenings.Upload,
     "node/list": answers.Nodes,
     "audit/list": answers.Entries,
 }
@@ -131,7 +135,7 @@ _UPLOADING = [
         name="upload_create",
         summary="Keep a file, and tell of it by an event; the same file under the same key again is the same upload.",
         tag="upload",
-        answer=answers.Upload,
+        answer=happenings.Upload,
         status=201,
         query=uploading.PARAMETERS,
         longest_key=MAX_UPLOAD_KEY,

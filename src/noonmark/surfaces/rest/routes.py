@@ -69,7 +69,7 @@ _TRIGGERS = {
 }
 _PREVIEW = {"after": INSTANT, "count": INTEGER}
 _OCCURRENCES = {"include_terminal": BOOLEAN, "phase": TEXT, **_PAGE}
-_ONE, _SOME = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
+_ONE, _SOME, _SECRET = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}", "/secrets/{name}"
 
 
 def _get(operation: str, path: str, query: Mapping[str, Kind] | None = None, *, is_schedule: bool = False) -> Route:
@@ -135,6 +135,9 @@ ROUTES: tuple[Route, ...] = (
     _get("run/get", "/runs/{run_id}"),
     _post("event/emit", "/events", Body.REQUIRED, status=202),
     _get("event/list", "/events", {"event_type": TEXT, **_PAGE}),
+    Route(operation="secret/set", method="PUT", path=_SECRET, body=Body.REQUIRED),
+    _get("secret/list", "/secrets"),
+    Route(operation="secret/delete", method="DELETE", path=_SECRET),
     _post("event/match", "/events/match", Body.REQUIRED),
     _get("trigger/list", "/triggers", _TRIGGERS),
     _get("upload/list", "/uploads", _PAGE),

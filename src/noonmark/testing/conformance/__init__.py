@@ -25,9 +25,11 @@ from noonmark.testing.conformance import (
     pausing,
     planning,
     reading,
+    sealing,
     serving,
     settling,
     sharing,
+    telling,
     waiting,
 )
 from noonmark.testing.conformance.bench import CASES, Bench, HandClock, try_case
@@ -53,9 +55,11 @@ __all__ = [
     "pausing",
     "planning",
     "reading",
+    "sealing",
     "serving",
     "settling",
     "sharing",
+    "telling",
     "try_case",
     "waiting",
 ]
