@@ -26,6 +26,8 @@ class Emitted(Answer):
     """The id of an event that is on record."""
 
     event_id: str
+    duplicate: bool | None = None
+    """That the id was used before, for an event of another type or payload, which stays as it is."""
 
 
 class MatchedEvent(Answer):
