@@ -28,6 +28,7 @@ from noonmark.testing.conformance import (
     serving,
     settling,
     sharing,
+    telling,
     waiting,
 )
 from noonmark.testing.conformance.bench import CASES, Bench, HandClock, try_case
@@ -56,6 +57,7 @@ __all__ = [
     "serving",
     "settling",
     "sharing",
+    "telling",
     "try_case",
     "waiting",
 ]
