@@ -62,6 +62,12 @@ def test_a_failure_says_what_an_alert_needs():
         "nominal_at": "2030-03-17T17:47:00Z",
         "due_at": "2030-03-17T17:47:00Z",
         "attempt": 3,
+        "retry_at": None,
+        "late_seconds": None,
+        "waited_for": None,
+        "missed_count": 0,
+        "missed_from": None,
+        "missed_to": None,
         "error": "ValueError: no such table",
         "error_text": "Traceback (most recent call last):\n  ..\nValueError: no such table",
         "depth": 1,
@@ -91,8 +97,8 @@ def test_a_schedule_without_a_name_is_called_by_its_id():
 @pytest.mark.parametrize(
     ("told", "line", "text"),
     [
-        (None, None, None),
-        (run(error=None), None, None),
+        (None, "", ""),
+        (run(error=None), "", ""),
         (run(error="  \n "), "", ""),
         (run(error="x" * 301), "x" * 299 + "…", "x" * 301),
         (run(error="a" * 1_000 + "\n" + "b" * 1_500), "b" * 299 + "…", "a" * 499 + "\n" + "b" * 1_500),
@@ -101,7 +107,7 @@ def test_a_schedule_without_a_name_is_called_by_its_id():
 )
 def test_what_went_wrong_is_told_as_far_as_there_is_room(told, line, text):
     payload = of_occurrence(Fact.FAILED, JOB, ended(), run=told).payload
-    assert (payload.get("error"), payload.get("error_text")) == (line, text)
+    assert (payload["error"], payload["error_text"]) == (line, text)
 
 
 def test_a_damaged_detail_is_none():
@@ -156,6 +162,7 @@ def test_a_schedule_is_told_with_whoever_changed_it():
         "at": "2030-03-17T17:47:00Z",
         "by": "key:ops",
         "reason": "maintenance",
+        "failures_in_row": 0,
         "depth": 1,
         "chain": ["schedule-of-job"],
     }

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from noonmark.core.chains import MAX_DEPTH, chain_behind, chain_of, event_id, next_depth
-from noonmark.core.documents import present
 from noonmark.core.events import NOONMARK, Event
 from noonmark.core.ids import fact_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
@@ -98,7 +97,8 @@ def of_occurrence(
 ) -> Event | None:
     """Tell of an occurrence as it is now, of its last run if that has just ended, and of what it had waited for.
 
-    None when that event would be deeper in its chain than any may be.
+    Every such fact has the same fields, so that a message which names them never lacks one. None when the event would
+    be deeper in its chain than any may be.
     """
     depth = next_depth(one)
     if depth > MAX_DEPTH:
@@ -114,10 +114,13 @@ def of_occurrence(
         "nominal_at": to_text(one.nominal),
         "due_at": to_text(one.first_due),
         "attempt": one.attempt,
+        "retry_at": to_text(one.due) if fact is Fact.RETRYING else None,
+        "late_seconds": _late_seconds(one) if fact is Fact.STARTED_LATE else None,
+        "waited_for": None if waited_for is None else str(waited_for),
+        "missed_count": one.missed_count,
+        "missed_from": None if one.missed_first is None else to_text(one.missed_first),
+        "missed_to": None if one.missed_last is None else to_text(one.missed_last),
         **_error(run),
-        **_gap(one),
-        **(_lateness(one, waited_for) if fact is Fact.STARTED_LATE else {}),
-        **({"retry_at": to_text(one.due)} if fact is Fact.RETRYING else {}),
         "depth": depth,
         "chain": [*chain_behind(one), schedule.schedule_id],
     }
@@ -134,7 +137,7 @@ def of_schedule(fact: Fact, schedule: Schedule, *, note: Note | None = None, fai
         "at": to_text(schedule.updated),
         "by": None if note is None else note.caller,
         "reason": "pause_on_failure" if failures else None if note is None else note.reason,
-        **present(failures_in_row=failures or None),
+        "failures_in_row": failures,
         "depth": 1,
         "chain": [schedule.schedule_id],
     }
@@ -189,23 +192,10 @@ def _detail(detail: str) -> Any:  # noqa: ANN401 - JSON
 
 def _error(run: Run | None) -> dict[str, str]:
     """What went wrong, on one line for a message, and the end of the whole text: there a traceback says what it was."""
-    if run is None or not run.error:
-        return {}
-    text = storable(run.error).strip()
+    text = "" if run is None or run.error is None else storable(run.error).strip()
     last = text.rpartition("\n")[2].strip()
     return {"error": last if len(last) <= MAX_LINE else f"{last[: MAX_LINE - 1]}…", "error_text": text[-MAX_ERROR:]}
 
 
-def _gap(one: Occurrence) -> dict[str, Any]:
-    if one.missed_first is None or one.missed_last is None:
-        return {}
-    first, last = to_text(one.missed_first), to_text(one.missed_last)
-    return {"missed_count": one.missed_count, "missed_from": first, "missed_to": last}
-
-
-def _lateness(one: Occurrence, waited_for: Reason | None) -> dict[str, Any]:
-    started = one.first_due if one.started is None else one.started
-    return {
-        "late_seconds": micros_to_seconds(started - one.first_due),
-        "waited_for": None if waited_for is None else str(waited_for),
-    }
+def _late_seconds(one: Occurrence) -> int | float:
+    return micros_to_seconds((one.first_due if one.started is None else one.started) - one.first_due)
