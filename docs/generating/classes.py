@@ -22,6 +22,7 @@ from noonmark import (
     Progress,
     Run,
     Scheduler,
+    Secret,
     client,
 )
 from noonmark.client import AsyncClient, Client
@@ -29,6 +30,7 @@ from noonmark.client.requests import Expected, Fields, Filters, NewFields
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.other_work import OtherWork
 from noonmark.embedded.reading import Reading
+from noonmark.embedded.secrecy import Secrecy
 from noonmark.embedded.steering import Steering
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
@@ -45,7 +47,7 @@ PARTS = ("with_engine", "after_fork", "settle_here", "micros", "monotonic", "has
 def embedded_page() -> str:
     """The scheduler in a Python program: every class with its methods, from their signatures and docstrings."""
     decorators = [name for name in vars(Decorators) if not name.startswith("_")]
-    sections = {"Other work": OtherWork, "Steering": Steering, "Reading": Reading}
+    sections = {"Other work": OtherWork, "Steering": Steering, "Reading": Reading, "Secrets": Secrecy}
     awaited = [name for kind in (Scheduler, *sections.values()) for name in vars(kind) if _is_method(kind, name)]
     parts = [
         _class(Scheduler, [name for name in vars(Scheduler) if _is_method(Scheduler, name)]),
@@ -55,7 +57,10 @@ def embedded_page() -> str:
         _class(AsyncScheduler, []),
         f"| awaited | not awaited |\n| --- | --- |\n| {names(awaited)} | {names(decorators)} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
-        *(_values(kind) for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, NodeRecord, Context)),
+        *(
+            _values(kind)
+            for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, NodeRecord, Secret, Context)
+        ),
         "## Testing\n\nImported from `noonmark.testing`.\n",
         *(
             _class(kind, [name for name in vars(kind) if _is_method(kind, name)], "###")

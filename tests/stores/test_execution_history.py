@@ -56,7 +56,7 @@ def history(bench):
     delivered = Delivered(
         outcome=Outcome.COMPLETED, started=NOW + 1_234_567, ended=bench.now, usage=Usage(tokens=1_200, cost_usd=0.25)
     )
-    [settled] = done(bench.store.settle([settle(ran, quiet["ran"].declaration, delivered, node="node-a")]))
+    [settled] = done(bench.store.settle([settle(ran, quiet["ran"], delivered, node="node-a")]))
     assert settled
     again = done(bench.run(quiet["again"], "a"))
     assert done(bench.retry(again, bench.now + SECOND))
@@ -64,7 +64,7 @@ def history(bench):
     assert done(bench.fail(done(bench.start(done(bench.claim_one("node-b"))))))
     accepted = done(bench.run(quiet["open"], "a"))
     accepts = Accepted(started=bench.now, accepted=bench.now)
-    [settled] = done(bench.store.settle([settle(accepted, quiet["open"].declaration, accepts, node="node-a")]))
+    [settled] = done(bench.store.settle([settle(accepted, quiet["open"], accepts, node="node-a")]))
     assert settled
     done(bench.add(quiet["ran"], "b"))
     done(bench.decide(End(claim=done(bench.claim_one()), phase=Phase.SKIPPED, reason=Reason.OVERLAP)))

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.postgres import PostgresStore, opening
+from noonmark.stores.postgres import PostgresStore, opening, upgrading
+from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.sql import migrations, upgrade
 from noonmark.stores.sql.ddl import ddl
 from noonmark.stores.sql.version import VERSION
@@ -125,6 +126,19 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
     assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT colour FROM {schema}.schedules") == "red"
     done(bench.store.close())
+
+
+def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
+    postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
+    upgrading.upgrade(parse_address(f"{postgres.url()}?schema={schema}"), "0001", lock="SELECT 1")
+    assert postgres.sql(f"SELECT to_regclass('{schema}.secrets') IS NULL") == "t"
+    postgres.sql(f"INSERT INTO {schema}.notes (tenant, noted, caller, operation) VALUES ('acme', 7, 'ada', 'told')")
+    store = opened(postgres, schema)
+    assert [note.caller for note in done(store.notes("acme", 9))] == ["ada"]
+    assert done(store.secrets("acme")) == []
+    done(store.close())
+    made(postgres, f"{schema}_new")
+    assert catalogue(postgres, schema) == catalogue(postgres, f"{schema}_new")
 
 
 @pytest.mark.usefixtures("_two_versions")

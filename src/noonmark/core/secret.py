@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from noonmark.core.errors import Problem
+from noonmark.core.instants import from_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from noonmark.core.instants import Micros
 
@@ -40,11 +42,22 @@ class Secret:
     """A secret as it is kept: its value is sealed, and told to nobody."""
 
     name: str
+    """What the headers of requests call it."""
     hosts: tuple[str, ...]
     """Where requests may take it: `example.com`, `example.com:8443`, or `*.example.com` for all below that one."""
     sealed: str = field(repr=False)
     created: Micros
     updated: Micros
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was first set, in UTC."""
+        return from_micros(self.created)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was last set, in UTC."""
+        return from_micros(self.updated)
 
     def is_bound_to(self, url: str) -> bool:
         """Whether a request to this URL may carry it."""

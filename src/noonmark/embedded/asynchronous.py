@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
     from noonmark.core.triggers import Trigger
     from noonmark.embedded.declaring import Options, Terms, WorkOptions
     from noonmark.embedded.desk import Desk
@@ -149,6 +150,18 @@ class AsyncScheduler(Decorators):
     async def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
         """Its runs, newest first."""
         return await in_thread(self._inner.runs, job_id, limit)
+
+    async def set_secret(self, name: str, value: str, *, hosts: Iterable[str]) -> Secret:
+        """Keep a secret that requests to these hosts may carry."""
+        return await in_thread(self._inner.set_secret, name, value, hosts=hosts)
+
+    async def secrets(self) -> list[Secret]:
+        """The secrets by name, each with its hosts."""
+        return await in_thread(self._inner.secrets)
+
+    async def delete_secret(self, name: str) -> Secret:
+        """Forget a secret."""
+        return await in_thread(self._inner.delete_secret, name)
 
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that share its store."""

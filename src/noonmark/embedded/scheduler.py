@@ -18,13 +18,14 @@ from noonmark.embedded.other_work import OtherWork
 from noonmark.embedded.reading import Reading
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import an_engine
+from noonmark.embedded.secrecy import Secrecy
 from noonmark.embedded.settings import duration, patience, whole_number
 from noonmark.embedded.steering import Steering
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.programs import Programs
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_runner, make_store, make_target, node_name
+from noonmark.wiring import make_runner, make_seal, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Scheduler(Decorators, OtherWork, Steering, Reading):
+class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     """Keeps schedules in a store, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
@@ -58,6 +59,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading):
         max_processes: int | None = None,
         keep_days: float = 30,
         keep_occurrences: int = 10_000,
+        secret_key: str | None = None,
         clock: Clock | None = None,
         sink: Sink | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading):
         A run whose process dies is taken over when its lease, in seconds, has run out. Functions run in at most so many
         threads, and those that ask for it in at most so many processes, one for each processor by default. Of each
         schedule, the newest `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
+        Secrets are sealed with `secret_key`, a text as `noonmark secret key` prints it.
         """
         self._clock = clock or SystemClock()
         self._functions = Functions()
@@ -79,6 +82,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading):
             None if max_processes is None else whole_number("max_processes", max_processes),
         )
         self._programs = Programs(is_offered=False)
+        self._seal = make_seal(secret_key)
         self._store = make_store(store, self._clock)
         self._runtime = Runtime(
             node=node_name(),
@@ -310,7 +314,8 @@ class Scheduler(Decorators, OtherWork, Steering, Reading):
         return self._host(replace(self._runtime, node=node, target=self._new_target()), looks=looks)
 
     def _new_target(self) -> Target:
-        return make_target(self._store, make_runner(self._functions, *self._limits), self._programs)
+        runner = make_runner(self._functions, *self._limits)
+        return make_target(self._store, runner, self._programs, seal=self._seal)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""

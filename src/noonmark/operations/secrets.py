@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import Conflict, NotFound, QuotaExceeded
 from noonmark.core.secret import (
@@ -20,27 +20,54 @@ from noonmark.operations.documents import text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.core.audit import Note
     from noonmark.operations.service import Caller, Service
+    from noonmark.ports.seal import Seal
+    from noonmark.ports.store import Store
+
+
+class NewSecret(NamedTuple):
+    """A secret that somebody gave, before it is sealed."""
+
+    name: str
+    value: str
+    hosts: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Without its value."""
+        return f"NewSecret({self.name!r})"
 
 
 async def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Keep a secret that requests to some hosts may carry; one of that name gets the new value, and the new hosts."""
+    given, now = read_secret(arguments), await service.store.clock()
+    note = caller.signed(f"secret {given.name}")(None, None, now=now)
+    return secret_document(await keep(service.store, service.seal, caller.owner.tenant, given, note))
+
+
+def read_secret(arguments: Mapping[str, Any]) -> NewSecret:
+    """What is to be kept; an InvalidRequest says everything that is wrong with it, and nothing of its value."""
     asked = Arguments(arguments)
     name, value = asked.read("name", secret_name), asked.read("value", secret_value)
     hosts = _hosts(asked)
     asked.done()
-    if service.seal is None:
+    return NewSecret(name, value, hosts)
+
+
+async def keep(store: Store, seal: Seal | None, tenant: str, given: NewSecret, note: Note | None = None) -> Secret:
+    """Seal a secret and keep it, with a note of who asked; a Conflict where there is nothing to seal it with."""
+    if seal is None:
         raise Conflict(
             "there is no key to seal it with: put the output of `noonmark secret key` into the setting secret_key, the"
             " same on every node, best as the variable NOONMARK_SECRET_KEY, and start again"
         )
-    tenant, now = caller.owner.tenant, await service.store.clock()
-    secret = Secret(name=name, hosts=hosts, sealed=service.seal.close(tenant, name, value), created=now, updated=now)
-    note = caller.signed(f"secret {name}")(None, None, now=now)
-    kept = await service.store.keep_secret(tenant, secret, most=MAX_SECRETS, note=note)
+    now = await store.clock()
+    sealed = seal.close(tenant, given.name, given.value)
+    secret = Secret(name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now)
+    kept = await store.keep_secret(tenant, secret, most=MAX_SECRETS, note=note)
     if kept is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
-    return secret_document(kept)
+    return kept
 
 
 def _hosts(asked: Arguments) -> tuple[str, ...]:
@@ -64,14 +91,25 @@ async def list_secrets(service: Service, caller: Caller, arguments: Mapping[str,
 
 async def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Forget a secret; requests that need it are not sent from then on, and say why."""
+    name = read_name(arguments)
+    note = caller.signed(f"secret {name}")(None, None, now=await service.store.clock())
+    return secret_document(await forget(service.store, caller.owner.tenant, name, note))
+
+
+def read_name(arguments: Mapping[str, Any]) -> str:
+    """Which secret is meant."""
     asked = Arguments(arguments)
     name = asked.read("name", secret_name)
     asked.done()
-    note = caller.signed(f"secret {name}")(None, None, now=await service.store.clock())
-    gone = await service.store.forget_secret(caller.owner.tenant, name, note=note)
+    return name
+
+
+async def forget(store: Store, tenant: str, name: str, note: Note | None = None) -> Secret:
+    """Remove a secret, with a note of who asked; what it was. NotFound when there is none of that name."""
+    gone = await store.forget_secret(tenant, name, note=note)
     if gone is None:
         raise NotFound("there is no secret of that name", field="name")
-    return secret_document(gone)
+    return gone
 
 
 def secret_document(secret: Secret) -> dict[str, Any]:

@@ -30,14 +30,14 @@ class Unsealer:
         return {header: self._value(tenant, header, name, found.get(name), url) for header, name in wanted.items()}
 
     def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: str) -> str:
-        needs = f"nothing was sent: its header {header} needs the secret {name}, which"
+        needs = f"the header {header} needs it, so nothing was sent"
         if secret is None:
-            raise ValueError(f"{needs} does not exist any more")
+            raise ValueError(f"there is no secret {name} any more; {needs}")
         if not secret.is_bound_to(url):
-            raise ValueError(f"{needs} is bound to {', '.join(secret.hosts)}, not to the host of this request")
+            raise ValueError(f"the secret {name} is for {', '.join(secret.hosts)}, not for this host; {needs}")
         if self._seal is None:
-            raise ValueError(f"{needs} this node cannot open: it has no secret_key")
+            raise ValueError(f"this node has no secret_key to open the secret {name} with; {needs}")
         value = self._seal.open(tenant, name, secret.sealed)
         if value is None:
-            raise ValueError(f"{needs} this node cannot open: it was sealed with a key that is not in its secret_key")
+            raise ValueError(f"no key in the secret_key of this node opens the secret {name}; {needs}")
         return value

@@ -71,12 +71,13 @@ class HttpTarget:
     kind: ClassVar[str] = "http"
     route: ClassVar[str] = "http"
 
-    url: str
+    url: str = field(repr=False)
+    """Not shown: the path or the query of many a webhook is its password."""
     method: Method = Method.POST
-    headers: dict[str, str] = field(default_factory=dict, hash=False)
+    headers: dict[str, str] = field(default_factory=dict, hash=False, repr=False)
     secret_headers: dict[str, str] = field(default_factory=dict, hash=False)
     """Headers whose values are secrets: the name of each."""
-    body: Any = field(default=None, hash=False)
+    body: Any = field(default=None, hash=False, repr=False)
     expected_statuses: tuple[int | str, ...] | None = None
     """The answers that mean success: numbers, or classes such as `2xx`, which is what None stands for."""
     retry_statuses: tuple[int | str, ...] | None = None
