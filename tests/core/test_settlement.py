@@ -37,7 +37,7 @@ def settled(outcome, *, attempt=1, ended=112, phase=Phase.DISPATCHING, reason=No
     schedule = scheduled(every(100), **policies)
     row = replace(occurrence(schedule, at(100), at(100)), phase=phase, attempt=attempt, fence=4, holds_slot=True)
     delivered = Delivered(outcome=outcome, started=at(101), ended=at(ended), reason=reason)
-    settlement = settle(row, schedule.declaration, delivered, node="n1")
+    settlement = settle(row, schedule, delivered, node="n1")
     assert settlement.occurrence == row
     assert (settlement.retry_at is not None) == (settlement.phase is Phase.PENDING)
     if settlement.phase in FINAL:
@@ -68,8 +68,13 @@ def test_a_run_tells_what_the_delivery_told():
         error="almost",
         usage=usage,
     )
-    assert settle(row, schedule.declaration, delivered, node="n1") == Settlement(
-        occurrence=row, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, run=run, attempt=2
+    assert settle(row, schedule, delivered, node="n1") == Settlement(
+        occurrence=row,
+        tenant=schedule.owner.tenant,
+        phase=Phase.COMPLETED,
+        reason=Reason.SUCCEEDED,
+        run=run,
+        attempt=2,
     )
 
 
@@ -208,7 +213,7 @@ def accepted(deadline=None, *, phase=Phase.DISPATCHING):
     schedule = scheduled(every(100))
     row = replace(occurrence(schedule, at(100), at(100)), phase=phase, attempt=1, fence=4, holds_slot=True)
     told_later = Accepted(started=at(101), accepted=at(112), deadline=None if deadline is None else at(deadline))
-    return settle(row, schedule.declaration, told_later, node="n1")
+    return settle(row, schedule, told_later, node="n1")
 
 
 @pytest.mark.parametrize(("deadline", "expected"), [(None, 112 + 86_400), (130, 130)])
@@ -245,7 +250,7 @@ def expired(*, phase=Phase.AWAITING_COMPLETION, stop=None, node="n1", started=10
         node=node,
         started=None if started is None else at(started),
     )
-    return expire(row, schedule.declaration, now=at(112))
+    return expire(row, schedule, now=at(112))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +306,7 @@ def failed(*, is_final=False, retry_after=0, policy=TWICE):
     delivered = Delivered(
         outcome=Outcome.FAILED, started=at(101), ended=at(112), is_final=is_final, retry_after=retry_after
     )
-    return settle(row, schedule.declaration, delivered, node="n1")
+    return settle(row, schedule, delivered, node="n1")
 
 
 def test_a_failure_that_another_attempt_would_not_mend_is_the_end():

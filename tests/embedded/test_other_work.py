@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from noonmark import AsyncScheduler, EventTrigger, InvalidSchedule, Scheduler
+from noonmark import AsyncScheduler, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
 from noonmark.driver.drive import drive
 from tests.embedded.waiting import NEVER, ended, eventually, phases
-from tests.targets.ordered import is_alive
+from tests.targets.ordered import is_alive, is_stopped
 from tests.targets.receiving import receiving, sent
 
 
@@ -73,6 +73,20 @@ class TestCommands:
         (tmp_path / "again").touch()
         with keeper:
             assert ended(keeper, job) == ["completed"]
+
+    def test_it_is_suspended_between_two_windows(self, keeper, tmp_path):
+        script = "echo $$ > pid; while ! test -e go; do sleep 0.02; done"
+        window = {"duration_seconds": 0.4, "end_action": "pause"}
+        job = keeper.schedule_command(["sh", "-c", script], cwd=tmp_path, trigger=IntervalTrigger(1), window=window)
+        with keeper:
+            pid = int(eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()))
+            eventually(lambda: is_stopped(pid))
+            (tmp_path / "go").touch()
+            eventually(lambda: "completed" in phases(keeper, job))
+            keeper.cancel(job)
+        first = min(keeper.runs(job), key=lambda run: run.started)
+        assert str(first.outcome) == "completed"
+        assert (first.ended_at - first.started_at).total_seconds() > 0.4
 
     def test_one_that_was_made_before_is_taken_up_again(self, open_on_file):
         job = open_on_file().schedule_command(["true"], name="it")
@@ -193,6 +207,8 @@ class TestRequests:
             ("http://host", {"method": "FETCH"}, "method"),
             ("http://host", {"headers": {"Host": "other"}}, "headers.Host"),
             ("http://host", {"headers": 1}, "headers"),
+            ("http://host", {"secret_headers": {"X-Key": ""}}, "secret_headers.X-Key"),
+            ("http://host", {"secret_headers": {"X-Key": "nobody-knows-it"}}, "secret_headers.X-Key"),
             ("http://host", {"body": "{{secret}}"}, "body"),
             ("http://host", {"body": object()}, "body"),
             ("http://host", {"expected_statuses": []}, "expected_statuses"),

@@ -59,7 +59,7 @@ class Stage:
         [claim] = drive(store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one))
         [admitted] = drive(store.admit([start(claim)], now=now, lease=lease))
         taken = Accepted(started=now, accepted=now, deadline=now + DAY_SECONDS * SECOND)
-        assert drive(store.settle([settle(admitted.occurrence, claim.schedule.declaration, taken, node="taker")]))[0]
+        assert drive(store.settle([settle(admitted.occurrence, claim.schedule, taken, node="taker")]))[0]
         return one
 
     def busy(self):

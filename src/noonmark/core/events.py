@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, moment
 from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.instants import Micros, from_micros, to_text
-from noonmark.core.jsonvalues import event_type, identifier
+from noonmark.core.jsonvalues import event_type, identifier, text_value
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+NOONMARK = "noonmark"
+"""The source of what Noonmark tells of itself; nobody else may use it."""
+MAX_SOURCE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +55,18 @@ def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
         event_type=reader.read("event_type", event_type),
         emitted=moment(now),
         event_id=reader.read("event_id", identifier, None),
-        source=reader.text("source", "", low=0),
+        source=reader.read("source", _source, ""),
         payload={} if payload is None else payload,
     )
     reader.close()
     if problems:
         raise refusal(problems)
     return event
+
+
+def _source(value: object) -> str:
+    """Who says so: anybody but Noonmark itself."""
+    text = text_value(value, 0, MAX_SOURCE, multiline=False)
+    if text == NOONMARK:
+        raise ValueError(f'"{NOONMARK}" is the source of what Noonmark tells of itself; give any other')
+    return text

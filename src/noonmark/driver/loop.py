@@ -42,6 +42,7 @@ REAP_EVERY: Micros = 10 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
 PACE: Micros = SECOND // 50
 """Between two looks for work, unless the first found more than it could take: many small transactions make one."""
+REMINDER: Micros = SECOND // 4
 FRUITLESS: Micros = SECOND // 4
 """After a look that found nothing to do although there was something: another node is about to do it."""
 
@@ -75,6 +76,8 @@ class Loop:
         looked_for = self._look_at
         if at is None or looked_for is None or at < looked_for + self._node.timing.lookahead:
             self._look.ring()
+        else:  # nothing to do before then, but perhaps somebody listens for what was done
+            self._look.remind(REMINDER)
 
     def attend(self) -> None:
         """Look now whether anything that runs here is asked to stop, and not when the leases are next renewed."""
@@ -252,6 +255,8 @@ class Loop:
                 self._settle.ring()
             if report is not None and (report.replanned or report.waiting or report.ended):
                 self._look.ring()
+            elif report is not None and report.late:
+                self._look.ring_within(PACE)
             # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
             await self._start.wait(0)
 
@@ -325,8 +330,11 @@ class Loop:
             self._look.ring()
 
     async def _lead(self) -> None:
-        if (await self.driver.lead_once()).gained:
+        report = await self.driver.lead_once()
+        if report.gained:
             self._prune.ring()
+        if report.lost:
+            self._look.ring()
 
     async def _prune_all(self) -> None:
         while (await self.driver.prune_once()).more and not self._is_stopping:

@@ -45,6 +45,8 @@ class AdmitReport:
     lost: int = 0
     postponed: int = 0
     """A place was taken, but the due time has not come yet: they are decided then."""
+    late: int = 0
+    """Of those that started, so many did so late, which somebody may want to hear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class LeadReport:
     leads: bool = False
     gained: bool = False
     term: int = 0
+    lost: int = 0
+    """So many nodes were told to be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ SPOKEN = {
     "target.url": "url",
     "target.method": "method",
     "target.headers": "headers",
+    "target.secret_headers": "secret_headers",
     "target.body": "body",
     "target.expected_statuses": "expected_statuses",
     "target.retry_statuses": "retry_statuses",

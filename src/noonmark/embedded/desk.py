@@ -90,7 +90,8 @@ class Desk:
         name = document.get("name")
         while True:
             stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
-            schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
+            with in_python():
+                schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
             if schedule is not None:
                 return schedule.schedule_id
 

@@ -58,6 +58,7 @@ class OtherWork:
         It is a POST, unless `method` says otherwise. `body` is text, or anything else as JSON. In the body, the values
         of the `headers`, and the path and query of the URL, placeholders such as `{{occurrence_id}}` are filled in.
         The values of `secret_headers` are the names of secrets, which `set_secret` has sealed for the host of the URL.
+
         The answers of `expected_statuses` mean success, those of `retry_statuses` that it may be tried again: numbers,
         or classes such as `"5xx"`. The request may go wherever this process can reach, and `timeout` is for the whole
         of it, 30 seconds unless it is given.

@@ -227,7 +227,7 @@ async def _end(
         error=error,
         usage=usage,
     )
-    ended = settle(one, schedule.declaration, delivered, node=one.node or "")
+    ended = settle(one, schedule, delivered, node=one.node or "")
     if not (await service.store.settle([ended]))[0]:
         raise Conflict("somebody else has ended it a moment before")
     await _note(service, caller, schedule)

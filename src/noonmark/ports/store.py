@@ -20,6 +20,11 @@ paused, resumed, deleted, or found to have nothing to come. News are counted in 
 whatever waits for them is given a time, now. What is kept as the moment of an end is later than that of the end before,
 and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still.
 
+A *fact* is something that `core.facts` has an event for: an occurrence ended, but was not superseded; an attempt failed
+and another follows; one that had not begun starts late; a schedule was created, changed or completed. Each verb emits
+the events of what it has made true, in that order and in the same transaction, where a schedule of the tenant listens
+for their type when it ends; so none is lost, and none comes twice.
+
 An event is *matched* when all the schedules that may want it have been asked; until then it is in the way of the
 tenant's later ones, so that whatever they set off is added in the order in which they were emitted.
 """
@@ -299,6 +304,13 @@ class Store(Reading, Journal, Vault, Protocol):
 
         One is alive until it leaves, or until `seen` plus twice its lease; it leads while the lease of the leader is
         its own and has not ended. One whose record cannot be read is left out.
+        """
+
+    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+        """Remember that a node was told to be lost, and emit the event for every tenant that listens for its type.
+
+        Both or neither. False where the node was not last heard of at `seen`, has left, or was told to be lost before;
+        a beat makes it one that can be lost again.
         """
 
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:

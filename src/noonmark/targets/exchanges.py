@@ -22,6 +22,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
+from noonmark.targets.answers import brief
 from noonmark.targets.calling import Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused, look_up
@@ -97,7 +98,7 @@ class Exchanges:
         except (Refused, InvalidURL) as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
-            return self._broken(assignment, request, hidden.text(str(error) or type(error).__name__), error)
+            return self._broken(assignment, request, brief(error, hidden.text), error)
         if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
             return Accepted(started=started, accepted=self._now())
         return self._answered(target, assignment, answer, hidden)

@@ -147,7 +147,7 @@ class Watch:
         return undeliverable(why, now=self._now())
 
     def _lost(self) -> Delivered:
-        """The keeper is gone, and with it the program; whatever that has started goes here."""
+        """The keeper is gone, and with it the program; whatever is left of its group goes here."""
         if self._pid is not None:
             with suppress(OSError):  # there is nobody left
                 os.killpg(self._pid, signal.SIGKILL)

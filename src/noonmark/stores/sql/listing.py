@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.jsonvalues import storable
 from noonmark.stores.casing import lowered
 from noonmark.stores.sql import snapshots
 from noonmark.stores.sql.documents import label_line
-from noonmark.stores.sql.records import Unreadable, storable
+from noonmark.stores.sql.records import Unreadable
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule

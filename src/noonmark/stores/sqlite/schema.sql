@@ -332,5 +332,7 @@ SELECT
     NULL
 FROM schedules
 JOIN occurrences ON occurrences.schedule = schedules.key
-WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL
+WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
+)
 ) AS history;
