@@ -1,76 +1,68 @@
-"""Post an alert when a schedule fails: a server, a receiver in place of a chat, and a schedule that listens."""
+"""Post an alert when a job fails, misses its time or is tried again: a schedule that listens, and a chat to post to."""
 
 import json
-import re
-import subprocess
-import sys
+import logging
+import os
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from noonmark.client import Client
+from noonmark import CronTrigger, EventTrigger, Scheduler
 
-posted = threading.Event()
+os.chdir(tempfile.mkdtemp())  # yours would use a folder that stays
+logging.getLogger("noonmark").setLevel(logging.ERROR)  # a run that fails is a warning; here one fails on purpose
+posted = threading.Semaphore(0)
 
 
 class Chat(BaseHTTPRequestHandler):
-    """Prints what is posted to /chat; there is nothing else here."""
+    """Stands for a chat, or a pager: prints what is posted."""
 
     def do_POST(self) -> None:
         """Take a message."""
-        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-        is_message = self.path == "/chat"
-        self.send_response(200 if is_message else 404)
-        self.send_header("Content-Length", "0")
+        print("posted:", json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+        self.send_response(204)
         self.end_headers()
-        if is_message:
-            print("posted:", json.loads(body)["text"])
-            posted.set()
+        posted.release()
 
     def log_message(self, *_: object) -> None:
         """Say nothing of requests."""
 
 
+def backup() -> None:
+    """Fail, as things do."""
+    raise OSError("no space left on device")
+
+
 chat = HTTPServer(("127.0.0.1", 0), Chat)
 threading.Thread(target=chat.serve_forever, daemon=True).start()
-url = f"http://127.0.0.1:{chat.server_port}"
 
-command = [sys.executable, "-m", "noonmark", "serve", "--port", "0", "--store", "memory://", "--log-level", "error"]
-with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-    assert server.stdout is not None
-    listens = re.search(r"listens on (\S+)", server.stdout.readline())
-    assert listens is not None
-    client = Client(listens[1])
+scheduler = Scheduler("sqlite:///jobs.db")
+nightly = scheduler.schedule(
+    backup, name="nightly backup", trigger=CronTrigger("0 2 * * *"), labels={"team": "data"}, retries=1
+)
+for event_type, text in {
+    "occurrence.retrying": "{{event.payload.schedule_name}} is tried again after attempt {{event.payload.attempt}}",
+    "occurrence.failed": "{{event.payload.schedule_name}} failed: {{event.payload.error}}",
+    "occurrence.misfired": "{{event.payload.schedule_name}} missed {{event.payload.missed_count}} fires",
+}.items():
+    scheduler.schedule_http(
+        f"http://127.0.0.1:{chat.server_port}/chat",
+        name=f"tell of {event_type}",
+        trigger=EventTrigger(event_type, {"labels.team": "data"}),
+        body={"text": text},
+        retries=5,
+    )
 
-    client.create(
-        name="tell of failures",
-        labels={"role": "alert"},
-        trigger={
-            "type": "event",
-            "event_type": ["occurrence.failed", "occurrence.timed_out", "occurrence.delivery_failed"],
-            "filters": {"labels.role": {"exists": False}},  # no alerts about alerts
-        },
-        target={
-            "target_kind": "http",
-            "url": f"{url}/chat",
-            "body": {
-                "text": "{{event.payload.schedule_name}} of {{event.payload.labels.team}} {{event.payload.phase}}"
-            },
-        },
-    )
-    backup = client.create(
-        name="nightly backup",
-        labels={"team": "data"},
-        trigger={"type": "cron", "expression": "0 2 * * *"},
-        target={"target_kind": "http", "url": f"{url}/nothing/here"},
-    )
-    client.run_now(backup.schedule_id)
-    posted.wait(30)
-    [event] = client.events()
-    print(f"event: {event.event_type} from {event.source}, attempt {event.payload['attempt']}")
-    client.close()
-    server.terminate()
+with scheduler:
+    scheduler.run_now(nightly, wait=False)
+    for _ in range(2):
+        posted.acquire(timeout=30)
+    # To try an alert, emit what it listens for, with the fields that its filters and its message name.
+    scheduler.emit("occurrence.misfired", {"schedule_name": "a try", "missed_count": 59, "labels": {"team": "data"}})
+    posted.acquire(timeout=30)
 chat.shutdown()
 
 # Output:
-# posted: nightly backup of data failed
-# event: occurrence.failed from noonmark, attempt 1
+# posted: nightly backup is tried again after attempt 1
+# posted: nightly backup failed: OSError: no space left on device
+# posted: a try missed 59 fires

@@ -18,6 +18,8 @@ TITLES = {
     "occurrence": "Occurrences",
     "run": "Runs",
     "event": "Events",
+    "trigger": "Triggers",
+    "secret": "Secrets",
     "node": "Nodes",
     "audit": "The audit log",
     "worker": "The worker",

@@ -1,10 +1,12 @@
 """Turns: who is served when several owners have something due."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noonmark.core.turns import Turns, rounds
+from noonmark.core.turns import Places, Turns, rounds
 
 
 def filled(*things):
@@ -123,6 +125,50 @@ def test_things_are_counted_removed_and_forgotten():
     turns = filled("a1", "b2")
     turns.clear()
     assert (len(turns), turns.next_time, turns.take(9, 9)) == (0, None, [])
+
+
+def test_owners_who_may_not_are_passed_over_and_wait():
+    turns = filled("a1", "a2", "b1", "c9")
+    assert turns.take_one(5, lambda owner: owner != "a") == "b1"
+    assert turns.take_one(5, lambda owner: owner != "a") is None
+    assert (turns.later_time, len(turns)) == (9, 3)
+    assert [turns.take_one(5, lambda _: True) for _ in range(3)] == ["a1", "a2", None]
+    assert turns.take_one(9) == "c9"
+    assert turns.later_time is None
+
+
+def taken_by(places, *owners):
+    """Places that greedy owners have taken, each in turn as many as he may have."""
+    taken = Counter()
+    for owner in owners:
+        while places.may_have_one(owner):
+            places.take(owner)
+            taken[owner] += 1
+    return "".join(f"{owner}{count}" for owner, count in taken.items())
+
+
+def test_nobody_has_more_places_than_are_free():
+    places = Places(256)
+    assert taken_by(places, *"abcdefghi") == "a128b64c32d16e8f4g2h1i1"
+    assert (places.free, places.may_have_one("j")) == (0, False)
+    for _ in range(100):
+        places.give_back("a")
+    assert taken_by(places, *"aj") == "a36j32"
+    assert Places(1).may_have_one("a")
+
+
+def test_owners_of_whom_each_wants_everything_come_to_have_the_same():
+    places, held = Places(90), Counter()
+    for _ in range(200):
+        for owner in "ab":  # what ends is given back, and taken by whoever may
+            if held[owner]:
+                places.give_back(owner)
+                held[owner] -= 1
+        for owner in "ba":
+            while places.may_have_one(owner):
+                places.take(owner)
+                held[owner] += 1
+    assert sorted(held.values()) == [30, 31]
 
 
 ACTS = st.lists(

@@ -14,7 +14,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
 from noonmark.driver.drive import drive
-from noonmark.embedded.scheduler import OWNER
+from noonmark.embedded.desk import OWNER
 from noonmark.stores.postgres import PostgresStore
 from tests.docs.test_documents import FENCE, ROOT
 from tests.servers.postgres import QUICK, running

@@ -1,11 +1,13 @@
-"""The guide to HTTP targets is carried out: its receiver listens, and a real server calls it."""
+"""The guide to HTTP targets is carried out: its receivers listen, in either framework, and a real server calls them."""
 
 import doctest
 import socket
 import threading
 from contextlib import contextmanager
 
+import httpx2
 import uvicorn
+from werkzeug.serving import make_server
 
 from tests.docs.test_documents import FENCE, ROOT
 from tests.embedded.waiting import SOON, eventually
@@ -35,22 +37,44 @@ def hosting(app, listener):
         thread.join(SOON)
 
 
-def test_the_page_does_what_it_says(tmp_path):
+@contextmanager
+def hosting_flask(site):
+    """A site of Flask that answers for as long as the block lasts."""
+    server = make_server("127.0.0.1", 0, site, threaded=True)
+    server.log = lambda *_: None
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(SOON)
+        server.server_close()
+
+
+def test_the_page_does_what_it_says_with_a_receiver_in_either_framework(tmp_path):
     texts = [text for kind, text in FENCE.findall(PAGE.read_text("utf-8")) if kind == "py"]
     definitions = [text for text in texts if ">>>" not in text]
-    port, scope = free_port(), {}
+    port, scope = free_port(), {"__name__": "receiver"}
     for text in definitions:
         exec(compile(text, PAGE.name, "exec"), scope)  # noqa: S102 - our own page
     url = f"http://127.0.0.1:{port}"
     options = ("--store", "memory://", "--public-url", url)
-    with socket.create_server(("127.0.0.1", 0)) as listener, hosting(scope["app"], listener):
-        places = {SERVER: url, RECEIVER: f"http://127.0.0.1:{listener.getsockname()[1]}"}
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        hosting(scope["app"], listener),
+        hosting_flask(scope["site"]) as flask,
+    ):
+        receivers = [f"http://127.0.0.1:{listener.getsockname()[1]}", flask]
         with serving(tmp_path, *options, port=str(port), NOONMARK_SIGNING_KEY=scope["KEY"]):
-            for text in texts:
-                if ">>>" in text:
-                    carry_out(text, places, scope)
-            scope["client"].close()
-    assert (len(definitions), len(texts)) == (2, 6)
+            for receiver in receivers:
+                for text in texts:
+                    if ">>>" in text:
+                        carry_out(text, {SERVER: url, RECEIVER: receiver}, scope)
+                scope["client"].close()
+        for receiver in receivers:  # what nobody signed is told so, and not done
+            assert httpx2.post(f"{receiver}/hook", content=b"forged").status_code == 401
+    assert (len(definitions), len(texts), len(scope["seen"])) == (3, 7, 3)
 
 
 def carry_out(text, places, scope):

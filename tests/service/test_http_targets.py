@@ -1,5 +1,6 @@
 """HTTP targets of a real server: declared over the network, sent by its worker, and guarded by both."""
 
+import re
 import signal
 from datetime import timedelta
 
@@ -8,8 +9,10 @@ import pytest
 from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NotAllowed
+from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
+from tests.targets import odd_hosts
 from tests.targets.receiving import arrived, receiving
 
 KEY = "a key that nobody guesses"
@@ -72,37 +75,42 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says(server, receiver):
     assert len({headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests}) == 1
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://169.254.169.254/latest/meta-data/",
-        "http://2852039166/",
-        "http://0xa9.0xfe.0xa9.0xfe/",
-        "http://[::ffff:169.254.169.254]/",
-        "http://metadata.google.internal/",
-        "http://224.0.0.1/",
-        "http://0.0.0.0/",
-        "http://127.1/",
-        "http://١٢٧.٠.٠.١/",
-        "http://user@example.com/",
-    ],
-)
-def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(server, receiver, url):
-    refused = create(server, url)
-    assert (refused.status, refused.json["field"]) == (400, "target.url")
+def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(server, receiver):
     made = create(server, f"{receiver.url}/").json
     where = f"/schedules/{made['schedule_id']}"
-    changed = server.ask("PATCH", where, {"target": {"target_kind": "http", "url": url}})
-    assert (changed.status, changed.json["field"]) == (400, "target.url")
+    for host in odd_hosts.NEVER:
+        target = {"target_kind": "http", "url": f"http://{host}/"}
+        for answer in (create(server, target["url"]), server.ask("PATCH", where, {"target": target})):
+            assert (answer.status, answer.json["field"]) == (400, "target.url"), host
+    assert server.get(where).json["revision"] == 1
 
 
 def test_a_strict_server_opens_only_what_it_is_told(tmp_path, receiver):
     receiver.reset()
     with serving(tmp_path, "--store", "memory://", "--target-guard", "strict", "--allow-hosts", "localhost") as server:
-        assert create(server, f"{receiver.url}/").status == 400
         made = create(server, f"http://localhost:{receiver.port}/").json
+        where = f"/schedules/{made['schedule_id']}"
+        for host in (host for host in odd_hosts.INSIDE if host.lower().rstrip(".") != "localhost"):
+            target = {"target_kind": "http", "url": f"http://{host}:{receiver.port}/"}
+            for answer in (create(server, target["url"]), server.ask("PATCH", where, {"target": target})):
+                assert (answer.status, answer.json["field"]) == (400, "target.url"), host
         assert in_phase(server, run(server, made["schedule_id"]), "completed", "failed")[0] == "completed"
     assert [path for _, path, _, _ in receiver.requests] == ["/"]
+
+
+def test_what_was_stored_under_another_guard_is_judged_by_the_node_that_sends_it(tmp_path, receiver):
+    receiver.reset()
+    store = f"sqlite:///{tmp_path / 'stored.db'}"
+    with serving(tmp_path, "--store", store, "--target-guard", "off", "--no-worker") as server:
+        made = create(server, f"{receiver.url}/", retry_policy={"max_attempts": 3}).json
+        metadata = create(server, "http://169.254.169.254/latest/meta-data/").json
+    with serving(tmp_path, "--store", store, "--target-guard", "strict") as server:
+        for one in (made, metadata):
+            added = run(server, one["schedule_id"])
+            assert in_phase(server, added, "delivery_failed", "completed") == ("delivery_failed", "undeliverable")
+            (kept,) = server.get(f"/occurrences/{added}/runs").json["runs"]
+            assert "this node sends no requests there" in kept["error"]
+    assert receiver.requests == []
 
 
 def test_a_call_whose_node_is_killed_is_made_again_with_the_same_key(tmp_path, receiver):
@@ -129,11 +137,64 @@ def test_the_receiver_can_tell_that_a_request_is_ours(server, receiver):
     ((_, _, headers, body),) = receiver.requests
     assert verify(headers, body, KEY) == one
     assert verify({name.lower(): value for name, value in headers.items()}, body, KEY) == one
-    for wrong in ((headers, b"pay 70", KEY), (headers, body, "another"), (headers, body, ""), ({}, body, KEY)):
+    assert verify(headers, body, ["the key to come", KEY]) == one
+    another = headers | {"Idempotency-Key": "another occurrence"}
+    unsigned = {name: value for name, value in headers.items() if name != "Noonmark-Signature"}
+    for wrong in (
+        (headers, b"pay 70", KEY),
+        (headers, body, "another"),
+        (headers, body, ""),
+        (headers, body, []),
+        (headers, body, ["", "another"]),
+        (another, body, KEY),
+        (unsigned, body, KEY),
+        ({}, body, KEY),
+    ):
         with pytest.raises(NotAllowed):
             verify(*wrong)
-    with pytest.raises(NotAllowed, match="5 minutes"):
-        verify(headers, body, KEY, now=SystemClock().now() + timedelta(minutes=6))
+    for minutes in (-6, 6):
+        with pytest.raises(NotAllowed, match="5 minutes"):
+            verify(headers, body, KEY, now=SystemClock().now() + timedelta(minutes=minutes))
+
+
+def test_work_is_taken_over_only_by_who_says_so(server, receiver):
+    receiver.reset()
+    receiver.answers += [
+        (202, b"", {}),
+        (202, b"", {"Noonmark_Callback": "no"}),
+        (200, b"", {"Noonmark_Callback": "accepted"}),
+    ]
+    made = create(server, f"{receiver.url}/next").json
+    for _ in range(3):
+        assert in_phase(server, run(server, made["schedule_id"]), "completed", "awaiting_completion")[0] == "completed"
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\nforged line\x00<script>"
+OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_what_a_hostile_server_answers_reaches_no_terminal_and_breaks_no_document(server, receiver):
+    receiver.reset()
+    body = HOSTILE.encode() + b"\xff"
+    hostile = {"Location": HOSTILE.replace("\r\n", " ").replace("\x00", ""), "Content_Type": "text/html\x1b[2J"}
+    receiver.answers += [(302, body, {key: value.encode().decode("latin-1") for key, value in hostile.items()})]
+    schedule_id = create(server, f"{receiver.url}/next").json["schedule_id"]
+    one = run(server, schedule_id)
+    assert in_phase(server, one, "failed", "completed")[0] == "failed"
+    for path in (f"/occurrences/{one}/runs", f"/occurrences/{one}/explain", f"/schedules/{schedule_id}"):
+        assert server.get(path).json  # and UTF-8
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert kept["error"].isprintable()
+    assert all(value.isprintable() for value in kept["result"]["headers"].values())
+    where = ("--server", server.url)
+    for command in (("runs", schedule_id), ("explain", one), ("runs", schedule_id, "--json")):
+        assert printable(in_pipe(*NOONMARK, "schedule", *command, *where).stdout)
+    _, shown = in_terminal(*NOONMARK, "schedule", "runs", schedule_id, *where)
+    assert printable(OWN_COLOURS.sub("", shown))
+
+
+def printable(text):
+    return text and all(line.isprintable() for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def awaited(server, receiver, **fields):

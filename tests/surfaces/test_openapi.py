@@ -69,7 +69,7 @@ def test_every_example_is_answered_as_described(served, one, name):
     else:
         schedule_id = served.create(target=GREET)["schedule_id"]
     occurrence = served.client.post(f"/schedules/{schedule_id}/run").json()["occurrence_id"]
-    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence)
+    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence, name="token")
     answer = served.client.request(one.method, path, json=one.examples[name])
     # Nothing awaits its completion here: only the state is wrong.
     is_early = one.path.endswith(("/complete", "/fail"))

@@ -13,7 +13,7 @@ from noonmark.operations.registry import OPERATIONS
 from tests.client.lines import Awaited
 from tests.surfaces.doors import METHODS, ByName, Command, Here, Refusal, Rest, Rpc, Typed
 from tests.surfaces.parity import CHANGES, LOOKS, NOBODY, WORKER, WRONG, YEARLY, Row, Stage
-from tests.surfaces.serving import serving
+from tests.surfaces.serving import SEALING_KEY, serving
 
 ID = re.compile(r"\b(?:(sch|occ|run)_[0-9a-z_-]+|parity-\d+)\b")
 INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -25,7 +25,15 @@ CLIENTS = ("Client", "AsyncClient")
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory):
+def _key():
+    """What commands seal with that work on the store themselves."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NOONMARK_SECRET_KEY", SEALING_KEY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory, _key):
     """One server, with all the doors to it, and something to see behind them."""
     store = f"sqlite:///{tmp_path_factory.mktemp('parity') / 'parity.db'}"
     with serving(store) as served, Client(served.url) as client, Awaited(served.url) as awaited:
@@ -47,6 +55,11 @@ def stage(tmp_path_factory):
         }
         stage.ids = stage.completed()
         stage.do("event/emit", event_type="seen", payload=[1, None])
+        stage.secret()
+        stage.do("event/emit", event_type="seen", payload={"n": 2})
+        stage.trigger = stage.schedule(
+            trigger={"type": "event", "event_type": "seen", "filters": {"n": 2}}, labels={"of": "triggers"}
+        )
         yield stage
 
 

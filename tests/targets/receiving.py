@@ -1,6 +1,5 @@
 """A real HTTP server on the loopback interface that answers well, badly, or not at all; and a caller to try it with."""
 
-import gzip
 import json
 import socketserver
 import threading
@@ -12,6 +11,7 @@ from queue import Queue
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
 from noonmark.core.targets import parse_target
+from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.ports.target import Assignment
 from noonmark.targets.http import HttpCaller
@@ -26,6 +26,7 @@ class Handler(BaseHTTPRequestHandler):
     """The path says how it answers."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         length = int(self.headers.get("Content-Length", 0))
@@ -56,31 +57,26 @@ class Handler(BaseHTTPRequestHandler):
         status, body, headers = self.server.receiver.answers.pop(0)
         self.answer(status, body, **headers)
 
+    def echo(self):
+        """What it was sent in a header, everywhere in the answer."""
+        value = self.headers["X-Token"]
+        told = json.dumps({"said": value, value: [value.split()[-1], f"<{value}>"], "n": 7}).encode()
+        self.answer(
+            500 if "fail" in self.path else 200, told, Content_Type="application/json", X_Request_Id=value, ETag=value
+        )
+
+    def echo_all(self):
+        """The same as one text that is too long, and ends in the middle of it."""
+        value = self.headers["X-Token"]
+        self.answer(302, f"{value}|".encode() * 10_000, Location=f"http://a.example/?t={value}", Content_Type="text/x")
+
     def take_over(self):
         self.answer(202, Noonmark_Callback="accepted")
 
     def redirect(self):
-        self.answer(302, Location=f"{self.server.receiver.url}/inside")
-
-    def drip(self):
-        self.answer(Content_Length=None)
-        while not self.server.receiver.closing.wait(0.02):
-            self.wfile.write(b".")
-        self.close_connection = True
-
-    def endless(self):
-        self.answer(Content_Length=None)
-        while not self.server.receiver.closing.is_set():
-            self.wfile.write(b"x" * 65_536)
-        self.close_connection = True
-
-    def bomb(self):
-        self.answer(body=gzip.compress(b"\0" * 50_000_000), Content_Encoding="gzip")
-
-    def headers_without_end(self):
-        self.wfile.write(b"HTTP/1.1 200 OK\r\n")
-        for _ in range(1_000):
-            self.wfile.write(b"X-Long: " + b"x" * 2_000 + b"\r\n")
+        status, _, left = self.path.removeprefix("/redirect/").partition("/")
+        where = f"redirect/{status}/{int(left) - 1}" if left else "inside"
+        self.answer(int(status), Location=f"{self.server.receiver.url}/{where}")
 
     def silent(self):
         self.server.receiver.closing.wait(SOON)
@@ -107,8 +103,8 @@ class Receiver:
     """The server, and what it was sent."""
 
     def __init__(self, server):
-        self.port = server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        host, self.port = server.server_address
+        self.url = f"http://{host}:{self.port}"
         self.reset()
 
     def reset(self):
@@ -117,8 +113,8 @@ class Receiver:
 
 
 @contextmanager
-def receiving():
-    with Server(("127.0.0.1", 0), Handler) as server:
+def receiving(host="127.0.0.1", port=0):
+    with Server((host, port), Handler) as server:
         server.receiver = Receiver(server)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
@@ -132,18 +128,17 @@ def receiving():
 class Caller:
     """A caller of requests, and what it reported."""
 
-    def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, **options):
+    def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, unsealer=None, **options):
         outbound = Outbound(reach=reach_of(guard, allow_hosts), resolve=resolve, **options)
-        self.target = HttpCaller(outbound, limit)
+        self.target = HttpCaller(outbound, limit, unsealer)
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)
 
     def deliver(self, url, *, key="one", after=0, source="rest", payload=None, origin=None, declared=None, **document):
-        """Hand over one request."""
+        """Hand over one request; a target instead of a URL is one that nobody has checked."""
         begins = now() + after
-        made = replace(
-            factories.schedule(target=parse_target(request(url, **document)), **declared or {}), source=source
-        )
+        target = url if isinstance(url, HttpTarget) else parse_target(request(url, **document))
+        made = replace(factories.schedule(target=target, **declared or {}), source=source)
         one = factories.occurrence(made, origin or manual(key), nominal=begins, attempt=1, payload=payload)
         assignment = Assignment(one, made, begins=begins)
         self.target.deliver([assignment])

@@ -1,9 +1,13 @@
 """The guard of requests: what may not be reached is not, whatever its name stands for by then."""
 
+import itertools
+
 import pytest
 
 from noonmark.core.run import Outcome
+from noonmark.core.targets.http import HttpTarget
 from noonmark.core.targets.reach import Guard
+from tests.targets.odd_hosts import INSIDE, NEVER
 from tests.targets.receiving import calling, receiving
 
 
@@ -35,14 +39,17 @@ def refused(delivered, words):
     return True
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "0177.0.0.1", "127.1", "[::ffff:127.0.0.1]", "127.0.0.1."],
-)
-def test_what_came_by_the_network_does_not_reach_this_machine_in_whatever_form(inside, host):
-    with calling(guard=Guard.STRICT) as caller:
-        delivered = caller.call(f"http://{host}:{inside.port}/")
-    assert delivered.outcome is Outcome.DELIVERY_FAILED
+@pytest.mark.parametrize("guard", [Guard.STRICT, Guard.LOCAL])
+def test_what_was_stored_before_there_was_a_guard_is_refused_in_whatever_form(inside, guard):
+    hosts = INSIDE + NEVER if guard is Guard.STRICT else NEVER
+    refused_by = {}
+    with calling(guard=guard) as caller:
+        for number, host in enumerate(hosts):
+            caller.deliver(HttpTarget(url=f"http://{host}:{inside.port}/"), key=f"{number}")
+            _, delivered = caller.report()
+            refused_by[host] = delivered.outcome, delivered.is_final
+    assert set(refused_by.values()) == {(Outcome.DELIVERY_FAILED, True)}
+    assert len(refused_by) == len(hosts)
     assert inside.requests == []
 
 
@@ -74,9 +81,29 @@ def test_a_name_that_changes_its_mind_is_judged_anew_and_asked_once(inside):
     assert len(inside.requests) == 1
 
 
-def test_a_public_name_that_turns_private_is_not_followed_inside(inside):
-    with calling(guard=Guard.STRICT, resolve=resolver(["127.0.0.1"])) as caller:
-        assert refused(caller.call(f"http://a.example:{inside.port}/"), "loopback")
+def test_a_name_that_flips_at_every_look_reaches_only_what_was_judged(inside):
+    answers = itertools.cycle([["127.0.0.2"], ["127.0.0.1"]])
+    asked = []
+
+    async def resolve(host, _port):
+        asked.append(host)
+        return next(answers)
+
+    # Another machine, which is open, and this one, which is not. One port, so only the address tells them apart.
+    with receiving("127.0.0.2", inside.port) as outside:
+        with calling(guard=Guard.STRICT, allow_hosts=["127.0.0.2"], resolve=resolve) as caller:
+            outcomes = [
+                caller.call(f"http://a{number}.example:{inside.port}/", key=f"{number}").outcome for number in range(50)
+            ]
+        assert outcomes == [Outcome.COMPLETED, Outcome.DELIVERY_FAILED] * 25
+        assert asked == [f"a{number}.example" for number in range(50)]  # once each: what was judged is what is dialled
+        assert (len(outside.requests), len(inside.requests)) == (25, 0)
+
+
+@pytest.mark.parametrize("also", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fe80::1%1"])
+def test_one_address_inside_among_open_ones_is_enough_to_refuse(inside, also):
+    with calling(guard=Guard.STRICT, allow_hosts=["127.0.0.2"], resolve=resolver(["127.0.0.2", also])) as caller:
+        assert refused(caller.call(f"http://a.example:{inside.port}/"), "a.example (")
     assert inside.requests == []
 
 
@@ -97,7 +124,12 @@ def test_what_was_opened_is_reached(inside):
         assert caller.call(f"{inside.url}/").outcome is Outcome.COMPLETED
 
 
-def test_a_redirect_leads_nowhere(inside):
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+def test_redirects_lead_nowhere_however_many_there_are(inside, status):
     with calling(guard=Guard.LOCAL) as caller:
-        assert caller.call(f"{inside.url}/redirect").outcome is Outcome.FAILED
-    assert [path for _, path, _, _ in inside.requests] == ["/redirect"]
+        once = caller.call(f"{inside.url}/redirect/{status}")
+        chain = caller.call(f"{inside.url}/redirect/{status}/50", method="GET", expected_statuses=["3xx"])
+    assert (once.outcome, once.is_final, chain.outcome) == (Outcome.FAILED, True, Outcome.COMPLETED)
+    assert f"answered {status}" in once.error
+    assert once.error.endswith('/inside"; redirects are not followed')
+    assert [path for _, path, _, _ in inside.requests] == [f"/redirect/{status}", f"/redirect/{status}/50"]

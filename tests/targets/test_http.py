@@ -1,7 +1,11 @@
 """HTTP targets, sent to a real server: what is sent, and what becomes of each answer."""
 
+import asyncio
 import re
 import socket
+import threading
+from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,8 +15,10 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import Owner
 from noonmark.targets.http import HttpCaller
 from noonmark.targets.outbound import Outbound
+from tests.embedded.waiting import SOON, eventually
 from tests.targets.receiving import arrived, calling, receiving, sent
 
 MINUTE = 60 * SECOND
@@ -149,26 +155,6 @@ def test_how_long_a_server_asks_to_be_left_alone_is_kept(caller, receiver, said,
     assert low * SECOND <= caller.call(f"{receiver.url}/next").retry_after <= high * SECOND
 
 
-def test_a_redirect_is_not_followed(caller, receiver):
-    delivered = caller.call(f"{receiver.url}/redirect")
-    assert (delivered.outcome, delivered.is_final) == (Outcome.FAILED, True)
-    assert "302 Found" in delivered.error
-    assert "redirects are not followed" in delivered.error
-    assert [path for _, path, _, _ in receiver.requests] == ["/redirect"]
-
-
-def test_of_an_endless_answer_so_much_is_kept_and_no_more(caller, receiver):
-    delivered = caller.call(f"{receiver.url}/endless")
-    assert delivered.outcome is Outcome.COMPLETED
-    assert delivered.result == {"status": 200, "body": "x" * 65_536, "body_cut": True}
-
-
-def test_an_answer_that_drips_is_cut_off_in_time(caller, receiver):
-    delivered = caller.call(f"{receiver.url}/drip?token=hidden", timeout_seconds=0.3)
-    assert delivered.outcome is Outcome.TIMED_OUT
-    assert delivered.error == f"{receiver.url} had not answered in full after 0.3 s"
-
-
 def test_a_server_that_says_nothing_is_left_in_time(caller, receiver):
     assert caller.call(f"{receiver.url}/silent", timeout_seconds=0.2).outcome is Outcome.TIMED_OUT
     assert caller.call(f"{receiver.url}/silent", declared={"timeout": SECOND // 5}).outcome is Outcome.TIMED_OUT
@@ -177,42 +163,6 @@ def test_a_server_that_says_nothing_is_left_in_time(caller, receiver):
 def test_a_window_that_closes_ends_a_call(caller, receiver):
     delivered = caller.call(f"{receiver.url}/silent", declared={"window": Window(duration=SECOND // 5)})
     assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.WINDOW_CLOSED)
-
-
-def test_a_packed_answer_is_not_unpacked(caller, receiver):
-    delivered = caller.call(f"{receiver.url}/bomb")
-    assert delivered.outcome is Outcome.COMPLETED
-    assert delivered.result == {"status": 200, "headers": {"content-encoding": "gzip"}}
-    assert sent(receiver)[2]["Accept-Encoding"] == "identity"
-
-
-def test_headers_without_end_are_a_failure(caller, receiver):
-    delivered = caller.call(f"{receiver.url}/headers_without_end")
-    assert delivered.outcome is Outcome.FAILED
-    assert "the connection broke" in delivered.error
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "kept"),
-    [
-        (b'{"a": 1}', "application/problem+json; charset=utf-8", {"a": 1}),
-        (b"[" * 60_000, "application/json", "[" * 60_000),
-        (b"1" * 6_000, "application/json", "1" * 6_000),
-        (b"NaN", "application/json", "NaN"),
-        (b"<b>\xff\x00\x1b[1m</b>", "text/html", "<b>\ufffd\ufffd\x1b[1m</b>"),
-    ],
-)
-def test_a_body_is_kept_as_json_only_where_it_is(caller, receiver, body, kind, kept):
-    receiver.answers.append((200, body, {"Content_Type": kind}))
-    assert caller.call(f"{receiver.url}/next").result["body"] == kept
-
-
-def test_what_grows_when_it_is_kept_is_cut_to_its_size(caller, receiver):
-    receiver.answers.append((200, b"\xff" * 60_000, {}))
-    result = caller.call(f"{receiver.url}/next").result
-    assert set(result["body"]) == {"\ufffd"}
-    assert 20_000 * 3 / 2 < len(result["body"].encode()) <= 65_536
-    assert result["body_cut"] is True
 
 
 def test_a_server_that_hangs_up_is_a_failure_that_may_be_tried_again_unless_it_must_not(caller, receiver):
@@ -276,7 +226,7 @@ def test_proxies_of_the_environment_are_not_asked(receiver, monkeypatch):
 
 
 def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
-    with calling(limit=4) as caller:
+    with calling(limit=8) as caller:
         made = [caller.deliver(f"{receiver.url}/wait", key=str(number)) for number in range(40)]
         arrived(receiver, 4)
         assert len(caller.target._calls) == 4
@@ -287,6 +237,66 @@ def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
         assert ended.isdisjoint(taken_back)
         assert ended | set(taken_back) == set(made)
         assert len(receiver.requests) == 4
+
+
+def test_slow_calls_of_one_owner_do_not_shut_out_the_others(receiver):
+    owners = [Owner(tenant="acme", user=user) for user in ("ada", "bob", "cy", "dan")]
+    with calling(limit=8) as caller:
+        for number in range(40):
+            caller.deliver(f"{receiver.url}/wait", key=str(number), declared={"owner": owners[0]})
+        arrived(receiver, 4)
+        for place, owner in enumerate(owners[1:], 1):
+            later = caller.deliver(f"{receiver.url}/", key=owner.user, declared={"owner": owner})
+            assert caller.report()[0] is later
+            assert len(receiver.requests) == 4 + place
+        receiver.opened.set()
+        assert {caller.report()[1].outcome for _ in range(40)} == {Outcome.COMPLETED}
+
+
+class Sluggish(asyncio.Protocol):
+    """Answers a little later; looks each time how many calls and tasks the caller has."""
+
+    seen, look = set(), lambda: (0, 0)
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, _):
+        self.seen.add(Sluggish.look())
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        asyncio.get_running_loop().call_later(0.05, self.transport.write, answer)
+
+
+def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
+    def look():
+        return len(caller.target._calls), len(asyncio.all_tasks(caller.target._loop))
+
+    caller.call("http://127.0.0.1:1/")
+    Sluggish.look, Sluggish.seen = look, set()
+    with listening(Sluggish) as url:
+        for number in range(2_000):
+            caller.deliver(url, key=str(number))
+        outcomes = Counter(caller.report()[1].outcome for _ in range(2_000))
+    assert outcomes == {Outcome.COMPLETED: 2_000}
+    assert max(calls for calls, _ in Sluggish.seen) == 128
+    assert max(tasks for _, tasks in Sluggish.seen) <= 256  # one more for each that is being connected
+    assert eventually(lambda: look() == (0, 1))
+
+
+@contextmanager
+def listening(protocol):
+    """A server of that protocol, with a loop and a thread of its own."""
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(loop.create_server(protocol, "127.0.0.1", 0, backlog=512))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(SOON)
+        server.close()
+        loop.close()
 
 
 def test_what_must_not_begin_twice_is_not_taken_back(caller, receiver):

@@ -81,6 +81,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "create": ("declaring:create_trigger", "Create a schedule that an event sets off."),
             "list": ("looking:list_triggers", "List the schedules that events set off."),
             "delete": ("steering:delete_trigger", "Let no event set it off any more; its history stays."),
+            "test": ("matching:try_trigger", "Say which of the last events would set it off, and why not the others."),
         },
     ),
     "event": (
@@ -88,6 +89,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "emit": ("steering:emit", "Emit an event."),
             "list": ("looking:list_events", "List the events that were emitted."),
+            "match": ("matching:match", "Say which of the last events filters match, and why not the others."),
         },
     ),
     "worker": (
@@ -96,6 +98,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "start": ("steering:start_worker", "Let the server run what is due."),
             "stop": ("steering:stop_worker", "Let the server start nothing more; other nodes go on."),
             "status": ("steering:worker_status", "Say whether the server runs what is due."),
+        },
+    ),
+    "secret": (
+        "What requests carry in their headers, and nobody may read.",
+        {
+            "set": ("secret:set_secret", "Keep a secret that requests to some hosts may carry."),
+            "list": ("secret:list_secrets", "List the secrets, without their values."),
+            "delete": ("secret:delete_secret", "Forget a secret."),
+            "key": ("secret:fresh_key", "Print a fresh key to seal secrets with."),
         },
     ),
     "node": ("The nodes of a cluster.", {"list": ("looking:list_nodes", "List the nodes.")}),

@@ -37,6 +37,7 @@ class Flags:
     target_guard: Annotated[str | None, _meaning("target_guard")] = None
     allow_hosts: Annotated[str | None, _meaning("allow_hosts")] = None
     signing_key: Annotated[str | None, _meaning("signing_key")] = None
+    secret_key: Annotated[str | None, _meaning("secret_key")] = None
     allow_commands: Annotated[str | None, _meaning("allow_commands")] = None
     lease: Annotated[str | None, _meaning("lease")] = None
     grace: Annotated[str | None, _meaning("grace")] = None

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from noonmark.cli.options import Place
+    from noonmark.ports.seal import Seal
 
 SERVER = "http://127.0.0.1:8001"
 VARIABLE = "NOONMARK_SERVER"
-MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit"})
+MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
 """Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
 
 
@@ -97,7 +98,7 @@ class OnStore:
         clock = SystemClock()
         self._store = make_store(url, clock, migrates=False)
         service = Service(store=self._store, lookahead=Timing().lookahead, fresh_id=partial(fresh_id, clock))
-        self._perform = partial(perform, service, replace(LOCAL, source="cli"))
+        self._service, self._perform = service, partial(perform, caller=replace(LOCAL, source="cli"))
         self._drive, self._file = drive, file_of(url)
         self._is_open = False
 
@@ -108,8 +109,17 @@ class OnStore:
                 raise NotFound(f"there is no file {self._file}", field="--store")
             self._drive(self._store.open())
             self._is_open = True
-        return self._drive(self._perform(name, arguments))
+        service = replace(self._service, seal=_seal()) if name == "secret/set" else self._service
+        return self._drive(self._perform(service, name=name, arguments=arguments))
 
     def close(self) -> None:
         """Let go of the store."""
         self._drive(self._store.close())
+
+
+def _seal() -> Seal | None:
+    """What seals secrets, with the key that a server in this place would go by."""
+    from noonmark.config import load  # noqa: PLC0415 - no other operation needs a setting
+    from noonmark.wiring import make_seal  # noqa: PLC0415 - likewise
+
+    return make_seal(load({}, os.environ).settings.secret_key)

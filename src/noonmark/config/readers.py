@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from noonmark.sealing import read_keys
 from noonmark.telemetry.masking import masked
 
 if TYPE_CHECKING:
@@ -114,6 +115,13 @@ def key(value: object) -> str:
     if isinstance(value, str) and MIN_KEY <= len(value) <= MAX_KEY and value.isascii() and value.isprintable():
         return value
     raise ValueError(f"must be {MIN_KEY} to {MAX_KEY} printable ASCII characters")
+
+
+def secret_keys(value: object) -> str:
+    """Keys that seal secrets: a text, or a list; what is said instead is not repeated."""
+    text = ",".join(str(one) for one in value) if isinstance(value, list | tuple) else value
+    read_keys(text)
+    return str(text)
 
 
 def places(value: object) -> tuple[str, ...]:

@@ -38,10 +38,16 @@ class Setting:
 
 
 def _set(
-    read: Callable[[object], Any], meaning: str, *, default: object, also: tuple[str, ...] = (), switch: str = ""
+    read: Callable[[object], Any],
+    meaning: str,
+    *,
+    default: object,
+    also: tuple[str, ...] = (),
+    switch: str = "",
+    is_secret: bool = False,
 ) -> Any:  # noqa: ANN401 - a field of whatever type it is declared with
     setting = {"default": default, "read": read, "meaning": meaning, "also": also, "switch": switch}
-    return field(default_factory=lambda: default, metadata=setting)
+    return field(default_factory=lambda: default, metadata=setting, repr=not is_secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +97,15 @@ class Settings:
         "what requests are signed with, the same on every node; better in the environment or a file than in a flag,"
         " which every user of this machine can see",
         default=None,
+        is_secret=True,
+    )
+    secret_key: str | None = _set(
+        readers.secret_keys,
+        "what secrets are sealed with in the store, the same on every node: the output of `noonmark secret key`. Of"
+        " several, with commas between them, the first seals and every one opens; better in the environment or a file"
+        " than in a flag",
+        default=None,
+        is_secret=True,
     )
     allow_commands: tuple[str, ...] = _set(
         readers.commands,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment
-from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.jsonvalues import event_type, identifier, text_value
 
@@ -26,7 +26,7 @@ class Event:
     emitted: Micros
     event_id: str | None = None
     source: str = ""
-    payload: Any = field(default_factory=dict, hash=False)
+    payload: Any = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def emitted_at(self) -> datetime:
@@ -44,10 +44,10 @@ class Event:
         }
 
 
-def parse_event(document: object, *, now: datetime) -> Event:
-    """Read an event emitted now; InvalidSchedule lists everything wrong with it."""
+def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
+    """Read an event emitted now, which stands at `path`; InvalidRequest lists everything wrong with it."""
     problems: list[Problem] = []
-    reader = Reader(document, path="", code=InvalidSchedule.code, problems=problems)
+    reader = Reader(document, path=path, code=InvalidRequest.code, problems=problems)
     if problems:
         raise refusal(problems)
     payload = reader.json("payload")

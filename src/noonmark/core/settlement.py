@@ -64,6 +64,22 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Underway:
+    """A delivery goes on, and has put out something: the last of it, as JSON."""
+
+    started: Micros
+    result: Any = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interim:
+    """What to write of a delivery that goes on, on condition that the fence is still this one."""
+
+    occurrence: Occurrence
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """What to write, on condition that the fence is still this one.
 
@@ -114,6 +130,12 @@ def settle(occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Ac
     phase, reason = ENDS[delivered.outcome]
     end = _to(phase, occurrence, schedule, run, delivered.reason or reason)
     return _after_failure(end, schedule.declaration, delivered) if end.is_failure else end
+
+
+def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim:
+    """What is told of a delivery until it ends."""
+    run = _run(occurrence, node=node, started=underway.started)
+    return Interim(occurrence=occurrence, run=replace(run, result=underway.result))
 
 
 def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settlement:

@@ -2,11 +2,13 @@
 
 Each owner has a line of its own, in the order of times. The lines of which something is due stand in a ring; whoever
 was served goes to its end. An owner who comes late waits for the others to be served once, however much they have.
+
+Turns alone do not help where what was taken stays for long. So of places that are held, nobody has more than are free.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -25,6 +27,35 @@ def rounds(lines: Sequence[Sequence[T]], limit: int) -> list[T]:
     longest = max((len(line) for line in lines), default=0)
     in_turn = (line[place] for place in range(longest) for line in lines if place < len(line))
     return list(islice(in_turn, limit))
+
+
+class Places:
+    """So many places, which their holders keep for as long as they like.
+
+    One owner alone has half of them, two have a third each, and so on: whoever comes next finds one, unless there are
+    nearly as many owners as places.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """All of them are free."""
+        self._held: Counter[Hashable] = Counter()
+        self.free = limit
+
+    def may_have_one(self, owner: Hashable) -> bool:
+        """Whether this owner may have one more: only as many as are left for the others then."""
+        return self._held[owner] < self.free
+
+    def take(self, owner: Hashable) -> None:
+        """One more is this owner's."""
+        self._held[owner] += 1
+        self.free -= 1
+
+    def give_back(self, owner: Hashable) -> None:
+        """One of this owner's is free again."""
+        self.free += 1
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,9 +97,14 @@ class Turns(Generic[T]):
             return self._ring[0].entries[0][0]
         return self._later[0][0] if self._later else None
 
-    def take_one(self, now: Micros) -> T | None:
-        """The thing whose turn it is, if anything is due."""
-        entry = self._take(now)
+    @property
+    def later_time(self) -> Micros | None:
+        """The earliest time of the owners of whom nothing was due when last something was asked for."""
+        return self._later[0][0] if self._later else None
+
+    def take_one(self, now: Micros, may: Callable[[Hashable], bool] | None = None) -> T | None:
+        """The thing whose turn it is, if anything is due; owners who may not are passed over."""
+        entry = self._take(now, may)
         return None if entry is None else entry[2]
 
     def take(self, now: Micros, limit: int) -> list[T]:
@@ -105,15 +141,19 @@ class Turns(Generic[T]):
         """How many things there are."""
         return sum(len(line.entries) for line in self._lines.values())
 
-    def _take(self, now: Micros) -> tuple[Micros, int, T] | None:
+    def _take(self, now: Micros, may: Callable[[Hashable], bool] | None = None) -> tuple[Micros, int, T] | None:
         while self._later and self._later[0][0] <= now:
             self._call_up()
-        ring = self._ring
-        while ring:
+        ring, passed = self._ring, 0
+        while passed < len(ring):
             line = ring[0]
             entry = line.entries[0]
             if entry[0] > now:  # the clock was set back
                 self._leave_ring(line)
+                continue
+            if may is not None and not may(line.owner):
+                ring.rotate(-1)
+                passed += 1
                 continue
             heappop(line.entries)
             if not line.entries:

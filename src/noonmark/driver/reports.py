@@ -60,6 +60,14 @@ class SettleReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """Deliveries of which something new was written, and those of which it could not be."""
+
+    written: int = 0
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenewReport:
     """Leases that were extended, those that were lost, and runs that were asked to stop."""
 

@@ -65,6 +65,8 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
         occurrence = assignment.occurrence
         if deliveries.get(occurrence.id) is assignment:
             del deliveries[occurrence.id]
+        if node.underway:
+            node.underway.pop(occurrence.id, None)
         if not done:
             happenings.append(LeaseLost(occurrence.id, settlement.run))
             continue

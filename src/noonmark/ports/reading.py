@@ -63,8 +63,9 @@ class Reading(Protocol):
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first, then by id, the highest first.
 
-        A delivery that has not ended is a run without an end, as `core.settlement.open_run` makes it of its row. With
-        `before`, a start and an id, those that come after that place in this order.
+        A delivery that has not ended is a run without an end: as its progress was last told, or else as
+        `core.settlement.open_run` makes it of its row. With `before`, a start and an id, those that come after that
+        place in this order.
         """
 
     async def occurrence_runs(self, occurrence_id: str) -> list[Run]:

@@ -83,6 +83,8 @@ class Wanted:
     target: str | None = None
     """Its route."""
     name: str | None = None
+    event_type: str | None = None
+    """It listens for events of this type; one that is deleted listens for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.journal import Journal
 from noonmark.ports.reading import Reading
+from noonmark.ports.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.settlement import Settlement
+    from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
         Admitted,
         Beat,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     )
 
 
-class Store(Reading, Journal, Protocol):
+class Store(Reading, Journal, Vault, Protocol):
     """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property
@@ -192,7 +193,8 @@ class Store(Reading, Journal, Protocol):
         Phase becomes claimed, the fence rises by one, the lease ends at now + lease, or at the store's own time + lease
         if that is later, since the call may have waited for its turn; the node is its node. A row found in dispatching
         has lost one more lease, and its attempt is taken back; it keeps the places it holds, its stop and its deadline,
-        and the delivery that was lost is kept as the run `core.settlement.lost_run` makes of the row as it was.
+        and the delivery that was lost is kept as the run `core.settlement.lost_run` makes of the row as it was, in the
+        place of the open one, if there is one.
         """
 
     async def admit(
@@ -248,7 +250,7 @@ class Store(Reading, Journal, Protocol):
         """Write the end of deliveries whose fence still holds, with their runs; False for the others, nothing written.
 
         Dispatching or awaiting completion it must be; what awaits completion is not accepted a second time. A run takes
-        the place of the run with its id, if there is one.
+        the place of the run with its id, if there is one, as `core.run.in_place_of` says.
 
         What was accepted awaits completion until its deadline, or an earlier one that it has already; it keeps its
         places, its node and its start, but has no lease: nobody can claim, renew or release it.
@@ -261,6 +263,13 @@ class Store(Reading, Journal, Protocol):
 
         Tallies count. An active schedule with nothing live and nothing to come is completed; otherwise `pause_after`
         failures in a row pause it, as `core.edits.pause` would.
+        """
+
+    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+        """Keep what deliveries that go on have put out so far: their runs, still open, in the place of the last such.
+
+        Of those that are dispatching and whose fence still holds; False for the others, and for what somebody else is
+        changing at this moment, nothing written. Nobody is told of it.
         """
 
     async def request_stop(self, occurrence_id: str) -> bool:

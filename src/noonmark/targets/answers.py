@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.jsonvalues import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 MAX_RESULT = 65_536
 """Bytes of JSON that are kept of a result, and characters of a traceback."""
+MAX_BRIEF = 300
+
+
+def brief(error: BaseException, conceal: Callable[[str], str] = str) -> str:
+    """What an error says, on one short line: the other side of a connection may have had a hand in it.
+
+    What is to be concealed goes first, since a part of it that is left by the cut would not be known any more.
+    """
+    return printable(conceal(str(error)))[:MAX_BRIEF] or type(error).__name__
 
 
 def shown_error(error: BaseException) -> str:

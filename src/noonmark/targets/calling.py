@@ -61,11 +61,11 @@ class Answer:
             except (ValueError, RecursionError):
                 pass
             else:
-                if json_problem(value) is None:
+                if json_problem(value) is None and _size(value) <= MAX_BODY:  # numbers can grow: 9e15 has 18 digits
                     return value, False
         text = self.body.decode(errors="replace").replace("\0", "\ufffd")
         is_cut = self.is_cut
-        while len(json.dumps(text, ensure_ascii=False).encode()) > MAX_BODY + 2:
+        while _size(text) > MAX_BODY + 2:
             text, is_cut = text[: len(text) * 7 // 8], True
         return text, is_cut
 
@@ -111,5 +111,9 @@ def _raw(request: Request) -> httpcore2.Request:
     return httpcore2.Request(request.method, place, headers=headers, content=request.body)
 
 
+def _size(value: Any) -> int:  # noqa: ANN401 - JSON
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
 def _value(value: bytes) -> str:
-    return printable(value[:MAX_HEADER].decode(errors="replace"))
+    return printable(value[:MAX_HEADER].decode(errors="replace"))[:MAX_HEADER]

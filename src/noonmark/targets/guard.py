@@ -1,24 +1,33 @@
-"""Connecting: a name is looked up once, each of its addresses is judged, and one of those is dialled and no other."""
+"""Connecting: a name is looked up once, each of its addresses is judged, and one of those is dialled and no other.
+
+Whoever is at the other end can say so much to one request and no more, however it is packed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpcore2
-from httpcore2 import AsyncNetworkBackend, ConnectError, ConnectTimeout
+from httpcore2 import AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout, ReadError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterable
 
-    from httpcore2 import SOCKET_OPTION, AsyncNetworkStream
+    from httpcore2 import SOCKET_OPTION
 
     from noonmark.core.targets.reach import Reach
     from noonmark.targets.outbound import Resolve
 
 NEXT_ADDRESS = 5.0
 """Seconds after which the next address of a host is tried, where there is one."""
+
+MAX_HEARD = 524_288
+"""Bytes that are read in answer to one request. Far fewer are kept; the rest are headers, interim answers and the
+marks between chunks, of which there could be any number."""
 
 
 class Refused(Exception):
@@ -54,10 +63,10 @@ class Connector(AsyncNetworkBackend):
         *others, last = addresses
         for address in others:
             try:
-                return await self._dial.connect_tcp(address, port, NEXT_ADDRESS, local_address, socket_options)
+                return Line(await self._dial.connect_tcp(address, port, NEXT_ADDRESS, local_address, socket_options))
             except (ConnectError, ConnectTimeout):
                 continue
-        return await self._dial.connect_tcp(last, port, timeout, local_address, socket_options)
+        return Line(await self._dial.connect_tcp(last, port, timeout, local_address, socket_options))
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         try:
@@ -70,3 +79,58 @@ class Connector(AsyncNetworkBackend):
             if self._reach is not None and (problem := self._reach.address_problem(host, address)) is not None:
                 raise Refused(problem)
         return addresses
+
+
+class Line(AsyncNetworkStream):
+    """A connection on which one request hears so much and no more."""
+
+    def __init__(self, stream: AsyncNetworkStream) -> None:
+        """Nothing was heard yet."""
+        self._stream, self._left = stream, MAX_HEARD
+        self._socket: socket.socket = stream.get_extra_info("socket")
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - of the library
+        """What comes next."""
+        heard = await self._stream.read(max_bytes, timeout)
+        self._left -= len(heard)
+        if self._left < 0:
+            raise ReadError(f"the answer has more than {MAX_HEARD:,} bytes")
+        return heard
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - of the library
+        """Say something, which may be answered anew."""
+        self._left = MAX_HEARD
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the library
+    ) -> AsyncNetworkStream:
+        """The same connection, encrypted; if that is broken off, nothing is left open."""
+        try:
+            return Line(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+        except BaseException:
+            await self._stream.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - of the library
+        """What the library wants to know of it."""
+        # Asked of every idle connection for every request, so it has to be quick.
+        if info == "is_readable" and hasattr(select, "poll"):
+            return _is_readable(self._socket)
+        return self._stream.get_extra_info(info)
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    """Whether something has come that nobody asked for: mostly that the other side hung up."""
+    if (number := connection.fileno()) < 0:
+        return True
+    watched = select.poll()
+    watched.register(number, select.POLLIN)
+    return bool(watched.poll(0))

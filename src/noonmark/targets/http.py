@@ -1,8 +1,8 @@
 """The HTTP target: requests sent at their time, from one thread with an event loop of its own.
 
 It has a thread to itself so that a program's own loop, and the driver's, have nothing to do with how slow the other
-side is. There are never more calls than there are places; what is due beyond that waits without a task, and the owners
-of the schedules take turns.
+side is. There are never more calls than there are places; what is due beyond that waits without a task. The owners of
+the schedules take turns, and nobody has more places than are free, so that no owner's slow calls shut out the others.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.turns import Turns
+from noonmark.core.turns import Places, Turns
+from noonmark.targets.answers import brief
 from noonmark.targets.endings import not_begun, stopped, undeliverable
 
 if TYPE_CHECKING:
@@ -24,13 +26,15 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.reasons import Reason
+    from noonmark.core.schedule import Owner
     from noonmark.core.settlement import Accepted, Delivered
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.exchanges import Exchanges
     from noonmark.targets.outbound import Outbound
+    from noonmark.targets.unsealing import Unsealer
 
 MAX_CALLS = 256
-"""So many calls at a time."""
+"""So many calls at a time; of one owner alone, half as many."""
 LAST_WORD = 1.0
 """Seconds that calls have to hang up at the end."""
 
@@ -38,12 +42,14 @@ LAST_WORD = 1.0
 class HttpCaller:
     """Sends requests, and reports what came back."""
 
-    def __init__(self, outbound: Outbound | None = None, limit: int = MAX_CALLS) -> None:
+    def __init__(
+        self, outbound: Outbound | None = None, limit: int = MAX_CALLS, unsealer: Unsealer | None = None
+    ) -> None:
         """There is no thread until something is to be sent.
 
         Without rules it offers nothing, until a program has declared a request; the strict ones hold for others then.
         """
-        self._outbound, self._limit = outbound, limit
+        self._unsealer, self._outbound, self._places = unsealer, outbound, Places(limit)
         self._is_offered = outbound is not None
         self._lock = threading.Lock()
         self._waiting: Turns[Assignment] = Turns()
@@ -109,14 +115,14 @@ class HttpCaller:
         while not self._is_closed:
             self._news.clear()
             with self._lock:
-                due = self._waiting.take(self._now(), self._limit - len(self._calls))
-                next_time = self._waiting.next_time
+                due = self._take_due()
+                # What is due and was not taken waits for a place, and whoever frees one tells.
+                next_time = self._waiting.later_time if self._places.free else None
             for assignment in due:
                 call = asyncio.create_task(self._call(assignment))
                 self._calls.add(call)
-                call.add_done_callback(self._free)
-            # Where there is no place, whoever frees one tells.
-            wait = None if next_time is None or len(self._calls) >= self._limit else next_time - self._now()
+                call.add_done_callback(partial(self._free, assignment.schedule.owner))
+            wait = None if next_time is None else next_time - self._now()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), None if wait is None else max(0, wait) / SECOND)
         if left := list(self._calls):
@@ -126,8 +132,18 @@ class HttpCaller:
         if self._exchanges is not None:
             await self._exchanges.close()
 
-    def _free(self, call: asyncio.Task[None]) -> None:
+    def _take_due(self) -> list[Assignment]:
+        """What is due now, as far as there are places for it."""
+        now = self._now()
+        due: list[Assignment] = []
+        while (one := self._waiting.take_one(now, self._places.may_have_one)) is not None:
+            self._places.take(one.schedule.owner)
+            due.append(one)
+        return due
+
+    def _free(self, owner: Owner, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
+        self._places.give_back(owner)
         self._news.set()
 
     def _make_exchanges(self) -> Exchanges:
@@ -135,7 +151,7 @@ class HttpCaller:
         from noonmark.targets.exchanges import Exchanges  # noqa: PLC0415 - loads the libraries
         from noonmark.targets.outbound import Outbound  # noqa: PLC0415 - likewise
 
-        return Exchanges(self._outbound or Outbound(), self._now)
+        return Exchanges(self._outbound or Outbound(), self._unsealer, self._now)
 
     async def _call(self, assignment: Assignment) -> None:
         if assignment.is_closed:  # it was handed back before it had begun
@@ -154,7 +170,7 @@ class HttpCaller:
                 raise  # the node ends, and hands it back
             delivered = stopped(assignment, reason, None, now=self._now())
         except Exception as error:  # noqa: BLE001 - whatever the other side made of it
-            why = f"the request could not be made: {type(error).__name__}: {error}"
+            why = f"the request could not be made: {type(error).__name__}: {brief(error)}"
             delivered = replace(undeliverable(why, now=self._now()), is_final=True)
         self._end(assignment, delivered)
 

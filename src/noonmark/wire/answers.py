@@ -122,7 +122,10 @@ class Usage(Answer):
 
 
 class Run(Answer):
-    """One attempt to deliver an occurrence; without an end while it goes on."""
+    """One attempt to deliver an occurrence; without an end while it goes on.
+
+    The result of a program that runs has the last of its output so far.
+    """
 
     run_id: str
     occurrence_id: str
@@ -157,6 +160,15 @@ class Node(Answer):
     routes: list[str]
 
 
+class Secret(Answer):
+    """What is told of a secret; its value is told to nobody."""
+
+    name: str
+    hosts: list[str]
+    created_at_utc: Instant
+    updated_at_utc: Instant
+
+
 class Entry(Answer):
     """Who did what."""
 
@@ -168,6 +180,12 @@ class Entry(Answer):
     revision_after: int | None
     reason: str | None
     request_id: str | None
+
+
+class Secrets(Answer):
+    """All secrets, by name."""
+
+    secrets: list[Secret]
 
 
 class Page(Answer):
@@ -193,6 +211,12 @@ class Runs(Page):
     """A page of runs, the newest start first."""
 
     runs: list[Run]
+
+
+class Triggers(Page):
+    """A page of the schedules that events set off."""
+
+    triggers: list[Schedule]
 
 
 class Events(Page):
@@ -254,6 +278,28 @@ class Emitted(Answer):
     """The id of an event that is on record."""
 
     event_id: str
+
+
+class MatchedEvent(Answer):
+    """An event, and whether it is matched."""
+
+    event_id: str | None
+    """None of one that was not emitted."""
+    event_type: str
+    source: str
+    payload: Json
+    emitted_at: Instant
+    matches: bool
+    why: str | None
+    """Why it is not: the first filter that it does not pass, and what it has there."""
+
+
+class Matched(Answer):
+    """The last events, the newest first, and which of them are matched."""
+
+    checked: int
+    matched: int
+    events: list[MatchedEvent]
 
 
 class Worker(Answer):

@@ -17,7 +17,7 @@ from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Settlement
+    from noonmark.core.settlement import Interim, Settlement
     from noonmark.stores.memory.ledger import Ledger
     from noonmark.stores.memory.rows import Row, Sheet
 
@@ -59,7 +59,7 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
     if row.occurrence.phase not in (DELIVERING if settlement.deadline is None else {Phase.DISPATCHING}):
         return False
     sheet = ledger.sheet_of(row)
-    row.runs = (*[run for run in row.runs if run.id != settlement.run.id], settlement.run)
+    row.keep_run(settlement.run)
     row.occurrence = altered(row.occurrence, attempt=settlement.attempt)
     if settlement.deadline is not None:
         _await(ledger, row, settlement, settlement.deadline)
@@ -73,6 +73,15 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
         _retry(ledger, row, settlement, settlement.retry_at)
     endings.complete_if_done(ledger, sheet)
     planning.pause_if_failing(ledger, sheet, settlement.pause_after)
+    return True
+
+
+def progress(ledger: Ledger, interim: Interim) -> bool:
+    """Keep what a delivery that goes on has put out so far."""
+    row = ledger.rows.get(interim.occurrence.id)
+    if row is None or row.occurrence.fence != interim.occurrence.fence or row.occurrence.phase is not Phase.DISPATCHING:
+        return False
+    row.keep_run(interim.run)
     return True
 
 

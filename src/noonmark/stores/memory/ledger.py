@@ -17,6 +17,7 @@ from noonmark.core.values import altered
 from noonmark.stores.memory.agenda import Agenda, Lines
 from noonmark.stores.memory.journal import Journal
 from noonmark.stores.memory.nodes import Register
+from noonmark.stores.memory.vault import Vault
 from noonmark.stores.telling import NOTHING_MORE
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Ledger:
         self.deadlines: Agenda[str] = Agenda()
         self.nodes = Register()
         self.journal = Journal()
+        self.vault = Vault()
         self.by_age: Agenda[str] = Agenda()
         self.by_count: Agenda[str] = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)

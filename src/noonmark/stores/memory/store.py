@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.settlement import Settlement
+    from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
         Admitted,
         Backlog,
@@ -201,6 +201,11 @@ class MemoryStore(CallersVerbs):
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
         return [admitting.settle(self._ledger, one) for one in settlements]
+
+    @atomic
+    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+        """Keep what deliveries that go on have put out so far."""
+        return [admitting.progress(self._ledger, one) for one in interims]
 
     @atomic
     async def request_stop(self, occurrence_id: str) -> bool:

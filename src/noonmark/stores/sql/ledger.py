@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.stores.sql import documents
 from noonmark.stores.sql.journal import NOTE_COLUMNS, note_values
+from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
     PLACE_COLUMNS,
     ROW_COLUMNS,
-    RUN_COLUMNS,
     SHEET_COLUMNS,
     Place,
     Row,
@@ -264,7 +264,7 @@ class Ledger:
         self._write(self._changed_sheets, "schedule_states", SHEET_COLUMNS, sheet_values)
         self._write(self._changed_rows, "occurrences", ROW_COLUMNS, row_values)
         if self._runs:
-            self.session.put("runs", RUN_COLUMNS, self._runs, key=2)
+            put_runs(self.session, self._runs)
             self._runs.clear()
         if self._notes:
             numbers = self.session.numbers("notes", len(self._notes))

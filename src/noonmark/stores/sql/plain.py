@@ -21,7 +21,8 @@ from noonmark.core.values import altered
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import listening
 from noonmark.stores.sql.endings import FAILURES
-from noonmark.stores.sql.records import OWN, RUN_COLUMNS, run_values, to_json
+from noonmark.stores.sql.progress import put_runs
+from noonmark.stores.sql.records import OWN, run_values, to_json
 from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
             ended.add(one)
             runs.append(run_values(key, schedule, run, to_json(run.result)))
     if runs:
-        session.put("runs", RUN_COLUMNS, runs, key=2)
+        put_runs(session, runs)
     return ended
 
 

@@ -60,6 +60,8 @@ _BODIES: dict[str, tuple[type[BaseModel], ...]] = {
     "occurrence/fail": (bodies.Fail,),
     "occurrence/cancel": (bodies.Why,),
     "event/emit": (bodies.NewEvent,),
+    "secret/set": (bodies.NewSecret,),
+    "event/match": (bodies.MatchEvents,),
     "worker/start": (bodies.Body,),
     "worker/stop": (bodies.Body,),
 }
@@ -83,6 +85,11 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "run/get": answers.Run,
     "event/emit": answers.Emitted,
     "event/list": answers.Events,
+    "secret/set": answers.Secret,
+    "secret/list": answers.Secrets,
+    "secret/delete": answers.Secret,
+    "event/match": answers.Matched,
+    "trigger/list": answers.Triggers,
     "node/list": answers.Nodes,
     "audit/list": answers.Entries,
 }

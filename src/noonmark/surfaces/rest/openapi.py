@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 REF = "#/components/schemas/{model}"
 ID = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
+IN_PATHS: dict[str, dict[str, Any]] = {
+    "name": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$"},
+}
+"""What stands in a path and is no such id."""
 SCHEMAS: dict[Kind, dict[str, Any]] = {
     Kind.TEXT: {"type": "string", "minLength": 1},
     Kind.INTEGER: {"type": "integer"},
@@ -135,7 +139,8 @@ def _body(one: Described) -> dict[str, Any]:
 
 def _parameters(one: Described) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": ID} for name in re.findall(r"{(\w+)}", one.path)
+        {"name": name, "in": "path", "required": True, "schema": IN_PATHS.get(name, ID)}
+        for name in re.findall(r"{(\w+)}", one.path)
     ]
     for name, kind in one.query.items():
         schema = {**SCHEMAS[kind], **BOUNDS.get(name, {})}

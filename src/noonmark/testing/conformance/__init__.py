@@ -9,6 +9,7 @@
 
 from noonmark.testing.conformance import (
     admitting,
+    alerting,
     awaiting,
     cancelling,
     claiming,
@@ -25,6 +26,7 @@ from noonmark.testing.conformance import (
     pausing,
     planning,
     reading,
+    sealing,
     serving,
     settling,
     sharing,
@@ -38,6 +40,7 @@ __all__ = [
     "Bench",
     "HandClock",
     "admitting",
+    "alerting",
     "awaiting",
     "cancelling",
     "claiming",
@@ -54,6 +57,7 @@ __all__ = [
     "pausing",
     "planning",
     "reading",
+    "sealing",
     "serving",
     "settling",
     "sharing",
