@@ -102,13 +102,12 @@ class OnStore:
 
     def __init__(self, url: str) -> None:
         """Nothing is opened yet. A file that is not there may be made, a database on a server is taken as it is."""
-        # Loaded here, for whoever asks a server needs none of it.
-        from noonmark.clocks import SystemClock  # noqa: PLC0415
-        from noonmark.driver.drive import drive  # noqa: PLC0415
-        from noonmark.operations.registry import perform  # noqa: PLC0415
-        from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415
-        from noonmark.ports.runtime import Timing  # noqa: PLC0415
-        from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415
+        from noonmark.clocks import SystemClock  # noqa: PLC0415 - whoever asks a server needs none of these
+        from noonmark.driver.drive import drive  # noqa: PLC0415 - likewise
+        from noonmark.operations.registry import perform  # noqa: PLC0415 - likewise
+        from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
+        from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
+        from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415 - likewise
 
         if url == MEMORY:
             raise InvalidRequest("would be gone when this command ends; name a store that lasts", field="--store")
