@@ -238,6 +238,18 @@ def test_a_secret_that_schedules_still_name_may_go_and_they_say_why(told):
     assert "there is no secret passing any more; the header X-Token needs it" in explanation["summary"]
 
 
+def test_what_a_receiver_tells_later_does_not_repeat_it_either(told):
+    target = {"target_kind": "http", "url": f"{told.receiver.url}/take_over", "secret_headers": {"X-Token": "bearer"}}
+    made = told.create(target)
+    for verb, said in (("complete", {"result": {"with": [f"Bearer {BEARER}"]}}), ("fail", {"error": f"no {BEARER}"})):
+        one = told.ask("POST", f"/schedules/{made['schedule_id']}/run", {}, status=202)["occurrence_id"]
+        eventually(lambda one=one: told.ask("GET", f"/occurrences/{one}")["phase"] == "awaiting_completion")
+        token = told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
+        told.ask("POST", f"/occurrences/{one}/{verb}", {"token": token, **said}, status=200)
+        [run] = told.ask("GET", f"/occurrences/{one}/runs")["runs"]
+        assert (run["result"], run["error"]) == (({"with": ["***"]}, None) if verb == "complete" else (None, "no ***"))
+
+
 def command(*words, folder=None, **environment):
     done = subprocess.run(
         [*NOONMARK, *words],
