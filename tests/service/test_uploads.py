@@ -86,9 +86,3 @@ def test_a_server_that_is_killed_leaves_no_half_and_tells_of_what_it_kept(tmp_pa
         assert [stored in one for one in sorted(said, key=lambda one: stored in one)] == [False, True]
     with closing(sqlite3.connect(tmp_path / "noonmark.db")) as store:
         assert store.execute("SELECT count(*) FROM events").fetchone() == (2,)
-
-
-def test_a_quota_of_nothing_takes_nothing(tmp_path):
-    with serving(tmp_path, "--no-worker", "--upload-quota-bytes", "0") as server:
-        said = server.ask("POST", "/uploads?filename=a", body="x")
-        assert (said.status, said.json["code"]) == (429, "quota_exceeded")

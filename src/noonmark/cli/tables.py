@@ -160,7 +160,7 @@ def show_matched(answer: dict[str, Any]) -> None:
         for one in answer["events"]
     ]
     counted = f"{answer['matched']:,} of {_counted(answer['events'], 'event')}"
-    show_table(titles, rows, f"{counted} would set it off" if rows else "no events", spare=("UTC", "Source", "Type"))
+    show_table(titles, rows, f"{counted} match" if rows else "no events", spare=("UTC", "Source", "Type"))
 
 
 def show_uploads(documents: Sequence[dict[str, Any]], more: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
-    from noonmark.core.triggers import Trigger
+    from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.declaring import Options, Terms, WorkOptions
     from noonmark.embedded.desk import Desk
     from noonmark.embedded.engine import AnyEngine
@@ -142,6 +142,10 @@ class AsyncScheduler(Decorators):
     async def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
         """The next times that a job or a trigger names."""
         return await in_thread(self._inner.preview, job, count, after)
+
+    async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
+        """Which of the last events of its types would set a job off, or match a trigger, and why not the others."""
+        return await in_thread(self._inner.match_events, wanted, limit)
 
     async def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, newest first."""

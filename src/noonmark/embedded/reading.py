@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.core.triggers.trigger import trigger_argument
 from noonmark.driver.drive import drive
 from noonmark.embedded import looking
 from noonmark.embedded.desk import OWNER
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
-    from noonmark.core.triggers import Trigger
+    from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.records import Kept, NodeRecord
     from noonmark.ports.store import Store
@@ -51,6 +52,20 @@ class Reading:
         """The next times of a job or a trigger, after an instant or from now on, what is due first; it plans none."""
         self._check_open()
         return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
+
+    def match_events(self: _Looks, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
+        """Which of the last events of its types would set a job off, or match a trigger, and why not the others.
+
+        Gives `checked`, `matched` and the `events`, the newest first, each with `matches` and `why`; sets nothing off.
+        """
+        from noonmark.operations.matching import matched  # noqa: PLC0415 - few programs ask
+
+        self._check_open()
+        if isinstance(wanted, str):
+            asked: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
+        else:
+            asked = {"trigger": trigger_argument(wanted).to_document()}
+        return drive(matched(self._store, OWNER.tenant, {**asked, "limit": limit}))
 
     def occurrences(self: _Looks, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, past and planned, newest first; all of them, unless there is a limit."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.operations.service import Caller, Service
+    from noonmark.ports.store import Store
 
 USUAL_NUMBER = 100
 WAYS = "name event_type and filters, a trigger, or a schedule_id"
@@ -31,22 +32,26 @@ WAYS = "name event_type and filters, a trigger, or a schedule_id"
 
 async def match(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Which of the last events a filter, a trigger or a schedule matches, and why not the others; or one like this."""
+    return await matched(service.store, caller.owner.tenant, arguments)
+
+
+async def matched(store: Store, tenant: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of the events and schedules of a tenant."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier, None)
     said = {name: asked.raw(name) for name in ("event_type", "filters", "trigger")}
     draft, limit = asked.raw("event"), asked.integer("limit", USUAL_NUMBER, low=1, high=MAX_LIMIT)
     asked.done()
-    now, tenant = await service.store.clock(), caller.owner.tenant
-    schedule = None
+    now, schedule = await store.clock(), None
     if schedule_id is None:
         wanted = _wanted(said, now)
     elif any(one is not None for one in said.values()):
         raise InvalidRequest(f"cannot stand beside the others: {WAYS}", field="schedule_id")
     else:
-        schedule = (await schedules.find(service.store, tenant, schedule_id)).schedule
+        schedule = (await schedules.find(store, tenant, schedule_id)).schedule
         wanted = _of_schedule(schedule.declaration.trigger)
     if draft is None:
-        events = await _newest(service, tenant, wanted, limit)
+        events = await _newest(store, tenant, wanted, limit)
     else:
         events = [_drafted(draft, wanted, now)]
     told = [(one, why_not(wanted, one) or _own(schedule, one)) for one in events]
@@ -83,13 +88,13 @@ def _of_schedule(trigger: object) -> EventTrigger:
     raise InvalidRequest("is the id of a schedule that no event sets off", field="schedule_id")
 
 
-async def _newest(service: Service, tenant: str, wanted: EventTrigger | Matcher, limit: int) -> list[Event]:
+async def _newest(store: Store, tenant: str, wanted: EventTrigger | Matcher, limit: int) -> list[Event]:
     """The last events of the types that are wanted, the newest first; of all types where none is named."""
     if isinstance(wanted, Matcher):
-        return await service.store.events(tenant, limit)
+        return await store.events(tenant, limit)
     found: list[Event] = []
     for kind in wanted.event_types:
-        page = await service.store.events(tenant, limit, event_type=kind)
+        page = await store.events(tenant, limit, event_type=kind)
         found = nlargest(limit, [*found, *page], key=lambda one: one.emitted)
     return found
 
