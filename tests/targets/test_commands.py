@@ -275,7 +275,7 @@ class TestHowItIsMadeToEnd:
             if how != "stop":
                 done = made.end_of(one)
                 assert done.error == "was killed by SIGKILL"
-                assert [pid for pid in pids if is_alive(pid)] == []
+                eventually(lambda: not any(map(is_alive, pids)))
         eventually(lambda: not any(map(is_alive, pids)))
 
     def test_it_may_clean_up(self, runner, tmp_path):
