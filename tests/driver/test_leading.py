@@ -258,6 +258,14 @@ def test_the_leader_tells_once_which_nodes_were_lost(rig, caplog):
     assert "node node-b is lost: it was last heard of at 2030-03-17T17:47:00Z" in caplog.text
 
 
+def test_no_node_takes_itself_for_lost(rig):
+    rig.create("alert", trigger=EventTrigger("node.lost"))
+    rig.reap_once()
+    rig.advance(10 * LEASE)  # it stood still, and others did too
+    assert rig.lead_once() == LeadReport(leads=True, gained=True, term=1)
+    assert told_lost(rig) == []
+
+
 def test_a_node_that_was_lost_and_came_back_can_be_lost_again(rig):
     rig.create("alert", trigger=EventTrigger("node.lost"))
     other = another(rig)

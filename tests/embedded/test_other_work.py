@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from noonmark import AsyncScheduler, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
+from noonmark.clocks import SystemClock
+from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
+from noonmark.targets import watching
 from tests.embedded.waiting import NEVER, ended, eventually, phases
-from tests.targets.ordered import is_alive, is_stopped
+from tests.targets.ordered import CLAN, is_alive, is_stopped
 from tests.targets.receiving import receiving, sent
 
 
@@ -87,6 +90,22 @@ class TestCommands:
         first = min(keeper.runs(job), key=lambda run: run.started)
         assert str(first.outcome) == "completed"
         assert (first.ended_at - first.started_at).total_seconds() > 0.4
+
+    def test_its_whole_family_ends_when_another_node_has_it(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(watching, "STOP_GRACE", SECOND // 10)
+        scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", lease=1)
+        job = scheduler.schedule_command(["sh", "-c", f"echo begun; {CLAN}"], cwd=tmp_path)
+        with scheduler:
+            eventually(lambda: [run.result for run in scheduler.runs(job)] == [{"output": "begun\n"}])
+            pids = [int((tmp_path / name).read_text()) for name in ("parent", "child", "grandchild", "apart")]
+            later = SystemClock().micros() + 60 * SECOND
+            store = scheduler.runtime.store
+            [claim] = drive(store.claim("thief", ["command"], now=later, until=later, limit=1, lease=60 * SECOND))
+            eventually(lambda: not any(map(is_alive, pids)))
+            [lost] = scheduler.runs(job)
+            assert (str(lost.outcome), lost.result) == ("lease_lost", {"output": "begun\n"})
+            assert drive(store.occurrence(claim.occurrence.id)) == claim.occurrence
+        scheduler.close()
 
     def test_one_that_was_made_before_is_taken_up_again(self, open_on_file):
         job = open_on_file().schedule_command(["true"], name="it")

@@ -82,8 +82,13 @@ def test_what_happens_is_posted_once(tmp_path, receiver):
         assert set_off["origin"] == f"event:{newest['event_id']}"
         explained = server.get(f"/occurrences/{set_off['occurrence_id']}/explain").json
         assert newest["event_id"] in json.dumps(explained)
+        found = server.ask("POST", "/events/match", {"schedule_id": "created"}).json
+        assert [(one["payload"]["schedule_id"], one["why"]) for one in found["events"]] == [
+            ("another", None),
+            ("created", "chain: it is about this schedule itself, or follows from its own runs"),
+        ]
         refused = server.ask("POST", "/events", {"event_type": "occurrence.failed", "source": "noonmark"})
-        assert (refused.status, refused.json["code"]) == (400, "invalid_schedule")
+        assert (refused.status, refused.json["code"]) == (400, "invalid_request")
         assert "source" in refused.text
         tried = {"schedule_name": "a try", "summary": "Nothing failed.", "error": "", "labels": {"team": "data"}}
         server.ask("POST", "/events", {"event_type": "occurrence.failed", "payload": tried})

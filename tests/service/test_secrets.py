@@ -1,7 +1,6 @@
 """Secrets of a real server, at its most talkative: twenty marks go in, and none comes out where anybody reads."""
 
 import json
-import subprocess
 from base64 import b64encode
 
 import pytest
@@ -11,7 +10,7 @@ from noonmark.config import load
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.reach import Reach
 from noonmark.targets.outbound import Outbound
-from tests.cli.terminal import ENVIRONMENT, NOONMARK, PATIENCE
+from tests.cli.calling import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets.receiving import receiving
@@ -182,7 +181,10 @@ def test_no_mark_is_in_what_is_kept_of_an_answer(worked):
         assert ("***" in json.dumps(run)) is (path != "ok")
 
 
-def test_what_is_sealed_is_read_back_by_nobody(worked, tmp_path):
+def test_what_is_sealed_is_read_back_by_nobody(worked, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for variable, key in KEYS.items():
+        monkeypatch.setenv(variable, key)
     place = ("--server", worked.server.url)
     shown = [
         worked.server.get("/secrets").text,
@@ -194,8 +196,8 @@ def test_what_is_sealed_is_read_back_by_nobody(worked, tmp_path):
         command("secret", "list", *place),
         command("secret", "list", *place, "--json"),
         command("audit", "list", *place),
-        command("config", folder=tmp_path, **KEYS),
-        command("config", "--json", folder=tmp_path, **KEYS),
+        command("config"),
+        command("config", "--json"),
     ]
     with Client(worked.server.url) as client:
         shown.append(repr(client.secrets()))
@@ -203,6 +205,10 @@ def test_what_is_sealed_is_read_back_by_nobody(worked, tmp_path):
     listed = json.loads(shown[0])["secrets"]
     assert [set(one) for one in listed] == [{"name", "hosts", "created_at_utc", "updated_at_utc"}] * 5
     assert all(name in shown[6] for name in SEALED)
+    assert json.loads(shown[10])["settings"]["secret_key"] == {
+        "value": "***",
+        "source": "environment NOONMARK_SECRET_KEY",
+    }
 
 
 def test_what_is_sealed_is_in_no_byte_on_disk(worked):
@@ -238,14 +244,19 @@ def test_a_secret_that_schedules_still_name_may_go_and_they_say_why(told):
     assert "there is no secret passing any more; the header X-Token needs it" in explanation["summary"]
 
 
-def command(*words, folder=None, **environment):
-    done = subprocess.run(
-        [*NOONMARK, *words],
-        cwd=folder,
-        env=ENVIRONMENT | environment,
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    return done.stdout + done.stderr
+def test_what_a_receiver_tells_later_does_not_repeat_it_either(told):
+    target = {"target_kind": "http", "url": f"{told.receiver.url}/take_over", "secret_headers": {"X-Token": "bearer"}}
+    made = told.create(target)
+    for verb, said in (("complete", {"result": {"with": [f"Bearer {BEARER}"]}}), ("fail", {"error": f"no {BEARER}"})):
+        one = told.ask("POST", f"/schedules/{made['schedule_id']}/run", {}, status=202)["occurrence_id"]
+        eventually(lambda one=one: told.ask("GET", f"/occurrences/{one}")["phase"] == "awaiting_completion")
+        token = told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
+        told.ask("POST", f"/occurrences/{one}/{verb}", {"token": token, **said}, status=200)
+        [run] = told.ask("GET", f"/occurrences/{one}/runs")["runs"]
+        assert (run["result"], run["error"]) == (({"with": ["***"]}, None) if verb == "complete" else (None, "no ***"))
+
+
+def command(*words):
+    done = call(*words)
+    assert done.code == 0, done
+    return done.out + done.err

@@ -14,6 +14,16 @@ from noonmark.targets.programs import Programs
 from noonmark.testing import factories
 from tests.targets.assigned import SOON, now
 
+CLAN = """
+trap '' TERM
+sh -c 'echo $$ > child; sleep 600 & echo $! > grandchild; wait' &
+timeout 600 sh -c 'echo $$ > apart; sleep 600; sleep 600' &
+while ! test -s grandchild || ! test -s apart; do sleep 0.01; done
+echo $$ > parent; echo 1 > ready
+wait; wait
+"""
+"""Three generations and one in a group of its own, as `timeout` makes it; all of them ignore SIGTERM."""
+
 
 def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fields=None, after=0, **declared):
     """One start of a program, now or a while after; `fields` are the others of its target."""

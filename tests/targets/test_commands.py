@@ -22,7 +22,7 @@ from noonmark.targets import watching
 from noonmark.targets.commands import MAX_COMMANDS
 from noonmark.targets.output import KEPT, MAX_TEXT, Tail
 from tests.embedded.waiting import eventually
-from tests.targets.ordered import is_alive, is_stopped, ordered, running
+from tests.targets.ordered import CLAN, is_alive, is_stopped, ordered, running
 
 PYTHON = sys.executable
 FAMILY = (
@@ -30,15 +30,6 @@ FAMILY = (
     "while ! test -s child; do sleep 0.01; done; echo $$ > parent; wait"
 )
 """A program with a child that ignores SIGTERM; each says its number in a file, the program itself last."""
-CLAN = """
-trap '' TERM
-sh -c 'echo $$ > child; sleep 600 & echo $! > grandchild; wait' &
-timeout 600 sh -c 'echo $$ > apart; sleep 600; sleep 600' &
-while ! test -s grandchild || ! test -s apart; do sleep 0.01; done
-echo $$ > parent; echo 1 > ready
-wait; wait
-"""
-"""Three generations and one in a group of its own, as `timeout` makes it; all of them ignore SIGTERM."""
 STUBBORN = "trap '' TERM; echo $$ > parent; while :; do sleep 0.05; done"
 
 
@@ -284,7 +275,7 @@ class TestHowItIsMadeToEnd:
             if how != "stop":
                 done = made.end_of(one)
                 assert done.error == "was killed by SIGKILL"
-                assert [pid for pid in pids if is_alive(pid)] == []
+                eventually(lambda: not any(map(is_alive, pids)))
         eventually(lambda: not any(map(is_alive, pids)))
 
     def test_it_may_clean_up(self, runner, tmp_path):

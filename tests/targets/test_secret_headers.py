@@ -102,6 +102,19 @@ def test_what_is_kept_of_an_answer_does_not_repeat_it(shared, receiver, path):
         assert "which leads to" in delivered.error
 
 
+def test_what_is_cut_does_not_end_in_a_part_of_it(shared, receiver):
+    """Text that grows when it is written as JSON is cut again; headers are cut as well."""
+    for length in range(len(VALUE)):
+        body = b'"' * length + f'{VALUE}"""'.encode() * 2_400
+        tag = "x" * (1_000 - length) + VALUE
+        receiver.answers.append((200, body, {"ETag": tag, "Content_Type": "text/plain"}))
+        delivered = shared.call(f"{receiver.url}/next", key=f"{length}", secret_headers={"X-Token": "token"})
+        assert delivered.result["body_cut"]
+        told = json.dumps(delivered.result).replace("***", "")
+        assert VALUE[:4] not in told
+        assert MARK[:4] not in told
+
+
 def test_a_secret_that_is_gone_is_not_waited_for(shared, receiver):
     delivered = shared.call(f"{receiver.url}/ok", secret_headers={"X-Token": "gone"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)

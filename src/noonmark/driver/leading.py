@@ -56,7 +56,8 @@ async def _miss_the_lost(node: Node) -> int:
     """Tell of every node that fell silent; of two that take each other for the leader, one does."""
     count = 0
     for one in await node.ask(node.store.nodes()):
-        if one.is_lost:
+        # This one is here; if it was silent for so long, its next beat will tell.
+        if one.is_lost and one.name != node.id:
             event = of_lost_node(
                 one.name,
                 seen=one.seen,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.describe.hearing import why_not
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.events import parse_event
+from noonmark.core.facts import concerns
 from noonmark.core.instants import from_micros
 from noonmark.core.jsonvalues import identifier, shown
 from noonmark.core.matching import Matcher, compile_filters
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.events import Event
     from noonmark.core.instants import Micros
+    from noonmark.core.schedule import Schedule
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.store import Store
 
@@ -40,23 +42,31 @@ async def matched(store: Store, tenant: str, arguments: Mapping[str, Any]) -> di
     said = {name: asked.raw(name) for name in ("event_type", "filters", "trigger")}
     draft, limit = asked.raw("event"), asked.integer("limit", USUAL_NUMBER, low=1, high=MAX_LIMIT)
     asked.done()
-    now = await store.clock()
+    now, schedule = await store.clock(), None
     if schedule_id is None:
         wanted = _wanted(said, now)
     elif any(one is not None for one in said.values()):
         raise InvalidRequest(f"cannot stand beside the others: {WAYS}", field="schedule_id")
     else:
-        wanted = _of_schedule((await schedules.find(store, tenant, schedule_id)).schedule.declaration.trigger)
+        schedule = (await schedules.find(store, tenant, schedule_id)).schedule
+        wanted = _of_schedule(schedule.declaration.trigger)
     if draft is None:
         events = await _newest(store, tenant, wanted, limit)
     else:
         events = [_drafted(draft, wanted, now)]
-    told = [(one, why_not(wanted, one)) for one in events]
+    told = [(one, why_not(wanted, one) or _own(schedule, one)) for one in events]
     return {
         "checked": len(told),
         "matched": sum(why is None for _, why in told),
         "events": [{**event_document(one), "matches": why is None, "why": why} for one, why in told],
     }
+
+
+def _own(schedule: Schedule | None, event: Event) -> str | None:
+    """Why a schedule does not hear of what it wants to hear of, where it is behind that itself."""
+    if schedule is None or not concerns(event, schedule):
+        return None
+    return "chain: it is about this schedule itself, or follows from its own runs"
 
 
 def _wanted(said: Mapping[str, Any], now: Micros) -> EventTrigger | Matcher:

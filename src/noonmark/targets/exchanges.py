@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpcore2
@@ -23,7 +23,7 @@ from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.answers import brief
-from noonmark.targets.calling import Pool
+from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused, look_up
 from noonmark.targets.requests import carrying, make_request
@@ -119,7 +119,7 @@ class Exchanges:
         return self._failed(assignment, f"{what} {_place(request)}: {detail}", is_final=must_not)
 
     def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, hidden: Concealment) -> Delivered:
-        now, kept = self._now(), hidden.json(answer.to_document(), is_cut=answer.is_cut)
+        now, kept = self._now(), _masked(answer.to_document(), hidden)
         started = now if assignment.started is None else assignment.started
         if target.expects(answer.status):
             assignment.result = kept
@@ -135,6 +135,16 @@ class Exchanges:
         assignment.error = RuntimeError(why)
         started = now if assignment.started is None else assignment.started
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
+
+
+def _masked(document: dict[str, Any], hidden: Concealment) -> dict[str, Any]:
+    """What is kept of an answer, without secrets; what was cut may end in the middle of one."""
+    masked: dict[str, Any] = hidden.json(document, is_cut=bool(document.get("body_cut")))
+    if headers := document.get("headers"):
+        masked["headers"] = {
+            name: hidden.text(value, is_cut=len(value) >= MAX_HEADER) for name, value in headers.items()
+        }
+    return masked
 
 
 def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:

@@ -155,6 +155,7 @@ class NewEvent(Body):
     event_type: EventType
     payload: Json = None
     source: Annotated[str, Field(max_length=200)] | None = None
+    """Who says so: anybody but `noonmark`, which is the source of what it tells of itself."""
     event_id: Id | None = None
     """The same id again is the same event."""
 
