@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
+    from noonmark.ports.uploads import Uploads
     from noonmark.targets.functions import Functions
     from noonmark.targets.outbound import Outbound
     from noonmark.targets.programs import Programs
@@ -118,6 +119,20 @@ def make_target(
 
         kinds["command"] = CommandRunner(programs)
     return Several(kinds)
+
+
+def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:
+    """Where uploads are kept: in the folder that is named, or else beside the file of the store; perhaps nowhere."""
+    from pathlib import Path
+
+    file = file_of(store)
+    beside = None if file is None else file.with_name(f"{file.name}.uploads")
+    folder = beside if place is None else Path(_at_home(place))
+    if folder is None or os.name != "posix":  # elsewhere, folders cannot be held open
+        return None
+    from noonmark.stores.files import UploadFolder
+
+    return UploadFolder(folder, max_bytes=max_bytes, quota=quota)
 
 
 def fresh_id(clock: Clock) -> str:

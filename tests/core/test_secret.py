@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noonmark.core.instants import from_micros
 from noonmark.core.secret import Secret, bound_host, bound_hosts, header_problems, secret_name, secret_value
 from noonmark.testing.factories import NOW
 
@@ -164,4 +165,6 @@ def test_what_is_wrong_with_the_headers_of_a_request():
 
 
 def test_what_is_sealed_is_not_shown():
-    assert MARK not in repr(bound_to("api.example.com"))
+    kept = bound_to("api.example.com")
+    assert MARK not in repr(kept)
+    assert kept.created_at == kept.updated_at == from_micros(NOW)

@@ -145,6 +145,8 @@ METHODS = {
     "secret/delete": Method("delete_secret", ("name",)),
     "event/match": Method("match_events"),
     "trigger/list": Method("triggers", (), "triggers"),
+    "upload/list": Method("uploads", (), "uploads"),
+    "upload/delete": Method("delete_upload", ("upload_id",)),
     "node/list": Method("nodes", (), "nodes"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),

@@ -9,6 +9,7 @@ from noonmark.core.settlement import Accepted, settle
 from noonmark.driver.drive import drive
 from noonmark.operations.registry import perform
 from noonmark.operations.service import LOCAL
+from noonmark.operations.uploads import Intake
 from noonmark.testing.conformance.bench import start
 from tests.embedded.waiting import eventually
 
@@ -40,6 +41,12 @@ class Stage:
     def schedule(self, **fields):
         made = self.do("schedule/create", **{"schedule_id": self.name(), "trigger": YEARLY, "target": NOBODY, **fields})
         return made["schedule_id"]
+
+    def upload(self):
+        """A file that is kept."""
+        intake = Intake(self.service, LOCAL, self.name())
+        intake.write(b"something")
+        return drive(intake.finish({"filename": "a.txt"}, "text/plain"))["upload_id"]
 
     def secret(self):
         return self.do("secret/set", name=self.name(), **SEALED)["name"]
@@ -174,6 +181,11 @@ CHANGES = (
     Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
     Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
+UPLOADS = (
+    Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
+    Row("upload/delete", lambda at: {"upload_id": at.upload()}, _on("upload", "delete")),
+)
+"""Files are kept by a server: a command that works on a store itself has none."""
 WORKER = (
     Row("worker/start", command=_on("worker", "start")),
     Row("worker/stop", command=_on("worker", "stop")),
@@ -283,6 +295,8 @@ WRONG = (
            "invalid_request", "event_type"),
     _wrong("event/list", {"event_type": "no spaces"}, _on("event", "list", event_type="--event"),
            "invalid_request", "event_type"),
+    _wrong("upload/list", {"cursor": "elsewhere"}, None, "invalid_request", "cursor", is_typed=False),
+    _wrong("upload/delete", {"upload_id": "upl_A"}, _on("upload", "delete"), "invalid_request", "upload_id"),
     _wrong("schedule/create", {"trigger": YEARLY, "target": CARRIES},
            lambda _: ("schedule", "create", *AS_OPTIONS[2:], "--http", CARRIES["url"],
                       "--secret-header", "Authorization: nothing"),

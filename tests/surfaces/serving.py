@@ -79,7 +79,17 @@ def read_answer(line):
 
 
 @contextmanager
-def serving(store="memory://", *, limits=None, begins=False, health=None, metrics=None, clock=None, **settings):
+def serving(
+    store="memory://",
+    *,
+    limits=None,
+    begins=False,
+    health=None,
+    metrics=None,
+    clock=None,
+    uploads=None,
+    **settings,
+):
     """Serve until the block ends."""
     clock = clock or SystemClock()
     scheduler = Scheduler(store, clock=clock)
@@ -96,6 +106,7 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
         attend=scheduler._engines.attend,
         worker=driver,
         limits=limits or Limits(),
+        uploads=uploads,
         seal=make_seal(SEALING_KEY),
     )
     try:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from noonmark.stores.files import UploadFolder
 from noonmark.surfaces.rest.described import described
 from noonmark.telemetry.metrics import Metrics
 from tests.surfaces.serving import GREET, serving
@@ -25,8 +26,9 @@ THEIR_OWN = {"/openapi.json"}
 
 
 @pytest.fixture(scope="module")
-def served():
-    with serving(metrics=Metrics()) as server:
+def served(tmp_path_factory):
+    uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=10_000, quota=1_000_000)
+    with serving(metrics=Metrics(), uploads=uploads) as server:
         yield server
 
 

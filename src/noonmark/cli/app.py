@@ -92,6 +92,14 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "match": ("matching:match", "Say which of the last events filters match, and why not the others."),
         },
     ),
+    "upload": (
+        "Files that a server keeps, and tells of by events.",
+        {
+            "add": ("uploading:add", "Send a file; noonmark upload FILE does the same."),
+            "list": ("uploading:list_uploads", "List the files that are kept."),
+            "delete": ("uploading:delete", "Forget a file, which makes room for others."),
+        },
+    ),
     "worker": (
         "Start and stop what a server runs.",
         {
@@ -138,7 +146,7 @@ for _group, (_about, _commands) in GROUPS.items():
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; what went wrong is told on stderr, a line for each thing, or as one JSON object."""
-    words, rest = _parted(arguments)
+    words, rest = _parted(_spelled_out(arguments))
     try:
         code: int = app([*words, *rest])
     except CycloptsError as error:
@@ -146,6 +154,14 @@ def run(arguments: Sequence[str]) -> int:
     except NoonmarkError as error:
         return _fail(error, is_json="--json" in words)
     return code
+
+
+def _spelled_out(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with the word that may be left out: `upload FILE` is `upload add FILE`."""
+    words = list(arguments)
+    if words[:1] == ["upload"] and len(words) > 1 and words[1] not in (*GROUPS["upload"][1], "--help", "-h"):
+        words.insert(1, "add")
+    return words
 
 
 def _parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

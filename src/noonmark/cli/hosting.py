@@ -23,6 +23,7 @@ from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
 from noonmark.operations.service import Limits, Service
+from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
@@ -35,7 +36,7 @@ from noonmark.telemetry.masking import masked
 from noonmark.telemetry.metrics import Metrics
 from noonmark.telemetry.probing import Recent
 from noonmark.telemetry.sinks import LogSink, Sinks
-from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_target, make_uploads, node_name
 
 if TYPE_CHECKING:
     import socket
@@ -164,7 +165,14 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
             min_interval=settings.min_interval_minutes * 60 * SECOND,
             max_budget_usd=settings.max_budget_usd,
         ),
+        uploads=make_uploads(
+            settings.upload_dir,
+            settings.store,
+            max_bytes=settings.max_upload_bytes,
+            quota=settings.upload_quota_bytes,
+        ),
     )
+    drive(recover(service))
     http = HttpSettings(
         host=settings.host,
         port=settings.port,

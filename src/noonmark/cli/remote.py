@@ -11,12 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from noonmark.core.errors import InvalidRequest, NotFound, Unreachable
+from noonmark.core.errors import Conflict, InvalidRequest, NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from noonmark.cli.options import Place
+    from noonmark.client import Client
     from noonmark.ports.seal import Seal
 
 SERVER = "http://127.0.0.1:8001"
@@ -30,6 +31,9 @@ class Remote(Protocol):
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Do it and give the answer; raises the error of whoever did it."""
+
+    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
+        """Send a file, and give what is told of it."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -60,14 +64,27 @@ def _to_server(url: str | None) -> Remote:
 class OnServer:
     """A server; where none answers, the error says what can be done about it."""
 
-    def __init__(self, client: Remote) -> None:
+    def __init__(self, client: Client) -> None:
         """Nothing is sent yet."""
         self._client = client
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the server."""
-        try:
+        with self._helping():
             return self._client.call(name, arguments)
+
+    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
+        """Send it to the server."""
+        from noonmark.client import uploading  # noqa: PLC0415 - only then
+
+        with self._helping():
+            kept = self._client.upload(file, idempotency_key=key, **said)
+        return uploading.document(kept)
+
+    @contextmanager
+    def _helping(self) -> Iterator[None]:
+        try:
+            yield
         except Unreachable as error:
             told = error.message if error.message.endswith("?") else f"{error.message}."
             raise Unreachable(
@@ -110,6 +127,10 @@ class OnStore:
             self._is_open = True
         service = replace(self._service, seal=_seal()) if name == "secret/set" else self._service
         return self._drive(self._perform(service, name=name, arguments=arguments))
+
+    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:  # noqa: ARG002 - as the other
+        """A store keeps no files."""
+        raise Conflict("files are kept by servers, not in a store; name one with --server")
 
     def close(self) -> None:
         """Let go of the store."""

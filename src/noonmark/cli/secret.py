@@ -88,11 +88,18 @@ def delete_secret(name: Name, /, *, place: Where = USUAL_PLACE) -> None:
     _tell(place, answer, f"Deleted {answer['name']}; requests that need it are not sent any more.")
 
 
-def fresh_key() -> None:
+def fresh_key(
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Print JSON.")] = False,
+) -> None:
     """Print a fresh key for the setting secret_key. Whoever has it, and the store, can read every secret."""
     from noonmark.sealing import fresh_key as make_key  # noqa: PLC0415 - the other commands need no keys
 
-    sys.stdout.write(make_key() + "\n")
+    made = make_key()
+    if as_json:
+        print_json({"secret_key": made})
+    else:
+        sys.stdout.write(made + "\n")
 
 
 def _tell(place: Place, answer: dict[str, object], sentence: str) -> None:

@@ -163,6 +163,24 @@ def show_matched(answer: dict[str, Any]) -> None:
     show_table(titles, rows, f"{counted} would set it off" if rows else "no events", spare=("UTC", "Source", "Type"))
 
 
+def show_uploads(documents: Sequence[dict[str, Any]], more: str) -> None:
+    """A line for each file that is kept."""
+    times = here()
+    titles = ["Upload", "File", "Path", "Bytes", *times.titles("Came"), "Type"]
+    rows = [
+        [
+            one["upload_id"],
+            one["filename"],
+            one["path"],
+            f"{one['size']:,}",
+            *times.cells(one["created_at_utc"]),
+            one["content_type"],
+        ]
+        for one in documents
+    ]
+    show_table(titles, rows, _counted(documents, "upload") + more, spare=("UTC", "Type", "File"))
+
+
 def show_nodes(documents: Sequence[dict[str, Any]]) -> None:
     """A line for each node."""
     times = here()

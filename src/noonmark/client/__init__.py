@@ -17,6 +17,7 @@ from noonmark.client.values import (
     Schedule,
     Secret,
     Step,
+    Upload,
     Usage,
     WorkerStatus,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Schedule",
     "Secret",
     "Step",
+    "Upload",
     "Usage",
     "WorkerStatus",
     "verify",

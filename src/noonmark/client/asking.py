@@ -50,6 +50,8 @@ ROUTES: Mapping[str, str] = {
     "secret/delete": "DELETE /secrets/{name}",
     "event/match": "POST /events/match",
     "trigger/list": "GET /triggers",
+    "upload/list": "GET /uploads",
+    "upload/delete": "DELETE /uploads/{upload_id}",
     "node/list": "GET /nodes",
     "audit/list": "GET /audit",
     "worker/start": "POST /worker/start",

@@ -21,6 +21,7 @@ from noonmark.client.values import (
     Run,
     Schedule,
     Secret,
+    Upload,
     WorkerStatus,
     read,
 )
@@ -327,6 +328,16 @@ def triggers(
     """All schedules that events set off, or those that wait for one type of event, that meet every filter."""
     asked = given(**filters, event_type=event_type, newest_first=newest_first, limit=page_size)
     return _listing("trigger/list", "triggers", Schedule, asked)
+
+
+def uploads(*, page_size: int | None = None) -> Listing[Upload]:
+    """All files that were uploaded and are kept, the newest first."""
+    return _listing("upload/list", "uploads", Upload, given(limit=page_size))
+
+
+def delete_upload(upload_id: str) -> Request[Upload]:
+    """Forget a file that was uploaded, which makes room for others."""
+    return ask("upload/delete", _one(Upload), given(upload_id=upload_id))
 
 
 def nodes() -> Request[list[Node]]:

@@ -201,6 +201,21 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file that the server keeps; `path` is where its sender says it belongs."""
+
+    upload_id: str
+    filename: str
+    path: str
+    content_type: str
+    size: int
+    sha256: str
+    bucket: str
+    created_at_utc: datetime
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node as it was last heard of."""
 

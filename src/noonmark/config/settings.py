@@ -112,6 +112,18 @@ class Settings:
         'programs that schedules may start on this node, by name or absolute path, or `"*"` for any',
         default=(),
     )
+    upload_dir: str | None = _set(
+        readers.text,
+        "the folder in which uploaded files are kept; beside a SQLite file unless given, and without either none are"
+        " taken",
+        default=None,
+    )
+    max_upload_bytes: int = _set(
+        readers.whole(1, 2**40), "bytes that an uploaded file may have, at most", default=104_857_600
+    )
+    upload_quota_bytes: int = _set(
+        readers.whole(0, 2**50), "bytes that all uploaded files of a tenant may have together", default=1_073_741_824
+    )
     lease: float = _set(
         readers.number(1, 3_600), "seconds after which what a dead node held is taken over", default=15.0
     )

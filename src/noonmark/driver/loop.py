@@ -42,7 +42,6 @@ REAP_EVERY: Micros = 10 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
 PACE: Micros = SECOND // 50
 """Between two looks for work, unless the first found more than it could take: many small transactions make one."""
-REMINDER: Micros = SECOND // 4
 FRUITLESS: Micros = SECOND // 4
 """After a look that found nothing to do although there was something: another node is about to do it."""
 
@@ -77,7 +76,7 @@ class Loop:
         if at is None or looked_for is None or at < looked_for + self._node.timing.lookahead:
             self._look.ring()
         else:  # nothing to do before then, but perhaps somebody listens for what was done
-            self._look.remind(REMINDER)
+            self._look.remind(FRUITLESS)
 
     def attend(self) -> None:
         """Look now whether anything that runs here is asked to stop, and not when the leases are next renewed."""
@@ -255,7 +254,7 @@ class Loop:
                 self._settle.ring()
             if report is not None and (report.replanned or report.waiting or report.ended):
                 self._look.ring()
-            elif report is not None and report.late:
+            elif report is not None and report.late:  # somebody may listen for that
                 self._look.ring_within(PACE)
             # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
             await self._start.wait(0)
@@ -330,8 +329,7 @@ class Loop:
             self._look.ring()
 
     async def _lead(self) -> None:
-        report = await self.driver.lead_once()
-        if report.gained:
+        if (report := await self.driver.lead_once()).gained:
             self._prune.ring()
         if report.lost:
             self._look.ring()

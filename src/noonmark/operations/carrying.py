@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import refusal
+from noonmark.core.secret import header_problems
+from noonmark.core.targets.http import HttpTarget
 
 if TYPE_CHECKING:
     from noonmark.core.targets import Target
@@ -13,12 +15,6 @@ if TYPE_CHECKING:
 
 async def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
     """Refuse a target that names a secret which is not there, or not for its host; whoever sends it judges again."""
-    if target.kind != "http":
-        return
-    # A program that sends no requests needs neither.
-    from noonmark.core.secret import header_problems  # noqa: PLC0415
-    from noonmark.core.targets.http import HttpTarget  # noqa: PLC0415
-
     if not isinstance(target, HttpTarget) or not target.secret_headers:
         return
     known = await vault.find_secrets(tenant, set(target.secret_headers.values()))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noonmark.operations.schedules import Sign
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
+    from noonmark.ports.uploads import Uploads
 
 
 class Worker(Protocol):
@@ -63,6 +64,8 @@ class Service:
     """What secrets are sealed with; None where there is no key."""
     reach: Reach | None = None
     """Where the nodes send requests that are asked for here, as far as this process knows."""
+    uploads: Uploads | None = None
+    """Where files are kept that callers send; None where none are taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

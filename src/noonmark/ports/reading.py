@@ -91,6 +91,9 @@ class Reading(Protocol):
         With `before`, those that were emitted before that moment; with `event_type`, those of that type.
         """
 
+    async def event(self, tenant: str, event_id: str) -> Event | None:
+        """The tenant's event of that id, while it is kept. A payload that cannot be read is told as None."""
+
     async def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits, of all tenants and routes; each counted up to a limit.
 

@@ -141,16 +141,6 @@ class Run(Answer):
     usage: Usage | None
 
 
-class Event(Answer):
-    """Something that happened."""
-
-    event_id: str
-    event_type: str
-    source: str
-    payload: Json
-    emitted_at: Instant
-
-
 class Node(Answer):
     """A process that was heard of."""
 
@@ -213,18 +203,6 @@ class Runs(Page):
     runs: list[Run]
 
 
-class Triggers(Page):
-    """A page of the schedules that events set off."""
-
-    triggers: list[Schedule]
-
-
-class Events(Page):
-    """A page of events, the newest first."""
-
-    events: list[Event]
-
-
 class Entries(Page):
     """A page of the audit log, the newest first."""
 
@@ -272,34 +250,6 @@ class Explanation(Answer):
 
     summary: str
     steps: list[Step]
-
-
-class Emitted(Answer):
-    """The id of an event that is on record."""
-
-    event_id: str
-
-
-class MatchedEvent(Answer):
-    """An event, and whether it is matched."""
-
-    event_id: str | None
-    """None of one that was not emitted."""
-    event_type: str
-    source: str
-    payload: Json
-    emitted_at: Instant
-    matches: bool
-    why: str | None
-    """Why it is not: the first filter that it does not pass, and what it has there."""
-
-
-class Matched(Answer):
-    """The last events, the newest first, and which of them are matched."""
-
-    checked: int
-    matched: int
-    events: list[MatchedEvent]
 
 
 class Worker(Answer):

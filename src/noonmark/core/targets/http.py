@@ -42,7 +42,7 @@ _OF_THE_CONNECTION = frozenset(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # One name at the most: an empty label or a placeholder is not part of a host.
 _HOST = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*\.?")
-_PASSWORD = re.compile(r"(//[^/?#]{0,1000}:)[^/?#]*@")
+_CREDENTIALS = re.compile(r"//[^/?#]*@")
 _CLASS = re.compile(r"[1-5]xx")
 _BREAKS_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _url_text = text_of(1, MAX_URL)
@@ -192,8 +192,8 @@ def check_url(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """The URL for whoever wrote it, without a password: this may be read by others too."""
-    return shown(_PASSWORD.sub(r"\1***@", url))
+    """The URL for whoever wrote it, without credentials: this may be read by others too."""
+    return shown(_CREDENTIALS.sub("//***@", url))
 
 
 def _is_host(host: str, *, bracketed: bool) -> bool:

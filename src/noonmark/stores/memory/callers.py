@@ -130,6 +130,11 @@ class CallersVerbs:
         return emitted.newest(self._ledger, tenant, limit, before, event_type)
 
     @atomic
+    async def event(self, tenant: str, event_id: str) -> Event | None:
+        """The tenant's event of that id."""
+        return emitted.one(self._ledger, tenant, event_id)
+
+    @atomic
     async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget events that are old, or too many."""
         return emitted.prune(self._ledger, before=before, keep=keep, limit=limit)

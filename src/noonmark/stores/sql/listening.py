@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.session import Session
 
 COLUMNS = ("event_type", "tenant", "schedule")
+# A value for each, not a condition: PostgreSQL would read all listeners to see which of the pairs have one.
 HEARD = """
-    SELECT j.c0, j.c1 FROM ROWS(text, text) AS j
-    WHERE EXISTS (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1)
+    SELECT j.c0, j.c1, (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1)
+    FROM ROWS(text, text) AS j
 """
 LISTENING = "SELECT DISTINCT tenant FROM event_listeners WHERE event_type = ? ORDER BY tenant"
 Heard = tuple[str, str]
@@ -27,7 +28,9 @@ Heard = tuple[str, str]
 
 def heard(session: Session, among: Collection[Heard]) -> set[Heard]:
     """Those of some types for which somebody of the tenant listens."""
-    return {(tenant, event_type) for tenant, event_type in session.query(HEARD, list(among))} if among else set()
+    if not among:
+        return set()
+    return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(among)) if found}
 
 
 def add_all(ledger: Ledger, created: Sequence[tuple[Sheet, Schedule]]) -> None:

@@ -122,6 +122,10 @@ class SharedVerbs(ABC):
         """The tenant's events, newest first."""
         return self._read(lambda ledger: emitted.newest(ledger.session, tenant, limit, before, event_type))
 
+    async def event(self, tenant: str, event_id: str) -> Event | None:
+        """The tenant's event of that id."""
+        return self._read(lambda ledger: emitted.one(ledger.session, tenant, event_id))
+
     async def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits."""
         return self._read(lambda ledger: count_backlog(ledger.session, now, limit))

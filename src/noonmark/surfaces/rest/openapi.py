@@ -105,14 +105,14 @@ def _operation(one: Described) -> dict[str, Any]:
         "parameters": _parameters(one),
         "responses": responses,
     }
-    if one.bodies:
+    if one.bodies or one.content:
         found["requestBody"] = _body(one)
     return found
 
 
 def _answer(one: Described) -> dict[str, Any]:
     if one.answer is None:
-        return {"description": one.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
+        return {"description": one.summary, "content": {one.media: {"schema": {"type": "string"}}}}
     said: dict[str, Any] = {
         "description": (one.answer.__doc__ or "").strip(),
         "content": {"application/json": {"schema": _ref(one.answer)}},
@@ -130,6 +130,11 @@ def _header(words: str) -> dict[str, Any]:
 
 
 def _body(one: Described) -> dict[str, Any]:
+    if one.content:
+        return {
+            "required": one.is_body_required,
+            "content": {media: {"schema": schema} for media, schema in one.content.items()},
+        }
     schemas = [_ref(model) for model in one.bodies]
     content: dict[str, Any] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
     if one.examples:

@@ -140,6 +140,8 @@ ROUTES: tuple[Route, ...] = (
     Route(operation="secret/delete", method="DELETE", path=_SECRET),
     _post("event/match", "/events/match", Body.REQUIRED),
     _get("trigger/list", "/triggers", _TRIGGERS),
+    _get("upload/list", "/uploads", _PAGE),
+    Route(operation="upload/delete", method="DELETE", path="/uploads/{upload_id}"),
     _get("node/list", "/nodes"),
     _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
     _post("worker/start", "/worker/start"),

@@ -9,6 +9,7 @@
 
 from noonmark.testing.conformance import (
     admitting,
+    alerting,
     awaiting,
     cancelling,
     claiming,
@@ -24,7 +25,6 @@ from noonmark.testing.conformance import (
     paging,
     pausing,
     planning,
-    progressing,
     reading,
     sealing,
     serving,
@@ -40,6 +40,7 @@ __all__ = [
     "Bench",
     "HandClock",
     "admitting",
+    "alerting",
     "awaiting",
     "cancelling",
     "claiming",
@@ -55,7 +56,6 @@ __all__ = [
     "paging",
     "pausing",
     "planning",
-    "progressing",
     "reading",
     "sealing",
     "serving",
