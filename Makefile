@@ -36,7 +36,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 test: lint ## Set up, lint, then run every test with branch coverage of the core
 	@echo "==> test: pytest, with 100 % branch coverage of noonmark.core"
-	@$(BIN)/python -m pytest -n $(WORKERS) --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
 
 soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 times as long as in make test
 	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.generating import calls, classes, commands, http, rpc, rules
+from docs.generating import calls, classes, commands, facts, http, rpc, rules
 
 REFERENCE = Path(__file__).parent / "reference"
 PAGES = {
@@ -13,6 +13,7 @@ PAGES = {
     "client.md": classes.client_page,
     "http-api.md": http.http_page,
     "jsonrpc.md": rpc.jsonrpc_page,
+    "events.md": facts.events_page,
     "settings.md": rules.settings_page,
     "errors.md": rules.errors_page,
     "reasons.md": rules.reasons_page,

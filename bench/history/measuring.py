@@ -100,7 +100,7 @@ class Work:
             assert one.started is not None
             ended = one.started + 40_000
             delivered = Delivered(outcome=Outcome.COMPLETED, started=one.started, ended=ended, result=RESULT)
-            ends.append(settle(one, claim.schedule.declaration, delivered, node=NODE))
+            ends.append(settle(one, claim.schedule, delivered, node=NODE))
         took, written = _timed(lambda: self._store.settle(ends))
         assert all(written), "something has not ended"
         return took

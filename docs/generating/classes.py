@@ -22,12 +22,16 @@ from noonmark import (
     Progress,
     Run,
     Scheduler,
+    Secret,
     client,
 )
 from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.other_work import OtherWork
+from noonmark.embedded.reading import Reading
+from noonmark.embedded.secrecy import Secrecy
+from noonmark.embedded.steering import Steering
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -43,17 +47,20 @@ PARTS = ("with_engine", "after_fork", "settle_here", "micros", "monotonic", "has
 def embedded_page() -> str:
     """The scheduler in a Python program: every class with its methods, from their signatures and docstrings."""
     decorators = [name for name in vars(Decorators) if not name.startswith("_")]
-    methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name)]
+    sections = {"Other work": OtherWork, "Steering": Steering, "Reading": Reading, "Secrets": Secrecy}
+    awaited = [name for kind in (Scheduler, *sections.values()) for name in vars(kind) if _is_method(kind, name)]
     parts = [
-        _class(Scheduler, methods),
-        f"## Programs and events\n\n{inspect.getdoc(OtherWork)}\n",
-        *(_method(OtherWork, name) for name in vars(OtherWork) if not name.startswith("_")),
+        _class(Scheduler, [name for name in vars(Scheduler) if _is_method(Scheduler, name)]),
+        *(_section(title, kind) for title, kind in sections.items()),
         f"## Decorators\n\n{inspect.getdoc(Decorators)}\n",
         *(_method(Decorators, name) for name in decorators),
         _class(AsyncScheduler, []),
-        f"| awaited | not awaited |\n| --- | --- |\n| {names(methods)} | {names(decorators)} |\n",
+        f"| awaited | not awaited |\n| --- | --- |\n| {names(awaited)} | {names(decorators)} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
-        *(_values(kind) for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, NodeRecord, Context)),
+        *(
+            _values(kind)
+            for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, NodeRecord, Secret, Context)
+        ),
         "## Testing\n\nImported from `noonmark.testing`.\n",
         *(
             _class(kind, [name for name in vars(kind) if _is_method(kind, name)], "###")
@@ -92,6 +99,12 @@ def _shape(kind: type) -> str:
     lines = [ast.unparse(one) for one in tree.body if isinstance(one, ast.AnnAssign)]
     more = [f"# all of {base.id}" for base in tree.bases if getattr(base, "id", "") == Fields.__name__]
     return f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n```py\n" + "\n".join([*more, *lines]) + "\n```\n"
+
+
+def _section(title: str, kind: type) -> str:
+    """Some of the methods of a class, which has them from another one."""
+    methods = (_method(kind, name) for name in vars(kind) if _is_method(kind, name))
+    return "\n".join([f"## {title}\n\n{inspect.getdoc(kind)}\n", *methods])
 
 
 def _is_method(kind: type, name: str) -> bool:

@@ -18,6 +18,9 @@ TITLES = {
     "occurrence": "Occurrences",
     "run": "Runs",
     "event": "Events",
+    "trigger": "Triggers",
+    "upload": "Uploads",
+    "secret": "Secrets",
     "node": "Nodes",
     "audit": "The audit log",
     "worker": "The worker",
@@ -88,7 +91,10 @@ def _route(method: str, path: str, one: dict[str, Any]) -> str:
         lines.append(f"Parameters: {', '.join(_parameter(part) for part in query)}.\n")
     if headers := [part["name"] for part in one["parameters"] if part["name"] in HEADERS]:
         lines.append(f"Headers: {names(headers)}.\n")
-    if body := one.get("requestBody"):
+    body = one.get("requestBody")
+    if body and "application/json" not in body["content"]:
+        lines.append(f"Body: the file, {' or '.join(f'as `{media}`' for media in body['content'])}.\n")
+    elif body:
         content = body["content"]["application/json"]
         needed = "" if body["required"] else ", or none"
         lines.append(f"Body: {_kind(content['schema'])}{needed}.\n")
@@ -98,7 +104,8 @@ def _route(method: str, path: str, one: dict[str, Any]) -> str:
         ]
     status, answer = next(iter(one["responses"].items()))
     [(media, told)] = answer["content"].items()
-    shape = _kind(told["schema"]) if media == "application/json" else "text"
+    other = "text" if media == "text/plain" else "the file"
+    shape = _kind(told["schema"]) if media == "application/json" else other
     lines.append(f"Answer: {status}, {shape}.\n")
     return "\n".join(lines)
 

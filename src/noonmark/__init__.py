@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.schedule import parse_schedule
+    from noonmark.core.secret import Secret
     from noonmark.core.triggers import (
         CalendarTrigger,
         CronTrigger,
@@ -81,6 +82,7 @@ _HOMES = {
     "noonmark.core.occurrence": ("Occurrence",),
     "noonmark.core.run": ("Run",),
     "noonmark.core.schedule": ("parse_schedule",),
+    "noonmark.core.secret": ("Secret",),
     "noonmark.core.triggers": (
         "CalendarTrigger",
         "CronTrigger",
@@ -132,6 +134,7 @@ __all__ = [
     "RevisionConflict",
     "Run",
     "Scheduler",
+    "Secret",
     "StoreUnavailable",
     "Trigger",
     "TriggerNeverFires",

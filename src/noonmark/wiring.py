@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.ports.clock import Clock
+    from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
+    from noonmark.ports.uploads import Uploads
     from noonmark.targets.functions import Functions
     from noonmark.targets.outbound import Outbound
     from noonmark.targets.programs import Programs
@@ -71,6 +73,18 @@ def _at_home(path: str) -> str:
         raise InvalidSchedule(message, field="store") from None
 
 
+def make_seal(keys: str | None) -> Seal | None:
+    """What seals and opens secrets with the keys of a setting; None without any, and nothing is sealed."""
+    if keys is None:
+        return None
+    from noonmark.sealing import AesSeal, read_keys
+
+    try:
+        return AesSeal(read_keys(keys))
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="secret_key") from None
+
+
 def make_runner(functions: Functions, max_threads: int, max_processes: int | None) -> FunctionRunner:
     """What delivers to the functions of this process."""
     from noonmark.targets.runner import FunctionRunner
@@ -78,26 +92,47 @@ def make_runner(functions: Functions, max_threads: int, max_processes: int | Non
     return FunctionRunner(functions, max_threads, max_processes)
 
 
-def make_target(store: Store, runner: FunctionRunner, programs: Programs, outbound: Outbound | None = None) -> Target:
+def make_target(
+    store: Store,
+    runner: FunctionRunner,
+    programs: Programs,
+    outbound: Outbound | None = None,
+    seal: Seal | None = None,
+) -> Target:
     """What delivers to functions, to programs, to whoever waits for an event, and to other servers.
 
-    Without rules for requests, only those of a program itself are sent.
+    Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
     from noonmark.driver.drive import drive
     from noonmark.targets.emitting import EventEmitter
     from noonmark.targets.http import HttpCaller
     from noonmark.targets.several import Several
+    from noonmark.targets.unsealing import Unsealer
 
     kinds: dict[str, Target] = {
         "function": runner,
         "event": EventEmitter(store, drive),
-        "http": HttpCaller(outbound),
+        "http": HttpCaller(outbound, unsealer=Unsealer(store, drive, seal)),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.commands import CommandRunner
 
         kinds["command"] = CommandRunner(programs)
     return Several(kinds)
+
+
+def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:
+    """Where uploads are kept: in the folder that is named, or else beside the file of the store; perhaps nowhere."""
+    from pathlib import Path
+
+    file = file_of(store)
+    beside = None if file is None else file.with_name(f"{file.name}.uploads")
+    folder = beside if place is None else Path(_at_home(place))
+    if folder is None or os.name != "posix":  # elsewhere, folders cannot be held open
+        return None
+    from noonmark.stores.files import UploadFolder
+
+    return UploadFolder(folder, max_bytes=max_bytes, quota=quota)
 
 
 def fresh_id(clock: Clock) -> str:

@@ -63,26 +63,18 @@ def blocks(printed):
     return {block.partition("\n")[0].partition(":")[0]: block.splitlines() for block in printed.strip().split("\n\n")}
 
 
-@pytest.fixture(scope="module")
-def everything():
-    """All but what needs servers, which takes long; each of those is tried by itself."""
-    return run("--quick", *(name for name in SUITES if name not in {"postgres", "service"}))
-
-
-def test_the_whole_bench_runs(everything):
-    assert everything.returncode == 0, everything.stderr
-
-
-def test_it_says_what_was_measured_with_what(everything):
-    head = "\n".join(blocks(everything.stdout)["Noonmark bench"])
+def test_the_whole_bench_runs_and_says_what_was_measured_with_what():
+    """All but what needs servers, which is tried by itself. It is run once, since it takes long."""
+    ran = run("--quick", *(name for name in SUITES if name not in {"postgres", "service"}))
+    assert ran.returncode == 0, ran.stderr
+    printed = blocks(ran.stdout)
+    head = "\n".join(printed["Noonmark bench"])
     assert re.search(r"Python 3\.\d+\.\d+.*, \d+ CPUs", head)
     for library in ("noonmark", "cronsim", "croniter", "APScheduler", "tzdata", "procrastinate", "dbos", "celery"):
         assert re.search(rf"{library} \d", head)
     assert str(QUICK) in head
-
-
-def test_every_table_has_its_rows(everything):
-    has_rows(blocks(everything.stdout), ROWS)
+    has_rows(printed, ROWS)
+    assert not [line for line in printed["Hostile input"][3:] if FOREIGN in line]
 
 
 def test_every_table_of_the_servers_has_its_rows():
@@ -106,11 +98,6 @@ def has_rows(printed, expected):
         assert all(re.match(r" +\S", line) for line in lines[:rows])
         assert columns.startswith("  ")
     assert len(printed) == len(expected) + 2
-
-
-def test_every_hostile_input_ends_in_a_value_or_our_own_error(everything):
-    lines = blocks(everything.stdout)["Hostile input"][3:]
-    assert not [line for line in lines if FOREIGN in line]
 
 
 def test_a_suite_can_be_named():

@@ -6,65 +6,16 @@ import pytest
 from bench.ledger.child import measure
 from bench.postgres import contestants, harness, tables
 from bench.postgres.agenda import Load, Outcome
-from bench.postgres.contestants import CELERY, CONTESTANTS, PROCRASTINATE, Contestant
+from bench.postgres.contestants import CELERY, PROCRASTINATE, Contestant
 from bench.report import MISS, PASS
 from bench.settings import QUICK as SMALL
 from tests.servers import postgres, redis
-
-JOBS = 30
 
 
 @pytest.fixture(scope="module")
 def servers():
     with postgres.running(**postgres.QUICK) as database, redis.running() as broker:
         yield tables.Servers(database, broker)
-
-
-@pytest.mark.parametrize("contestant", CONTESTANTS.values(), ids=lambda each: each.name)
-def test_every_job_of_a_burst_runs_once_and_not_before_its_time(servers, contestant):
-    found = servers.measure("server_burst", contestant.server, contestant=contestant.name, count=JOBS)
-    assert found["ran"] == JOBS
-    assert found["rate"] > 0
-    assert found["first"] >= 0
-
-
-@pytest.mark.parametrize("contestant", CONTESTANTS.values(), ids=lambda each: each.name)
-def test_a_steady_load_tells_how_late_each_job_starts(servers, contestant):
-    found = servers.measure("server_steady", contestant.server, contestant=contestant.name, count=JOBS, seconds=1)
-    assert found["ran"] + found["lost"] == JOBS
-    assert found["ran"] > 0
-    assert 0 <= found["first"] <= found["p50"] <= found["p99"] <= found["last"]
-
-
-@pytest.mark.parametrize("overdue", tables.RAW.values(), ids=tables.RAW)
-def test_the_raw_loop_completes_every_occurrence(servers, overdue):
-    found = servers.measure("raw_server_burst", count=JOBS, overdue=overdue)
-    assert found["ran"] == JOBS
-    assert found["rate"] > 0
-
-
-@pytest.mark.parametrize("measurement", tables.CLAIMS.values(), ids=tables.CLAIMS)
-def test_what_is_due_is_claimed_beside_what_is_not(servers, measurement):
-    assert servers.measure(measurement, stored=100, count=10)["claim"] > 0
-
-
-@pytest.mark.parametrize("writes", [False, True])
-def test_every_notification_is_heard(servers, writes):
-    found = servers.measure("raw_notify", count=JOBS, writes=writes)
-    assert found["heard"] == JOBS
-    assert 0 < found["p50"] <= found["p99"]
-
-
-def test_a_burst_is_shared_by_nodes(servers):
-    found = servers.measure("noonmark_nodes", count=JOBS, nodes=2)
-    assert found["rate"] > 0
-    assert 1 <= found["nodes"] <= 2
-
-
-def test_a_node_is_woken_by_what_another_declares(servers):
-    found = servers.measure("noonmark_wake", count=5)
-    assert found["heard"] == 5
-    assert 0 < found["p50"] <= found["p99"]
 
 
 def test_a_measurement_leaves_nothing_behind(servers):
@@ -81,6 +32,15 @@ def test_jobs_that_did_not_run_are_noticed(monkeypatch):
     with pytest.raises(AssertionError, match="9 of 10 have run"):
         harness.server_burst("loser", "", 10)
     assert harness.server_steady("loser", "", 5, 2)["lost"] == 1
+
+
+def test_jobs_that_ran_too_soon_are_noticed(monkeypatch):
+    hasty = Contestant(name="hasty", module="hasty", stores=1_000)
+    work = SimpleNamespace(work=lambda url, load: Outcome(lateness=[0.1, -0.1], seconds=1))
+    monkeypatch.setitem(sys.modules, "hasty", work)
+    monkeypatch.setitem(contestants.CONTESTANTS, "hasty", hasty)
+    with pytest.raises(AssertionError, match="before its time"):
+        harness.server_burst("hasty", "", 2)
 
 
 def test_jobs_that_were_due_while_they_were_stored_are_noticed():

@@ -34,6 +34,18 @@ MANIFEST = """
 }
 """
 FILTERS = {"path": {"prefix": "/datasets/"}}
+TRIGGERS = """
+{
+  "triggers": [
+    {
+      "name": "dataset-uploaded",
+      "enabled": true,
+      "event_type": "file_uploaded",
+      "filters": {"path": {"prefix": "/datasets/"}}
+    }
+  ]
+}
+"""
 
 COMMANDS = (
     Documented(
@@ -66,6 +78,11 @@ COMMANDS = (
         "Several expressions: the earliest fire wins",
         ("schedule", "create", "--function", "evaluate", "--cron", "0 9 * * 1-5", "--cron", "0 12 * * 6"),
         {"trigger": {"crons": ["0 9 * * 1-5", "0 12 * * 6"]}},
+    ),
+    Documented(
+        "The schedule of a whole manifest",
+        ("schedule", "create", "--function", "evaluate", "--schedule-json", f'{{"schedule": {MANIFEST}}}'),
+        {"trigger": {"type": "cron", **NEW_YORK}},
     ),
     Documented(
         "Skip missed runs",
@@ -141,6 +158,24 @@ COMMANDS = (
             '{"source": "desk", "path": {"contains": ".jsonl"}, "kind": ["dataset", "eval"]}',
         ),
         {"trigger": {"filters": {"source": "desk", "path": {"contains": ".jsonl"}, "kind": ["dataset", "eval"]}}},
+    ),
+    Documented(
+        "A trigger of a manifest",
+        ("trigger", "create", "--function", "load", "--schedule-json", TRIGGERS),
+        {
+            "name": "dataset-uploaded",
+            "phase": "active",
+            "trigger": {"type": "event", "event_type": "file_uploaded", "filters": FILTERS},
+        },
+    ),
+    Documented(
+        "Which of the last events would set it off",
+        ("trigger", "test", "{trigger}", "--last", "50"),
+        {"matched": 0},
+    ),
+    Documented(
+        "Which of the last events filters match",
+        ("event", "match", "file_uploaded", "--filter-json", '{"path":{"prefix":"/datasets/"}}', "--last", "50"),
     ),
     Documented(
         "Emit an event",

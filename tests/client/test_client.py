@@ -266,6 +266,7 @@ class TestShape:
             "schedule/pause",
             "schedule/resume",
             "schedule/delete",
+            "secret/set",
             "worker/start",
             "worker/stop",
         }

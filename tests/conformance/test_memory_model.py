@@ -226,7 +226,7 @@ class TwoNodes(RuleBasedStateMachine):
         if isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
             begun = {(one.id, one.fence) for one, _ in self.started[node]}
             if (answer.occurrence.id, answer.occurrence.fence) not in begun:
-                self.started[node].append((answer.occurrence, decision.claim.schedule.declaration))
+                self.started[node].append((answer.occurrence, decision.claim.schedule))
 
     @precondition(lambda self: any(self.started.values()))
     @rule(node=nodes, index=indexes, outcome=st.sampled_from(Outcome), forget=st.booleans())
@@ -234,9 +234,9 @@ class TwoNodes(RuleBasedStateMachine):
         if not self.started[node]:
             node = next(other for other, runs in self.started.items() if runs)
         index %= len(self.started[node])
-        occurrence, declared = self.started[node][index]
+        occurrence, schedule = self.started[node][index]
         delivered = Delivered(outcome=outcome, started=self.now(), ended=self.now())
-        settlement = settle(occurrence, declared, delivered, node=node)
+        settlement = settle(occurrence, schedule, delivered, node=node)
         before = self.ledger.rows.get(occurrence.id)
         before = before and before.occurrence.fence
         [accepted] = done(self.store.settle([settlement]))
@@ -252,16 +252,16 @@ class TwoNodes(RuleBasedStateMachine):
         """The target says later how it ended; whoever has the fence may tell."""
         if not self.started[node]:
             node = next(other for other, runs in self.started.items() if runs)
-        occurrence, declared = self.started[node][index % len(self.started[node])]
+        occurrence, schedule = self.started[node][index % len(self.started[node])]
         deadline = None if within is None else self.now() + within
         accepted = Accepted(started=self.now(), accepted=self.now(), deadline=deadline)
-        done(self.store.settle([settle(occurrence, declared, accepted, node=node)]))
+        done(self.store.settle([settle(occurrence, schedule, accepted, node=node)]))
 
     @rule(limit=st.integers(1, 3))
     def give_up(self, limit):
         """What is overdue ends, or is tried again."""
         for one in done(self.store.overdue(now=self.now(), limit=limit)):
-            settlement = expire(one, self.snapshot(one.uid).schedule.declaration, now=self.now())
+            settlement = expire(one, self.snapshot(one.uid).schedule, now=self.now())
             [accepted] = done(self.store.settle([settlement]))
             assert accepted
             if settlement.phase in FINAL:

@@ -173,8 +173,8 @@ class TwoNodesAndATwin(TwoNodes):
     def settle_together(self, node, outcomes):
         runs, self.started[node] = self.started[node][:6], self.started[node][6:]
         settlements = [
-            settle(one, declared, Delivered(outcome=outcome, started=self.now(), ended=self.now()), node=node)
-            for (one, declared), outcome in zip(runs, outcomes, strict=False)
+            settle(one, schedule, Delivered(outcome=outcome, started=self.now(), ended=self.now()), node=node)
+            for (one, schedule), outcome in zip(runs, outcomes, strict=False)
         ]
         for one, accepted in zip(settlements, done(self.store.settle(settlements)), strict=True):
             if accepted and one.retry_at is None:

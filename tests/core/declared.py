@@ -27,6 +27,7 @@ FULL_TARGETS = {
         "method": "PUT",
         "url": "https://example.com:8443/hook/{nominal_at}?x=%20#top",
         "headers": {"X-Trace": "a\tb", "Authorization": "Bearer {secret}"},
+        "secret_headers": {"X-Api-Key": "vendor.api-key_1"},
         "body": {"hello": ["world", "{{payload.name}}"]},
         "expected_statuses": [200, "3xx"],
         "retry_statuses": [],

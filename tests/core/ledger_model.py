@@ -192,7 +192,7 @@ class Ledger:
         row = self.rows[run.id]
         if (row.fence, row.phase) != (run.fence, Phase.DISPATCHING):
             return  # the lease was lost
-        settlement = settle(row, self.schedule.declaration, delivered, node="n1")
+        settlement = settle(row, self.schedule, delivered, node="n1")
         self.rows[row.id] = replace(row, attempt=settlement.attempt)
         if settlement.phase is Phase.PENDING:
             self.rows[row.id] = replace(

@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noonmark.core.describe.hearing import why_not
 from noonmark.core.errors import InvalidTrigger
+from noonmark.core.events import parse_event
 from noonmark.core.matching import MAX_PROBLEMS, compile_filters, filter_problems, matches
+from noonmark.core.triggers import EventTrigger
 
 PAYLOAD = {
     "path": "/datasets/a.csv",
@@ -513,6 +516,52 @@ def test_agrees_with_the_model(filters, payload, event_type, source):
     expected = all(model_condition(value, model_key(key, payload, envelope)) for key, value in filters.items())
     assert filter_problems(filters) == []
     assert matches(filters, payload, event_type=event_type, source=source) is expected
+
+
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(names, conditions, max_size=4), payloads, st.sampled_from(["seen", "told"]))
+def test_an_event_is_not_matched_exactly_when_there_is_a_reason(filters, payload, event_type):
+    document = {"event_type": event_type, "payload": payload, "source": "tests"}
+    event = parse_event(document, now=NOW)
+    trigger = EventTrigger(["seen", "heard"], filters)
+    found = why_not(trigger, event)
+    assert (found is None) is trigger.matches(event_type, event.payload, source="tests", at=NOW)
+    alone = why_not(compile_filters(filters), event)
+    assert (alone is None) is matches(filters, event.payload, event_type=event_type, source="tests")
+
+
+@pytest.mark.parametrize(
+    ("filters", "why"),
+    [
+        ({"path": {"prefix": "/data"}, "size": 9}, "size: it is 1024, and the filter wants that it is 9"),
+        ({"path": {"prefix": "/x"}, "size": 9},
+         'path: it is "/datasets/a.csv", and the filter wants that it begins with "/x"'),
+        ({"gone": ["a", "b"]}, 'gone: there is none, and the filter wants that it is one of ["a", "b"]'),
+        ({"nothing": {"exists": False}}, "nothing: it is null, and the filter wants that it is not there"),
+        ({"source": "desk"}, 'source: it is "tests", and the filter wants that it is "desk"'),
+        ({"big": 1}, f'big: it is "{"x" * 59}…, and the filter wants that it is 1'),
+        ({"line": 1}, 'line: it is "a\\nb\\u202e", and the filter wants that it is 1'),
+    ],
+)  # fmt: skip
+def test_the_reason_is_the_first_filter_that_does_not_hold_and_what_the_event_has(filters, why):
+    payload = {**PAYLOAD, "big": "x" * 10_000, "line": "a\nb\u202e"}
+    event = parse_event({"event_type": "seen", "payload": payload, "source": "tests"}, now=NOW)
+    assert why_not(EventTrigger("seen", filters), event) == why
+    assert why_not(compile_filters(filters), event) == why
+
+
+def test_the_reason_may_be_the_type_or_the_time():
+    event = parse_event({"event_type": "seen"}, now=NOW)
+    assert why_not(EventTrigger(["told", "heard"]), event) == (
+        "event_type: it is seen, and the trigger wants told or heard"
+    )
+    for bounds in ({"start_at": NOW.replace(year=2028)}, {"end_at": NOW.replace(year=2026)}):
+        assert why_not(EventTrigger("seen", **bounds), event) == (
+            "emitted_at: it is not between the start and the end of the trigger"
+        )
 
 
 @settings(max_examples=100, deadline=None)

@@ -13,8 +13,17 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome, Run, Usage
-from noonmark.core.settlement import Accepted, Delivered, Settlement, expire, lost_run, settle
+from noonmark.core.run import CUT_OFF, Outcome, Run, Usage, in_place_of
+from noonmark.core.settlement import (
+    Accepted,
+    Delivered,
+    Settlement,
+    Underway,
+    expire,
+    interim,
+    lost_run,
+    settle,
+)
 from tests.core.scheduled import after_noon, at, every, one_id, scheduled
 
 FAILURES = [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.DELIVERY_FAILED]
@@ -28,7 +37,7 @@ def settled(outcome, *, attempt=1, ended=112, phase=Phase.DISPATCHING, reason=No
     schedule = scheduled(every(100), **policies)
     row = replace(occurrence(schedule, at(100), at(100)), phase=phase, attempt=attempt, fence=4, holds_slot=True)
     delivered = Delivered(outcome=outcome, started=at(101), ended=at(ended), reason=reason)
-    settlement = settle(row, schedule.declaration, delivered, node="n1")
+    settlement = settle(row, schedule, delivered, node="n1")
     assert settlement.occurrence == row
     assert (settlement.retry_at is not None) == (settlement.phase is Phase.PENDING)
     if settlement.phase in FINAL:
@@ -59,8 +68,13 @@ def test_a_run_tells_what_the_delivery_told():
         error="almost",
         usage=usage,
     )
-    assert settle(row, schedule.declaration, delivered, node="n1") == Settlement(
-        occurrence=row, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, run=run, attempt=2
+    assert settle(row, schedule, delivered, node="n1") == Settlement(
+        occurrence=row,
+        tenant=schedule.owner.tenant,
+        phase=Phase.COMPLETED,
+        reason=Reason.SUCCEEDED,
+        run=run,
+        attempt=2,
     )
 
 
@@ -199,7 +213,7 @@ def accepted(deadline=None, *, phase=Phase.DISPATCHING):
     schedule = scheduled(every(100))
     row = replace(occurrence(schedule, at(100), at(100)), phase=phase, attempt=1, fence=4, holds_slot=True)
     told_later = Accepted(started=at(101), accepted=at(112), deadline=None if deadline is None else at(deadline))
-    return settle(row, schedule.declaration, told_later, node="n1")
+    return settle(row, schedule, told_later, node="n1")
 
 
 @pytest.mark.parametrize(("deadline", "expected"), [(None, 112 + 86_400), (130, 130)])
@@ -236,7 +250,7 @@ def expired(*, phase=Phase.AWAITING_COMPLETION, stop=None, node="n1", started=10
         node=node,
         started=None if started is None else at(started),
     )
-    return expire(row, schedule.declaration, now=at(112))
+    return expire(row, schedule, now=at(112))
 
 
 @pytest.mark.parametrize(
@@ -292,7 +306,7 @@ def failed(*, is_final=False, retry_after=0, policy=TWICE):
     delivered = Delivered(
         outcome=Outcome.FAILED, started=at(101), ended=at(112), is_final=is_final, retry_after=retry_after
     )
-    return settle(row, schedule.declaration, delivered, node="n1")
+    return settle(row, schedule, delivered, node="n1")
 
 
 def test_a_failure_that_another_attempt_would_not_mend_is_the_end():
@@ -303,3 +317,22 @@ def test_a_failure_that_another_attempt_would_not_mend_is_the_end():
 @pytest.mark.parametrize(("seconds", "retry_at"), [(0, RETRY_AT), (5, RETRY_AT), (60, 112 + 60), (10**9, 112 + 86_400)])
 def test_an_attempt_comes_no_sooner_than_the_target_asked_for_but_within_a_day(seconds, retry_at):
     assert failed(retry_after=seconds * SECOND).retry_at == at(retry_at)
+
+
+def test_what_goes_on_is_told_as_an_open_run():
+    row = replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING, attempt=2, fence=4)
+    told = interim(row, Underway(started=at(101), result={"output": "a"}), node="n1")
+    run = Run(id=f"{row.id}-4", occurrence_id=row.id, attempt=2, node="n1", started=at(101), result={"output": "a"})
+    assert (told.occurrence, told.run) == (row, run)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_only_what_was_cut_off_without_a_word_keeps_what_it_had_put_out(outcome):
+    before = Run(id="o-1", occurrence_id="o", attempt=1, node="n1", started=at(100), result={"output": "a"})
+    ended = replace(before, ended=at(112), outcome=outcome, result=None)
+    kept = {"output": "a"} if outcome in CUT_OFF else None
+    assert in_place_of(before, ended) == replace(ended, result=kept)
+    assert in_place_of(None, ended) == ended
+    own = replace(ended, result={"output": "ab"})
+    assert in_place_of(before, own) == own
+    assert (outcome in CUT_OFF) == (outcome not in (Outcome.COMPLETED, Outcome.FAILED))

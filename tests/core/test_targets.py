@@ -199,6 +199,21 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(headers={"Proxy-Auth": ""}), "target.headers.Proxy-Auth", "connection", id="proxy header"),
         pytest.param(http(headers={"Idempotency-Key": "x"}), "target.headers.Idempotency-Key", "already", id="own"),
         pytest.param(http(headers={"noonmark-x": ""}), "target.headers.noonmark-x", "already", id="own header"),
+        pytest.param(http(secret_headers=["s3cr3t"]), "target.secret_headers", "must be an object", id="secret itself"),
+        pytest.param(http(secret_headers={"A": "a b"}), "target.secret_headers.A", "name of a secret", id="no name"),
+        pytest.param(http(secret_headers={"a b": "c"}), "target.secret_headers.a b", "letters", id="secret's header"),
+        pytest.param(http(secret_headers={"A": "b", "a": "b"}), "target.secret_headers", "twice", id="secrets twice"),
+        pytest.param(http(secret_headers={"Host": "b"}), "target.secret_headers.Host", "connection", id="secret host"),
+        pytest.param(
+            http(headers={"x-key": "b"}, secret_headers={"X-Key": "b"}),
+            "target.secret_headers.X-Key",
+            "is one of the headers too",
+            id="secret and not",
+        ),
+        pytest.param(
+            http(url="ftp://me:s3cr3t@example.org"), "target.url", "ftp://***@example.org", id="url's password"
+        ),
+        pytest.param(http(url="http://me:s3cr3t@h:99999"), "target.url", "http://***@h:99999", id="password, port"),
         pytest.param(http(headers={"A": "{{ os }}"}), "target.headers.A", 'placeholder "os"', id="header with os"),
         pytest.param(http(body={"a": ["{{payload.}}"]}), "target.body", "unknown placeholder", id="body placeholder"),
         pytest.param(http(body="{{attempt + 1}}"), "target.body", "schedule_id, schedule_name", id="an expression"),

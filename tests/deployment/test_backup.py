@@ -14,7 +14,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
 from noonmark.driver.drive import drive
-from noonmark.embedded.scheduler import OWNER
+from noonmark.embedded.desk import OWNER
 from noonmark.stores.postgres import PostgresStore
 from tests.docs.test_documents import FENCE, ROOT
 from tests.servers.postgres import QUICK, running
@@ -110,9 +110,9 @@ def as_told_by_whoever_runs_it(site, job_id):
     """How the node that is delivering a job's occurrence would write its end."""
     until(lambda: [one.phase for one in site.rows(job_id)] == [Phase.DISPATCHING])
     [row] = site.rows(job_id)
-    declared = drive(site.store.snapshot(row.uid)).schedule.declaration
+    schedule = drive(site.store.snapshot(row.uid)).schedule
     delivered = Delivered(outcome=Outcome.COMPLETED, started=row.started, ended=row.started + 1, result="late")
-    return settle(row, declared, delivered, node=row.node)
+    return settle(row, schedule, delivered, node=row.node)
 
 
 def test_a_restored_ledger_goes_on_from_what_it_knows(server):

@@ -15,6 +15,7 @@ from tests.embedded.waiting import SOON, eventually
 
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 USUAL_PORT = "8001"
+RECEIVER_PORT = "9000"
 LOOKS = re.compile(r"noonmark (?!preview)\w+ (list|status|runs|occurrences|explain)\b|curl -s '?http\S+$")
 """Commands that change nothing: what they show may take a moment to come about."""
 TRIES = 40
@@ -41,8 +42,8 @@ class Session:
 
     def __init__(self, folder):
         self._folder, self._marks = folder, count(1)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = str(free.getsockname()[1])
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as other:
+            self.port, self._other_port = (str(one.getsockname()[1]) for one in (free, other))
         self._screen = folder / "screen.txt"
         ours = {
             "NOONMARK_PORT": self.port,
@@ -72,7 +73,9 @@ class Session:
     def follow(self, page):
         """Do all that a page says; how many commands that were."""
         done = 0
-        for kind, name, text in BLOCK.findall(page.read_text("utf-8")):
+        said = page.read_text("utf-8").replace(f"127.0.0.1:{RECEIVER_PORT}", f"127.0.0.1:{self._other_port}")
+        said = said.replace(f'"127.0.0.1", {RECEIVER_PORT}', f'"127.0.0.1", {self._other_port}')
+        for kind, name, text in BLOCK.findall(said):
             if kind == "py" and name:
                 (self._folder / name).write_text(text, "utf-8")
             elif kind == "shellsession":

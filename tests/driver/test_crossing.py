@@ -98,7 +98,7 @@ def test_what_was_lost_and_taken_anew_is_decided_once():
     taken_and_given_back(rig)
     assert rig.claim_once().claimed == 1
     rig.advance(MINUTE)
-    assert rig.admit_once() == AdmitReport(started=1)
+    assert rig.admit_once() == AdmitReport(started=1, late=1)
 
 
 def test_the_end_of_a_delivery_that_was_lost_leaves_the_new_one_alone(rig):

@@ -41,7 +41,7 @@ def test_a_claim_whose_answer_is_lost_comes_back_with_the_end_of_its_lease(rig):
     assert rig.claim_once() == ClaimReport()
     rig.advance(rig.timing.lease)
     assert rig.claim_once() == ClaimReport(claimed=1)
-    assert rig.admit_once() == AdmitReport(started=1)
+    assert rig.admit_once() == AdmitReport(started=1, late=1)
     assert rig.row(one).losses == 0  # it had not been delivered
 
 
@@ -92,7 +92,7 @@ def test_a_start_of_which_nobody_knows_whether_it_is_held_is_handed_back(rig, pr
     assert rig.settle_once().settled == 1
     assert (rig.row(one).phase, rig.row(one).attempt) == (Phase.PENDING, 0)
     rig.claim_once()
-    assert rig.admit_once() == AdmitReport(started=1)
+    assert rig.admit_once() == AdmitReport(started=1, late=1)
 
 
 async def wait(rig):
@@ -118,7 +118,7 @@ def test_a_start_whose_answer_is_lost_is_not_begun_after_its_lease(rig):
         rig.admit_once()
     rig.advance(rig.timing.lease)
     assert rig.claim_once() == ClaimReport(claimed=1)
-    assert rig.admit_once() == AdmitReport(started=1)
+    assert rig.admit_once() == AdmitReport(started=1, late=1)
     [assignment] = rig.target.given
     assert assignment.occurrence.fence == rig.row(one).fence
     assert rig.row(one).losses == 1

@@ -234,3 +234,45 @@ def test_a_loop_that_is_cancelled_gives_up_the_lead():
         assert drive(place.store.store.lead("node-b", now=place.system.micros(), lease=LEASE)).leader == "node-b"
 
     asyncio.run(story())
+
+
+def told_lost(rig):
+    return [one.payload["node"] for one in reversed(drive(rig.store.store.events("acme", 9)))]
+
+
+def test_the_leader_tells_once_which_nodes_were_lost(rig, caplog):
+    rig.create("alert", trigger=EventTrigger("node.lost"))
+    killed, stopped = another(rig, "node-b"), another(rig, "node-c")
+    for one in (rig, killed, stopped):
+        one.reap_once()
+    drive(stopped.driver.leave())
+    assert rig.lead_once().lost == killed.lead_once().lost == 0
+    rig.advance(2 * LEASE - 1)
+    rig.reap_once()
+    assert rig.lead_once().lost == 0
+    rig.advance(1)
+    assert another(rig, "node-d").lead_once() == LeadReport(term=2)  # whoever does not lead tells nothing
+    assert rig.lead_once().lost == 1
+    assert rig.lead_once().lost == 0
+    assert told_lost(rig) == ["node-b"]
+    assert "node node-b is lost: it was last heard of at 2030-03-17T17:47:00Z" in caplog.text
+
+
+def test_no_node_takes_itself_for_lost(rig):
+    rig.create("alert", trigger=EventTrigger("node.lost"))
+    rig.reap_once()
+    rig.advance(10 * LEASE)  # it stood still, and others did too
+    assert rig.lead_once() == LeadReport(leads=True, gained=True, term=1)
+    assert told_lost(rig) == []
+
+
+def test_a_node_that_was_lost_and_came_back_can_be_lost_again(rig):
+    rig.create("alert", trigger=EventTrigger("node.lost"))
+    other = another(rig)
+    for _ in range(2):
+        other.reap_once()
+        rig.advance(2 * LEASE)
+        rig.reap_once()
+        assert rig.lead_once().lost == 1
+    assert told_lost(rig) == ["node-b", "node-b"]
+    assert len(drive(rig.store.store.unmatched(9))) == 2

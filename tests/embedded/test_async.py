@@ -10,6 +10,8 @@ import pytest
 
 from noonmark import AsyncScheduler, Conflict, IntervalTrigger, JobStatus, NotFound, Scheduler
 from noonmark.embedded.declaring import Further, Options
+from noonmark.embedded.reading import Reading
+from noonmark.embedded.steering import Steering
 from noonmark.stores.sqlite.driver import sqlite3  # two libraries in one process do not see each other's locks
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START
@@ -80,6 +82,9 @@ async def ended(scheduler, job_id, count=1):
     return await eventually(look)
 
 
+NAMES = sorted(name for kind in (Scheduler, Steering, Reading) for name in vars(kind) if not name.startswith("_"))
+
+
 class TestTheSameMethods:
     INTERNAL = frozenset({"with_engine", "after_fork", "settle_here", "runtime"})
 
@@ -89,7 +94,7 @@ class TestTheSameMethods:
         assert theirs - ours == self.INTERNAL
         assert ours <= theirs
 
-    @pytest.mark.parametrize("name", sorted(name for name in vars(Scheduler) if not name.startswith("_")))
+    @pytest.mark.parametrize("name", NAMES)
     def test_it_takes_the_same_and_is_awaited(self, name):
         of_sync = inspect.getattr_static(Scheduler, name)
         if name in self.INTERNAL or not inspect.isfunction(of_sync):

@@ -1,4 +1,4 @@
-"""Schedules of a program for what is not a Python function: programs and events."""
+"""Schedules of a program for what is not a Python function: programs, requests and events."""
 
 import asyncio
 import os
@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from noonmark import AsyncScheduler, EventTrigger, InvalidSchedule, Scheduler
+from noonmark import AsyncScheduler, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
+from noonmark.clocks import SystemClock
+from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
+from noonmark.targets import watching
 from tests.embedded.waiting import NEVER, ended, eventually, phases
-from tests.targets.ordered import is_alive
+from tests.targets.ordered import CLAN, is_alive, is_stopped
+from tests.targets.receiving import receiving, sent
 
 
 class TestCommands:
@@ -41,6 +45,18 @@ class TestCommands:
         assert len((tmp_path / "tries").read_text()) == 2
         assert keeper.runs(job)[0].result["output"] == f"{min(19, os.nice(0) + 3)}\n"
 
+    def test_what_it_writes_is_seen_while_it_runs(self, keeper, tmp_path):
+        script = "echo one; while ! test -e go; do sleep 0.02; done; echo two"
+        job = keeper.schedule_command(["sh", "-c", script], cwd=tmp_path)
+        with keeper:
+            eventually(lambda: [run.result for run in keeper.runs(job)] == [{"output": "one\n"}])
+            [run] = keeper.runs(job)
+            assert (run.outcome, run.ended_at) == (None, None)
+            (tmp_path / "go").touch()
+            assert ended(keeper, job) == ["completed"]
+        [ran] = keeper.runs(job)
+        assert (ran.id, ran.started, ran.result) == (run.id, run.started, {"exit_code": 0, "output": "one\ntwo\n"})
+
     def test_it_ends_when_it_is_cancelled(self, keeper, tmp_path):
         job = keeper.schedule_command(["sh", "-c", "echo $$ > pid; sleep 600"], cwd=tmp_path)
         with keeper:
@@ -60,6 +76,36 @@ class TestCommands:
         (tmp_path / "again").touch()
         with keeper:
             assert ended(keeper, job) == ["completed"]
+
+    def test_it_is_suspended_between_two_windows(self, keeper, tmp_path):
+        script = "echo $$ > pid; while ! test -e go; do sleep 0.02; done"
+        window = {"duration_seconds": 0.4, "end_action": "pause"}
+        job = keeper.schedule_command(["sh", "-c", script], cwd=tmp_path, trigger=IntervalTrigger(1), window=window)
+        with keeper:
+            pid = int(eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip()))
+            eventually(lambda: is_stopped(pid))
+            (tmp_path / "go").touch()
+            eventually(lambda: "completed" in phases(keeper, job))
+            keeper.cancel(job)
+        first = min(keeper.runs(job), key=lambda run: run.started)
+        assert str(first.outcome) == "completed"
+        assert (first.ended_at - first.started_at).total_seconds() > 0.4
+
+    def test_its_whole_family_ends_when_another_node_has_it(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(watching, "STOP_GRACE", SECOND // 10)
+        scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", lease=1)
+        job = scheduler.schedule_command(["sh", "-c", f"echo begun; {CLAN}"], cwd=tmp_path)
+        with scheduler:
+            eventually(lambda: [run.result for run in scheduler.runs(job)] == [{"output": "begun\n"}])
+            pids = [int((tmp_path / name).read_text()) for name in ("parent", "child", "grandchild", "apart")]
+            later = SystemClock().micros() + 60 * SECOND
+            store = scheduler.runtime.store
+            [claim] = drive(store.claim("thief", ["command"], now=later, until=later, limit=1, lease=60 * SECOND))
+            eventually(lambda: not any(map(is_alive, pids)))
+            [lost] = scheduler.runs(job)
+            assert (str(lost.outcome), lost.result) == ("lease_lost", {"output": "begun\n"})
+            assert drive(store.occurrence(claim.occurrence.id)) == claim.occurrence
+        scheduler.close()
 
     def test_one_that_was_made_before_is_taken_up_again(self, open_on_file):
         job = open_on_file().schedule_command(["true"], name="it")
@@ -109,6 +155,104 @@ class TestCommands:
         said, emitted = asyncio.run(story())
         assert said == {"exit_code": 0, "output": "hello\n"}
         assert list(emitted) == ["event_id"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def receiver(server):
+    server.reset()
+    return server
+
+
+class TestRequests:
+    def test_it_is_sent_when_it_is_due(self, keeper, receiver):
+        keeper.start()
+        job = keeper.schedule_http(
+            f"{receiver.url}/orders",
+            method="put",
+            headers={"X-Job": "{{schedule_name}}"},
+            body={"attempt": "{{attempt}}"},
+            name="orders",
+        )
+        assert ended(keeper, job) == ["completed"]
+        keeper.stop()
+        method, path, headers, body = sent(receiver)
+        assert (method, path, headers["X-Job"], body) == ("PUT", "/orders", "orders", {"attempt": 1})
+        [run] = keeper.runs(job)
+        assert headers["Idempotency-Key"] == run.occurrence_id
+        assert (run.result["status"], run.result["body"]) == (200, {"done": True})
+
+    def test_it_is_sent_when_somebody_asks(self, keeper, receiver):
+        job = keeper.schedule_http(f"{receiver.url}/ping?who={{{{payload}}}}", trigger=NEVER, name="it")
+        assert keeper.run_now(job, payload="me")["status"] == 200
+        assert keeper.schedule_http(f"{receiver.url}/next", trigger=NEVER, expected_statuses=(404,), name="it") == job
+        receiver.answers += [(404, b"", {}), (200, b"", {})]
+        assert keeper.run_now(job)["status"] == 404
+        with pytest.raises(RuntimeError, match="answered 200 OK"):
+            keeper.run_now(job)
+        assert [path for _, path, _, _ in receiver.requests] == ["/ping?who=me", "/next", "/next"]
+
+    def test_it_is_tried_again_after_the_answers_that_say_so(self, keeper, receiver):
+        receiver.answers += [(418, b"", {}), (418, b"", {}), (200, b"", {})]
+        terms = {"retry_statuses": [418], "retries": {"max_attempts": 3, "backoff_seconds": 0.01}}
+        job = keeper.schedule_http(f"{receiver.url}/next", **terms)
+        with keeper:
+            assert ended(keeper, job) == ["completed"]
+        told = [(headers["Idempotency-Key"], headers["Noonmark-Attempt"]) for _, _, headers, _ in receiver.requests]
+        assert [attempt for _, attempt in told] == ["1", "2", "3"]
+        assert len({key for key, _ in told}) == 1
+
+    def test_it_hangs_up_at_its_timeout(self, keeper, receiver):
+        job = keeper.schedule_http(f"{receiver.url}/silent", timeout=0.2)
+        with keeper:
+            assert ended(keeper, job) == ["timed_out"]
+
+    def test_one_that_was_made_before_is_taken_up_again(self, open_on_file, receiver):
+        job = open_on_file().schedule_http(f"{receiver.url}/a", name="it")
+        with open_on_file() as again:
+            assert ended(again, job) == ["completed"]
+
+    @pytest.mark.parametrize(
+        ("url", "options", "field"),
+        [
+            ("/orders", {}, "url"),
+            (1, {}, "url"),
+            ("http://{{payload.host}}/", {}, "url"),
+            ("http://host", {"method": "FETCH"}, "method"),
+            ("http://host", {"headers": {"Host": "other"}}, "headers.Host"),
+            ("http://host", {"headers": 1}, "headers"),
+            ("http://host", {"secret_headers": {"X-Key": ""}}, "secret_headers.X-Key"),
+            ("http://host", {"secret_headers": {"X-Key": "nobody-knows-it"}}, "secret_headers.X-Key"),
+            ("http://host", {"body": "{{secret}}"}, "body"),
+            ("http://host", {"body": object()}, "body"),
+            ("http://host", {"expected_statuses": []}, "expected_statuses"),
+            ("http://host", {"retry_statuses": ["5x"]}, "retry_statuses[0]"),
+        ],
+    )
+    def test_what_is_wrong_is_named_as_it_was_written(self, url, options, field):
+        with pytest.raises(InvalidSchedule) as caught:
+            Scheduler().schedule_http(url, **options)
+        assert caught.value.field == field
+
+    def test_a_request_has_a_body_and_no_payload(self):
+        with pytest.raises(TypeError, match="'payload' is no option"):
+            Scheduler().schedule_http("http://host", payload=1)
+
+    def test_the_async_scheduler_has_it_too(self, receiver):
+        async def story():
+            scheduler = AsyncScheduler()
+            job = await scheduler.schedule_http(f"{receiver.url}/a", method="GET", trigger=NEVER)
+            answer = await scheduler.run_now(job)
+            await scheduler.close()
+            return answer
+
+        assert asyncio.run(story())["status"] == 200
+        assert receiver.requests[0][:2] == ("GET", "/a")
 
 
 class TestEvents:

@@ -225,6 +225,18 @@ class TestExplaining:
         assert summaries[0].startswith("It has not run yet")
         assert summaries[1].endswith("the schedule may run 2 times, and does so before that time.")
 
+    def test_runs_that_are_forgotten_count_for_the_runs_that_are_left(self, desk):
+        made = desk.create(max_runs=5)["schedule_id"]
+        for _ in range(4):
+            desk.pass_by(60)
+        drive(desk.service.store.prune(before=0, keep=1, limit=100))
+        fifth, sixth = (
+            desk("schedule/explain", schedule_id=made, at=f"2026-03-01T12:0{minute}:00Z") for minute in (5, 6)
+        )
+        assert fifth["summary"].startswith("It has not run yet")
+        assert sixth["summary"].endswith("the schedule may run 5 times, and does so before that time.")
+        assert [step["facts"]["runs_so_far"] for step in sixth["steps"] if "runs_so_far" in step["facts"]] == [4]
+
     def test_what_ran(self, desk):
         made = desk.create()
         desk.pass_by(60)

@@ -214,7 +214,7 @@ def accepted(desk, made):
     store, now = desk.service.store, desk.clock.micros()
     [claim] = drive(store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND))
     [admitted] = drive(store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND))
-    taken = settle(admitted.occurrence, claim.schedule.declaration, Accepted(started=now, accepted=now), node="n")
+    taken = settle(admitted.occurrence, claim.schedule, Accepted(started=now, accepted=now), node="n")
     assert drive(store.settle([taken])) == [True]
     return one["occurrence_id"]
 

@@ -19,7 +19,7 @@ from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.driver.drive import drive
-from noonmark.embedded.scheduler import OWNER
+from noonmark.embedded.desk import OWNER
 from noonmark.stores.sqlite.driver import sqlite3
 from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL

@@ -36,7 +36,7 @@ class Handed:
     """Work that a target accepted; somebody says later how it ended."""
 
     occurrence: object
-    declaration: object
+    schedule: object
 
 
 class SimulatedTarget:
@@ -110,7 +110,7 @@ class SimulatedTarget:
     def _by_itself(self, work, now):
         one, rng = work.assignment, self._world.rng
         if work.fate == "is accepted":
-            self._world.handed.append(Handed(one.occurrence, one.schedule.declaration))
+            self._world.handed.append(Handed(one.occurrence, one.schedule))
             deadline = now + rng.choice([1, 30, 600]) * SECOND
             return Accepted(started=one.started, accepted=now, deadline=deadline)
         outcomes = {"fails": Outcome.FAILED, "is undeliverable": Outcome.DELIVERY_FAILED}

@@ -114,7 +114,7 @@ class Users:
         now = await self._store.clock()
         outcome = self._rng.choice(ENDS)
         delivered = Delivered(outcome=outcome, started=handed.occurrence.started or now, ended=now)
-        await self._store.settle([settle(handed.occurrence, handed.declaration, delivered, node="somewhere")])
+        await self._store.settle([settle(handed.occurrence, handed.schedule, delivered, node="somewhere")])
 
     def delete_all(self, uids):
         """Everybody gives up."""

@@ -15,7 +15,7 @@ from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Usage
-from noonmark.core.settlement import Accepted, Delivered, settle
+from noonmark.core.settlement import Accepted, Delivered, Underway, interim, settle
 from noonmark.stores.sql.schema import metadata
 from noonmark.stores.sql.views import execution_history
 from noonmark.stores.sqlite import SqliteStore
@@ -56,7 +56,7 @@ def history(bench):
     delivered = Delivered(
         outcome=Outcome.COMPLETED, started=NOW + 1_234_567, ended=bench.now, usage=Usage(tokens=1_200, cost_usd=0.25)
     )
-    [settled] = done(bench.store.settle([settle(ran, quiet["ran"].declaration, delivered, node="node-a")]))
+    [settled] = done(bench.store.settle([settle(ran, quiet["ran"], delivered, node="node-a")]))
     assert settled
     again = done(bench.run(quiet["again"], "a"))
     assert done(bench.retry(again, bench.now + SECOND))
@@ -64,7 +64,7 @@ def history(bench):
     assert done(bench.fail(done(bench.start(done(bench.claim_one("node-b"))))))
     accepted = done(bench.run(quiet["open"], "a"))
     accepts = Accepted(started=bench.now, accepted=bench.now)
-    [settled] = done(bench.store.settle([settle(accepted, quiet["open"].declaration, accepts, node="node-a")]))
+    [settled] = done(bench.store.settle([settle(accepted, quiet["open"], accepts, node="node-a")]))
     assert settled
     done(bench.add(quiet["ran"], "b"))
     done(bench.decide(End(claim=done(bench.claim_one()), phase=Phase.SKIPPED, reason=Reason.OVERLAP)))
@@ -160,6 +160,16 @@ def test_a_run_that_is_retried_is_told_beside_those_before_it(bench):
     ]
 
 
+def test_a_run_that_was_told_of_is_told_once(bench):
+    made = done(bench.create_quiet())
+    one = done(bench.run(made, "a"))
+    told = interim(one, Underway(started=NOW + 3, result={"output": "half way"}), node="node-a")
+    assert done(bench.store.progress([told])) == [True]
+    assert [(row["run_id"], row["started"], row["ended"]) for row in query(bench, EVERYTHING)] == [
+        (told.run.id, NOW + 3, None)
+    ]
+
+
 def test_every_column_is_documented_in_order(bench):
     named = [
         name for row in re.findall(r"^\| (`.*?) \| ", PAGE.read_text("utf-8"), re.MULTILINE) for name in row.split(", ")
@@ -185,7 +195,7 @@ def test_postgresql_gives_the_same_rows(bench):
         if table.name in ("schedules", "occurrences", "runs", "concurrency_keys")
     ]
     statements = [str(CreateTable(table).compile(dialect=postgresql.dialect())) for table in tables]
-    frozen = files("noonmark.stores.sql.migrations").joinpath("views", "0001_postgresql.sql").read_text("utf-8")
+    frozen = files("noonmark.stores.sql.migrations").joinpath("views", "0003_postgresql.sql").read_text("utf-8")
     assert frozen.strip() == execution_history("postgresql")
     copied = {table.name: query(bench, f"SELECT * FROM {table.name}") for table in tables}  # noqa: S608 - our own names
 

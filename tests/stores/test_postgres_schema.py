@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.postgres import PostgresStore, opening
+from noonmark.stores.postgres import PostgresStore, opening, upgrading
+from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.sql import migrations, upgrade
 from noonmark.stores.sql.ddl import ddl
 from noonmark.stores.sql.version import VERSION
@@ -25,12 +26,13 @@ from tests.stores.test_sqlite_cost import a_day_of_events, a_day_of_waiting, a_d
 SCHEMA = files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
 NAMES = count(1)
 NODES = 6
-SECOND_MIGRATION = """
+NEXT = f"{int(VERSION) + 1:04}"
+NEXT_MIGRATION = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{NEXT}"
+down_revision = "{VERSION}"
 
 
 def upgrade():
@@ -90,9 +92,9 @@ def _two_versions(tmp_path, monkeypatch):
     """A Noonmark that is one migration newer than the real one."""
     scripts = tmp_path / "migrations"
     shutil.copytree(Path(migrations.__file__).parent, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "v0002_second.py").write_text(SECOND_MIGRATION)
+    (scripts / "versions" / f"v{NEXT}_next.py").write_text(NEXT_MIGRATION)
     monkeypatch.setattr(upgrade, "SCRIPTS", str(scripts))
-    monkeypatch.setattr(opening, "VERSION", "0002")
+    monkeypatch.setattr(opening, "VERSION", NEXT)
 
 
 def test_the_text_is_that_of_the_tables():
@@ -121,9 +123,22 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
         done(bench.store.close())
     bench = Bench(opened(postgres, schema), bench.clock)
     assert done(bench.kept(kept)).schedule == kept
-    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == "0002"
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT colour FROM {schema}.schedules") == "red"
     done(bench.store.close())
+
+
+def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
+    postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
+    upgrading.upgrade(parse_address(f"{postgres.url()}?schema={schema}"), "0001", lock="SELECT 1")
+    assert postgres.sql(f"SELECT to_regclass('{schema}.secrets') IS NULL") == "t"
+    postgres.sql(f"INSERT INTO {schema}.notes (tenant, noted, caller, operation) VALUES ('acme', 7, 'ada', 'told')")
+    store = opened(postgres, schema)
+    assert [note.caller for note in done(store.notes("acme", 9))] == ["ada"]
+    assert done(store.secrets("acme")) == []
+    done(store.close())
+    made(postgres, f"{schema}_new")
+    assert catalogue(postgres, schema) == catalogue(postgres, f"{schema}_new")
 
 
 @pytest.mark.usefixtures("_two_versions")
@@ -133,7 +148,7 @@ def test_of_nodes_that_start_together_one_brings_the_schema_up_to_date(postgres,
         made(postgres, schema)
     with ThreadPoolExecutor(NODES) as pool:
         list(pool.map(lambda _: made(postgres, schema), range(NODES)))
-    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == "0002"
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT count(*) FROM {schema}.served_routes") == "1"
 
 

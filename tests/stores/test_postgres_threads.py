@@ -274,19 +274,19 @@ class Node:
             if isinstance(answer, Busy):
                 self.decisions.append(refused(decision.claim, answer))
             elif isinstance(answer, Admitted) and answer.occurrence.phase is Phase.DISPATCHING:
-                self.started.append((answer.occurrence, decision.claim.schedule.declaration))
+                self.started.append((answer.occurrence, decision.claim.schedule))
         return answers
 
     def settle(self):
         runs = self.some(self.started, 6)
         ends = []
-        for one, declared in runs:
+        for one, schedule in runs:
             if self.chance.random() < 0.2:
                 deadline = self.now() + self.chance.choice([SECOND, 20 * SECOND])
                 told = Accepted(started=self.now(), accepted=self.now(), deadline=deadline)
             else:
                 told = Delivered(outcome=self.chance.choice(OUTCOMES), started=self.now(), ended=self.now())
-            ends.append(settle(one, declared, told, node=self.name))
+            ends.append(settle(one, schedule, told, node=self.name))
         return any(done(self.store.settle(ends))) if ends else False
 
     def give_up(self):
@@ -294,7 +294,7 @@ class Node:
         found = done(self.store.overdue(now=self.now(), limit=4))
         for one in found:
             snapshot = done(self.store.snapshot(one.uid))
-            done(self.store.settle([expire(one, snapshot.schedule.declaration, now=self.now())]))
+            done(self.store.settle([expire(one, snapshot.schedule, now=self.now())]))
         return found
 
     def hold(self):

@@ -52,6 +52,13 @@ def parts(sql):
     return [word.strip() for word in words]
 
 
+def held(path):
+    """What every table of the first schema holds."""
+    with closing(sqlite3.connect(path)) as connection:
+        names = re.findall(r"CREATE TABLE (\w+)", FIRST.read_text(encoding="utf-8"))
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}  # noqa: S608 - ours
+
+
 def opened(path, clock=None):
     store = SqliteStore(path, clock or HandClock(), busy_seconds=1)
     done(store.open())
@@ -92,6 +99,17 @@ def test_an_older_database_is_brought_up_to_date(tmp_path):
     made(tmp_path / "text.db", SCHEMA)
     assert tables_of(path) == tables_of(tmp_path / "text.db")
     done(opened(path).close())
+
+
+def test_what_the_first_schema_held_is_there_after_an_upgrade(tmp_path):
+    path = tmp_path / "noonmark.db"
+    made(path, FIRST.read_text(encoding="utf-8"))
+    before = held(path)
+    assert before["alembic_version"] == [("0001",)]
+    done(opened(path).close())
+    made(tmp_path / "text.db", SCHEMA)
+    assert tables_of(path) == tables_of(tmp_path / "text.db")
+    assert held(path) == before | {"alembic_version": [(VERSION,)]}
 
 
 def test_a_newer_database_is_refused(tmp_path):

@@ -140,13 +140,20 @@ METHODS = {
     "run/get": Method("run", ("run_id",)),
     "event/emit": Method("emit", ("event_type",), "event_id"),
     "event/list": Method("events", (), "events"),
+    "secret/set": Method("set_secret", ("name", "value")),
+    "secret/list": Method("secrets", (), "secrets"),
+    "secret/delete": Method("delete_secret", ("name",)),
+    "event/match": Method("match_events"),
+    "trigger/list": Method("triggers", (), "triggers"),
+    "upload/list": Method("uploads", (), "uploads"),
+    "upload/delete": Method("delete_upload", ("upload_id",)),
     "node/list": Method("nodes", (), "nodes"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),
     "worker/stop": Method("worker_stop"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("nodes", "event_id", "count")
+NOT_PAGED = ("nodes", "secrets", "event_id", "count")
 
 
 class Typed:

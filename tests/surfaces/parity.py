@@ -9,6 +9,7 @@ from noonmark.core.settlement import Accepted, settle
 from noonmark.driver.drive import drive
 from noonmark.operations.registry import perform
 from noonmark.operations.service import LOCAL
+from noonmark.operations.uploads import Intake
 from noonmark.testing.conformance.bench import start
 from tests.embedded.waiting import eventually
 
@@ -19,6 +20,8 @@ WORKFLOW = {"target_kind": "workflow", "workflow_id": "elsewhere"}
 HOURLY = {"type": "interval", "every_seconds": 3_600, "start_at_utc": LATER}
 PAST = {"type": "interval", "every_seconds": 86_400, "start_at_utc": "2026-01-01T00:00:00Z"}
 AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC", "--start-at", LATER)
+SEALED = {"value": "Bearer 0123456789", "hosts": ["api.example.com", "*.example.org:8443"]}
+CARRIES = {"target_kind": "http", "url": "https://api.example.com", "secret_headers": {"Authorization": "nothing"}}
 _numbers = count(1)
 
 
@@ -39,6 +42,15 @@ class Stage:
         made = self.do("schedule/create", **{"schedule_id": self.name(), "trigger": YEARLY, "target": NOBODY, **fields})
         return made["schedule_id"]
 
+    def upload(self):
+        """A file that is kept."""
+        intake = Intake(self.service, LOCAL, self.name())
+        intake.write(b"something")
+        return drive(intake.finish({"filename": "a.txt"}, "text/plain"))["upload_id"]
+
+    def secret(self):
+        return self.do("secret/set", name=self.name(), **SEALED)["name"]
+
     def paused(self):
         return self.do("schedule/pause", schedule_id=self.schedule())["schedule_id"]
 
@@ -54,7 +66,7 @@ class Stage:
         [claim] = drive(store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one))
         [admitted] = drive(store.admit([start(claim)], now=now, lease=lease))
         taken = Accepted(started=now, accepted=now, deadline=now + DAY_SECONDS * SECOND)
-        assert drive(store.settle([settle(admitted.occurrence, claim.schedule.declaration, taken, node="taker")]))[0]
+        assert drive(store.settle([settle(admitted.occurrence, claim.schedule, taken, node="taker")]))[0]
         return one
 
     def busy(self):
@@ -96,6 +108,11 @@ def _on(*words, **options):
     return command
 
 
+def _set_secret(asked):
+    hosts = [word for host in asked["hosts"] for word in ("--host", host)]
+    return ("secret", "set", asked["name"], *hosts, "--value", asked["value"])
+
+
 LOOKS = (
     Row("schedule/get", lambda at: {"schedule_id": at.ids[0]}, _on("schedule", "status"),
         lambda document: {name: one for name, one in document.items() if name != "occurrences"}),
@@ -117,6 +134,14 @@ LOOKS = (
     Row("run/get", lambda at: {"run_id": at.ids[2]}),
     Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
         _on("event", "list", event_type="--event", limit="--limit")),
+    Row("secret/list", command=_on("secret", "list")),
+    Row("event/match", lambda _: {"event_type": "seen", "filters": {"n": {"gt": 1}}, "limit": 10},
+        lambda _: ("event", "match", "seen", "--filter-json", '{"n": {"gt": 1}}', "--last", "10")),
+    Row("event/match", lambda at: {"schedule_id": at.trigger, "limit": 10}, _on("trigger", "test", limit="--last")),
+    Row("event/match", lambda _: {"filters": {}, "limit": 1},
+        lambda _: ("event", "match", "--filter-json", "{}", "--last", "1")),
+    Row("trigger/list", lambda _: {"event_type": "seen", "labels": {"of": "triggers"}, "phase": "active", "limit": 10},
+        _on("trigger", "list", "--label", "of=triggers", event_type="--event", phase="--status", limit="--limit")),
     Row("node/list", command=_on("node", "list")),
     Row("audit/list", lambda at: {"schedule_id": at.ids[0], "limit": 10},
         lambda asked: ("audit", "list", "--schedule", asked["schedule_id"], "--limit", "10")),
@@ -153,7 +178,14 @@ CHANGES = (
     Row("event/emit", lambda at: {"event_type": "told", "payload": {"n": 1}, "source": "parity", "event_id": at.name()},
         lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
                        "--event-id", asked["event_id"])),
+    Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
+    Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
 )  # fmt: skip
+UPLOADS = (
+    Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
+    Row("upload/delete", lambda at: {"upload_id": at.upload()}, _on("upload", "delete")),
+)
+"""Files are kept by a server: a command that works on a store itself has none."""
 WORKER = (
     Row("worker/start", command=_on("worker", "start")),
     Row("worker/stop", command=_on("worker", "stop")),
@@ -247,9 +279,33 @@ WRONG = (
     _lost("occurrence/cancel"),
     _wrong("run/get", {"run_id": "run_0"}, None, "not_found", "run_id"),
     _wrong("event/emit", {"event_type": "no spaces"}, lambda _: ("event", "emit", "no spaces"),
-           "invalid_schedule", "event_type"),
+           "invalid_request", "event_type"),
+    _wrong("event/match", {"event_type": "no spaces"}, lambda _: ("event", "match", "no spaces"),
+           "invalid_trigger", "event_type"),
+    _wrong("event/match", {"filters": {"n": {"near": 1}}}, lambda _: ("event", "match", "--filter-json",
+           '{"n": {"near": 1}}'), "invalid_trigger", "filters.n.near"),
+    _wrong("event/match", GONE, _on("trigger", "test")),
+    Wrong("event/match", lambda at: {"schedule_id": at.schedule()}, _on("trigger", "test"),
+          code="invalid_request", field="schedule_id"),
+    _wrong("event/match", {"trigger": YEARLY}, None, "invalid_request", "trigger"),
+    _wrong("event/match", {"event_type": "seen", "trigger": YEARLY}, None, "invalid_request", "trigger"),
+    _wrong("event/match", {"event_type": "seen", "event": {"payload": 1, "source": 2}}, None, "invalid_request",
+           "event.source"),
+    _wrong("trigger/list", {"event_type": "no spaces"}, _on("trigger", "list", event_type="--event"),
+           "invalid_request", "event_type"),
     _wrong("event/list", {"event_type": "no spaces"}, _on("event", "list", event_type="--event"),
            "invalid_request", "event_type"),
+    _wrong("upload/list", {"cursor": "elsewhere"}, None, "invalid_request", "cursor", is_typed=False),
+    _wrong("upload/delete", {"upload_id": "upl_A"}, _on("upload", "delete"), "invalid_request", "upload_id"),
+    _wrong("schedule/create", {"trigger": YEARLY, "target": CARRIES},
+           lambda _: ("schedule", "create", *AS_OPTIONS[2:], "--http", CARRIES["url"],
+                      "--secret-header", "Authorization: nothing"),
+           "invalid_schedule", "target.secret_headers.Authorization"),
+    _wrong("secret/set", {"name": "n", **SEALED, "value": "short"}, _set_secret, "invalid_request", "value"),
+    _wrong("secret/set", {"name": "n", **SEALED, "hosts": ["0x7f.1"]}, _set_secret, "invalid_request", "hosts[0]"),
+    _wrong("secret/set", {"name": "n", **SEALED, "hosts": []}, None, "invalid_request", "hosts"),
+    _wrong("secret/delete", {"name": "nowhere"}, lambda _: ("secret", "delete", "nowhere"), "not_found", "name"),
+    _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("audit/list", {"schedule_id": "no spaces"}, lambda _: ("audit", "list", "--schedule", "no spaces"),
            "invalid_request", "schedule_id"),

@@ -14,9 +14,11 @@ from noonmark.core.instants import SECOND
 from noonmark.operations.service import Limits, Service
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
+from noonmark.wiring import make_seal
 from tests.embedded.waiting import SOON, eventually
 
 NOON = {"type": "cron", "expression": "0 12 * * *", "timezone": "Europe/Stockholm"}
+SEALING_KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 GREET = {"target_kind": "function", "function": "greet"}
 
 
@@ -77,7 +79,17 @@ def read_answer(line):
 
 
 @contextmanager
-def serving(store="memory://", *, limits=None, begins=False, health=None, metrics=None, clock=None, **settings):
+def serving(
+    store="memory://",
+    *,
+    limits=None,
+    begins=False,
+    health=None,
+    metrics=None,
+    clock=None,
+    uploads=None,
+    **settings,
+):
     """Serve until the block ends."""
     clock = clock or SystemClock()
     scheduler = Scheduler(store, clock=clock)
@@ -94,6 +106,8 @@ def serving(store="memory://", *, limits=None, begins=False, health=None, metric
         attend=scheduler._engines.attend,
         worker=driver,
         limits=limits or Limits(),
+        uploads=uploads,
+        seal=make_seal(SEALING_KEY),
     )
     try:
         with hosting(service, health=health, metrics=metrics, **settings) as served:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from noonmark.stores.files import UploadFolder
 from noonmark.surfaces.rest.described import described
 from noonmark.telemetry.metrics import Metrics
 from tests.surfaces.serving import GREET, serving
@@ -25,8 +26,9 @@ THEIR_OWN = {"/openapi.json"}
 
 
 @pytest.fixture(scope="module")
-def served():
-    with serving(metrics=Metrics()) as server:
+def served(tmp_path_factory):
+    uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=10_000, quota=1_000_000)
+    with serving(metrics=Metrics(), uploads=uploads) as server:
         yield server
 
 
@@ -69,7 +71,7 @@ def test_every_example_is_answered_as_described(served, one, name):
     else:
         schedule_id = served.create(target=GREET)["schedule_id"]
     occurrence = served.client.post(f"/schedules/{schedule_id}/run").json()["occurrence_id"]
-    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence)
+    path = one.path.format(schedule_id=schedule_id, occurrence_id=occurrence, name="token")
     answer = served.client.request(one.method, path, json=one.examples[name])
     # Nothing awaits its completion here: only the state is wrong.
     is_early = one.path.endswith(("/complete", "/fail"))

@@ -10,12 +10,13 @@ from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
 from noonmark.driver.drive import drive
 from noonmark.operations.registry import OPERATIONS
+from noonmark.stores.files import UploadFolder
 from tests.client.lines import Awaited
 from tests.surfaces.doors import METHODS, ByName, Command, Here, Refusal, Rest, Rpc, Typed
-from tests.surfaces.parity import CHANGES, LOOKS, NOBODY, WORKER, WRONG, YEARLY, Row, Stage
-from tests.surfaces.serving import serving
+from tests.surfaces.parity import CHANGES, LOOKS, NOBODY, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
+from tests.surfaces.serving import SEALING_KEY, serving
 
-ID = re.compile(r"\b(?:(sch|occ|run)_[0-9a-z_-]+|parity-\d+)\b")
+ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl)_[0-9a-z_-]+|parity-\d+)\b")
 INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
 NEAR = DAY_SECONDS * SECOND
 BY_NAME = ("call --server", "call --store")
@@ -25,10 +26,19 @@ CLIENTS = ("Client", "AsyncClient")
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory):
+def _key():
+    """What commands seal with that work on the store themselves."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NOONMARK_SECRET_KEY", SEALING_KEY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory, _key):
     """One server, with all the doors to it, and something to see behind them."""
     store = f"sqlite:///{tmp_path_factory.mktemp('parity') / 'parity.db'}"
-    with serving(store) as served, Client(served.url) as client, Awaited(served.url) as awaited:
+    uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=1_000, quota=100_000)
+    with serving(store, uploads=uploads) as served, Client(served.url) as client, Awaited(served.url) as awaited:
         stage = Stage(served.service)
         there, beside = ("--server", served.url), ("--store", store)
         stage.here = Here(served.service)
@@ -47,6 +57,11 @@ def stage(tmp_path_factory):
         }
         stage.ids = stage.completed()
         stage.do("event/emit", event_type="seen", payload=[1, None])
+        stage.secret()
+        stage.do("event/emit", event_type="seen", payload={"n": 2})
+        stage.trigger = stage.schedule(
+            trigger={"type": "event", "event_type": "seen", "filters": {"n": 2}}, labels={"of": "triggers"}
+        )
         yield stage
 
 
@@ -128,6 +143,18 @@ def test_whoever_steers_the_worker_steers_the_same(stage, row):
                 assert worker.running is (seen["status"] == "running")
     finally:
         worker.stop()
+
+
+@pytest.mark.parametrize("row", UPLOADS, ids=named)
+def test_whoever_looks_after_files_finds_the_same_but_a_store_has_none(stage, row):
+    stage.upload()
+    expected = alike(stage.here.ask(row, row.arguments(stage)), stage, "")
+    for name, door in doors(stage, row).items():
+        if name in ON_STORE:
+            with pytest.raises(Refusal, match=r"conflict"):
+                door.ask(row, row.arguments(stage))
+        else:
+            assert alike(door.ask(row, row.arguments(stage)), stage, "") == expected, name
 
 
 @pytest.mark.parametrize("row", WRONG, ids=lambda row: f"{row.operation}-{row.code}-{row.field}")
@@ -213,9 +240,9 @@ NOT_TAKEN = {
 
 
 def test_every_operation_is_asked_for_and_refused():
-    assert {row.operation for row in (*LOOKS, *CHANGES, *WORKER)} == set(OPERATIONS)
+    assert {row.operation for row in (*LOOKS, *CHANGES, *UPLOADS, *WORKER)} == set(OPERATIONS)
     assert {row.operation for row in WRONG} == set(OPERATIONS)
     assert set(METHODS) == set(OPERATIONS)
-    assert {row.operation for row in CHANGES} | {"worker/start", "worker/stop"} == {
+    assert {row.operation for row in CHANGES} | {"upload/delete", "worker/start", "worker/stop"} == {
         name for name, operation in OPERATIONS.items() if operation.is_change
     }

@@ -44,7 +44,7 @@ def check(row, answer):
         assert len(said[name]) == length, (row["title"], said)
 
 
-@pytest.mark.parametrize("name", ["cron_service", "tasks"])
+@pytest.mark.parametrize("name", ["cron_service", "events", "tasks"])
 def test_every_documented_call_is_answered_as_it_says(name):
     kept = {}
     with serving(limits=LIMITS, metrics=Metrics()) as server:
@@ -71,7 +71,7 @@ def test_schedules_of_sessions_and_mobs_are_served_alike():
             kept.setdefault("schedule_id", answer.json().get("schedule_id"))
 
 
-@pytest.mark.parametrize("name", ["cron_service", "tasks"])
+@pytest.mark.parametrize("name", ["cron_service", "events", "tasks"])
 def test_the_table_can_fail(name):
     row = {**table(name)[0], "answer": {"surprise": 1}}
 

@@ -175,7 +175,7 @@ def test_events_are_emitted_once_and_listed(served):
         assert (answer.status_code, answer.json()) == (202, {"event_id": "up-1"})
     listed = served.client.get("/events", params={"event_type": "file_uploaded"}).json()
     assert [one["event_id"] for one in listed["events"]] == ["up-1"]
-    problem(served.client.post("/events", json={"payload": {}}), 400, "invalid_schedule", "event_type")
+    problem(served.client.post("/events", json={"payload": {}}), 400, "invalid_request", "event_type")
 
 
 def test_nodes_and_the_audit_log_are_listed(served):

@@ -6,12 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from noonmark.core.ids import manual
+from noonmark.core.settlement import Underway
 from noonmark.core.targets import parse_target
 from noonmark.ports.target import Assignment
 from noonmark.targets.commands import CommandRunner
 from noonmark.targets.programs import Programs
 from noonmark.testing import factories
 from tests.targets.assigned import SOON, now
+
+CLAN = """
+trap '' TERM
+sh -c 'echo $$ > child; sleep 600 & echo $! > grandchild; wait' &
+timeout 600 sh -c 'echo $$ > apart; sleep 600; sleep 600' &
+while ! test -s grandchild || ! test -s apart; do sleep 0.01; done
+echo $$ > parent; echo 1 > ready
+wait; wait
+"""
+"""Three generations and one in a group of its own, as `timeout` makes it; all of them ignore SIGTERM."""
 
 
 def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fields=None, after=0, **declared):
@@ -29,12 +40,17 @@ class Runner:
     def __init__(self, *allowed):
         self.runner = CommandRunner(Programs(allowed))
         self._reported, self._news = {}, threading.Condition()
+        self.told = []
+        """What it told of those that went on, and when."""
         self.runner.open(self._report, now)
 
     def _report(self, assignment, delivered):
         with self._news:
             assert assignment not in self._reported
-            self._reported[assignment] = delivered
+            if isinstance(delivered, Underway):
+                self.told.append((assignment, delivered, now()))
+            else:
+                self._reported[assignment] = delivered
             self._news.notify_all()
 
     def start(self, assignment):
@@ -45,6 +61,9 @@ class Runner:
         with self._news:
             assert self._news.wait_for(lambda: assignment in self._reported, SOON)
             return self._reported[assignment]
+
+    def told_of(self, assignment):
+        return [underway.result for one, underway, _ in self.told if one is assignment]
 
     def run(self, *argv, **options):
         return self.end_of(self.start(ordered(*argv, **options)))

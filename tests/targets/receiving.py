@@ -57,6 +57,19 @@ class Handler(BaseHTTPRequestHandler):
         status, body, headers = self.server.receiver.answers.pop(0)
         self.answer(status, body, **headers)
 
+    def echo(self):
+        """What it was sent in a header, everywhere in the answer."""
+        value = self.headers["X-Token"]
+        told = json.dumps({"said": value, value: [value.split()[-1], f"<{value}>"], "n": 7}).encode()
+        self.answer(
+            500 if "fail" in self.path else 200, told, Content_Type="application/json", X_Request_Id=value, ETag=value
+        )
+
+    def echo_all(self):
+        """The same as one text that is too long, and ends in the middle of it."""
+        value = self.headers["X-Token"]
+        self.answer(302, f"{value}|".encode() * 10_000, Location=f"http://a.example/?t={value}", Content_Type="text/x")
+
     def take_over(self):
         self.answer(202, Noonmark_Callback="accepted")
 
@@ -115,9 +128,9 @@ def receiving(host="127.0.0.1", port=0):
 class Caller:
     """A caller of requests, and what it reported."""
 
-    def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, **options):
+    def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, unsealer=None, **options):
         outbound = Outbound(reach=reach_of(guard, allow_hosts), resolve=resolve, **options)
-        self.target = HttpCaller(outbound, limit)
+        self.target = HttpCaller(outbound, limit, unsealer)
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)
 

@@ -22,7 +22,7 @@ from noonmark.targets import watching
 from noonmark.targets.commands import MAX_COMMANDS
 from noonmark.targets.output import KEPT, MAX_TEXT, Tail
 from tests.embedded.waiting import eventually
-from tests.targets.ordered import is_alive, is_stopped, ordered, running
+from tests.targets.ordered import CLAN, is_alive, is_stopped, ordered, running
 
 PYTHON = sys.executable
 FAMILY = (
@@ -261,6 +261,23 @@ class TestHowItIsMadeToEnd:
         one.stop(Reason.REPLACED)
         assert runner.end_of(one).error == "was killed by SIGKILL"
 
+    @pytest.mark.parametrize("how", ["timeout", *(Reason.CANCELLED, Reason.REPLACED, Reason.LEASE_LOST), "stop"])
+    def test_a_whole_family_ends_that_does_not_want_to(self, tmp_path, brief, how):
+        with running() as made:
+            one = made.start(ordered("sh", "-c", CLAN, fields={"cwd": str(tmp_path)}, timeout=3_600 * SECOND))
+            pid_in(tmp_path / "ready")
+            pids = [pid_in(tmp_path / name) for name in ("parent", "child", "grandchild", "apart")]
+            if how == "timeout":
+                one.started -= 3_600 * SECOND  # as if it had begun long ago
+                one.signal.set()  # and somebody looks
+            elif how != "stop":
+                one.stop(how)
+            if how != "stop":
+                done = made.end_of(one)
+                assert done.error == "was killed by SIGKILL"
+                eventually(lambda: not any(map(is_alive, pids)))
+        eventually(lambda: not any(map(is_alive, pids)))
+
     def test_it_may_clean_up(self, runner, tmp_path):
         script = "trap 'echo cleaned; exit 0' TERM; echo $$ > parent; while :; do sleep 0.02; done"
         one = runner.start(ordered("sh", "-c", script, fields={"cwd": str(tmp_path)}))
@@ -319,6 +336,18 @@ class TestWindows:
         (tmp_path / "go").touch()
         done = runner.end_of(one)
         assert (done.outcome, done.result["output"]) == ("completed", "went\n")
+
+    def test_its_children_are_suspended_with_it_and_go_on_with_it(self, runner, tmp_path, brief):
+        window = Window(duration=3 * SECOND // 10, end_action=EndAction.PAUSE)
+        trigger = IntervalTrigger(1, start_at=datetime(2020, 1, 1, tzinfo=UTC))
+        one = runner.start(ordered("sh", "-c", CLAN, window=window, trigger=trigger, fields={"cwd": str(tmp_path)}))
+        pid_in(tmp_path / "ready")
+        pids = [pid_in(tmp_path / name) for name in ("parent", "child", "grandchild", "apart")]
+        for is_so in (all, lambda stopped: not any(stopped), all):
+            eventually(lambda is_so=is_so: is_so([is_stopped(pid) for pid in pids]))
+        one.stop(Reason.LEASE_LOST)
+        assert runner.end_of(one).outcome == "lease_lost"
+        eventually(lambda: not any(map(is_alive, pids)))
 
     def test_without_a_next_one_it_stays_suspended_until_it_must_end(self, runner, tmp_path):
         window = Window(duration=SECOND // 10, end_action=EndAction.PAUSE)

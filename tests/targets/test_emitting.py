@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.chains import MAX_DEPTH
 from noonmark.core.events import Event
 from noonmark.core.ids import event, manual
 from noonmark.core.targets import EventTarget, FunctionTarget
 from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
-from noonmark.targets.emitting import MAX_DEPTH, EventEmitter
+from noonmark.targets.emitting import EventEmitter
 from noonmark.testing import factories
 from tests.targets.assigned import SOON, now
 

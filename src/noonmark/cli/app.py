@@ -81,6 +81,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "create": ("declaring:create_trigger", "Create a schedule that an event sets off."),
             "list": ("looking:list_triggers", "List the schedules that events set off."),
             "delete": ("steering:delete_trigger", "Let no event set it off any more; its history stays."),
+            "test": ("matching:try_trigger", "Say which of the last events would set it off, and why not the others."),
         },
     ),
     "event": (
@@ -88,6 +89,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "emit": ("steering:emit", "Emit an event."),
             "list": ("looking:list_events", "List the events that were emitted."),
+            "match": ("matching:match", "Say which of the last events filters match, and why not the others."),
+        },
+    ),
+    "upload": (
+        "Files that a server keeps, and tells of by events.",
+        {
+            "add": ("uploading:add", "Send a file; noonmark upload FILE does the same."),
+            "list": ("uploading:list_uploads", "List the files that are kept."),
+            "delete": ("uploading:delete", "Forget a file, which makes room for others."),
         },
     ),
     "worker": (
@@ -96,6 +106,15 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "start": ("steering:start_worker", "Let the server run what is due."),
             "stop": ("steering:stop_worker", "Let the server start nothing more; other nodes go on."),
             "status": ("steering:worker_status", "Say whether the server runs what is due."),
+        },
+    ),
+    "secret": (
+        "What requests carry in their headers, and nobody may read.",
+        {
+            "set": ("secret:set_secret", "Keep a secret that requests to some hosts may carry."),
+            "list": ("secret:list_secrets", "List the secrets, without their values."),
+            "delete": ("secret:delete_secret", "Forget a secret."),
+            "key": ("secret:fresh_key", "Print a fresh key to seal secrets with."),
         },
     ),
     "node": ("The nodes of a cluster.", {"list": ("looking:list_nodes", "List the nodes.")}),
@@ -127,7 +146,7 @@ for _group, (_about, _commands) in GROUPS.items():
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; what went wrong is told on stderr, a line for each thing, or as one JSON object."""
-    words, rest = _parted(arguments)
+    words, rest = _parted(_spelled_out(arguments))
     try:
         code: int = app([*words, *rest])
     except CycloptsError as error:
@@ -135,6 +154,14 @@ def run(arguments: Sequence[str]) -> int:
     except NoonmarkError as error:
         return _fail(error, is_json="--json" in words)
     return code
+
+
+def _spelled_out(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with the word that may be left out: `upload FILE` is `upload add FILE`."""
+    words = list(arguments)
+    if words[:1] == ["upload"] and len(words) > 1 and words[1] not in (*GROUPS["upload"][1], "--help", "-h"):
+        words.insert(1, "add")
+    return words
 
 
 def _parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

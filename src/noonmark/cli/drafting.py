@@ -148,6 +148,9 @@ def _settings(receiver: Receiver) -> list[tuple[str, tuple[str, ...], dict[str, 
     if receiver.header:
         pairs = [_pair(one, ":", "--header") for one in receiver.header]
         found.append(("--header", ("http",), {"headers": dict(pairs)}))
+    if receiver.secret_header:
+        pairs = [_pair(one, ":", "--secret-header") for one in receiver.secret_header]
+        found.append(("--secret-header", ("http",), {"secret_headers": dict(pairs)}))
     if receiver.body_json is not None:
         found.append(("--body-json", ("http",), {"body": parse_json(receiver.body_json, field="--body-json")}))
     return found
@@ -209,5 +212,7 @@ def _misfire(terms: Terms) -> dict[str, Any] | None:
 def _pair(text: str, mark: str, field: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not found:
-        raise InvalidRequest(f"must be a name, then {mark!r}, then a value, not {shown(text)}", field=field)
+        # What stands there instead of a header may be a secret.
+        said = f", not {shown(text)}" if mark == "=" else ""
+        raise InvalidRequest(f"must be a name, then {mark!r}, then a value{said}", field=field)
     return name.strip(), value.strip()

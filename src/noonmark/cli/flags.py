@@ -37,7 +37,11 @@ class Flags:
     target_guard: Annotated[str | None, _meaning("target_guard")] = None
     allow_hosts: Annotated[str | None, _meaning("allow_hosts")] = None
     signing_key: Annotated[str | None, _meaning("signing_key")] = None
+    secret_key: Annotated[str | None, _meaning("secret_key")] = None
     allow_commands: Annotated[str | None, _meaning("allow_commands")] = None
+    upload_dir: Annotated[str | None, _meaning("upload_dir")] = None
+    max_upload_bytes: Annotated[str | None, _meaning("max_upload_bytes")] = None
+    upload_quota_bytes: Annotated[str | None, _meaning("upload_quota_bytes")] = None
     lease: Annotated[str | None, _meaning("lease")] = None
     grace: Annotated[str | None, _meaning("grace")] = None
     max_threads: Annotated[str | None, _meaning("max_threads")] = None

@@ -23,6 +23,7 @@ from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
 from noonmark.operations.service import Limits, Service
+from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
@@ -35,7 +36,7 @@ from noonmark.telemetry.masking import masked
 from noonmark.telemetry.metrics import Metrics
 from noonmark.telemetry.probing import Recent
 from noonmark.telemetry.sinks import LogSink, Sinks
-from noonmark.wiring import fresh_id, make_runner, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_target, make_uploads, node_name
 
 if TYPE_CHECKING:
     import socket
@@ -103,12 +104,13 @@ def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
     programs = Programs(settings.allow_commands)
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
+    seal = make_seal(settings.secret_key)
     outbound = Outbound(reach=_reach(settings), signing_key=settings.signing_key, public_url=settings.public_url)
     runtime = Runtime(
         node=node_name(),
         store=store,
         clock=clock,
-        target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound),
+        target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound, seal),
         sink=Sinks(metrics, LogSink()),
         version=__version__,
         timing=timing,
@@ -120,6 +122,7 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
         max_threads=settings.max_threads,
         grace=int(settings.grace * SECOND),
         outbound=outbound,
+        seal=seal,
     )
 
 
@@ -155,13 +158,21 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         attend=worker.attend,
         worker=worker,
         signing_key=settings.signing_key,
+        seal=make_seal(settings.secret_key),
         reach=_reach(settings),
         limits=Limits(
             max_per_user=settings.max_per_user,
             min_interval=settings.min_interval_minutes * 60 * SECOND,
             max_budget_usd=settings.max_budget_usd,
         ),
+        uploads=make_uploads(
+            settings.upload_dir,
+            settings.store,
+            max_bytes=settings.max_upload_bytes,
+            quota=settings.upload_quota_bytes,
+        ),
     )
+    drive(recover(service))
     http = HttpSettings(
         host=settings.host,
         port=settings.port,

@@ -45,25 +45,29 @@ def list_schedules(
     place: Where = USUAL_PLACE,
 ) -> None:
     """List schedules."""
-    _list_schedules(place, kind=kind, status=status, label=label, text=text, limit=limit)
+    arguments = _filters(status, label) | present(kind=kind, text=text)
+    _show_list(place, "schedule/list", arguments, "schedules", limit=limit)
 
 
-def list_triggers(*, status: Status = None, label: Label = (), limit: Oldest = 100, place: Where = USUAL_PLACE) -> None:
-    """List the schedules that events set off."""
-    _list_schedules(place, kind="event", status=status, label=label, text=None, limit=limit)
-
-
-def _list_schedules(
-    place: Place, *, kind: str | None, status: str | None, label: tuple[str, ...], text: str | None, limit: int
+def list_triggers(
+    *,
+    event: Annotated[str | None, Parameter(show_default=False, help="Only those that wait for this type.")] = None,
+    status: Status = None,
+    label: Label = (),
+    limit: Oldest = 100,
+    place: Where = USUAL_PLACE,
 ) -> None:
+    """List the schedules that events set off."""
+    arguments = _filters(status, label) | present(event_type=event)
+    _show_list(place, "trigger/list", arguments, "triggers", limit=limit)
+
+
+def _filters(status: str | None, label: tuple[str, ...]) -> dict[str, Any]:
     labels = [one.partition("=") for one in label]
-    arguments = present(
-        kind=kind,
+    return present(
         phase=None if status is None else status.lower(),
         labels={name: value for name, _, value in labels} or None,
-        text=text,
     )
-    _show_list(place, "schedule/list", arguments, "schedules", limit=limit)
 
 
 def list_occurrences(
@@ -126,6 +130,7 @@ def _show_list(place: Place, name: str, arguments: Mapping[str, Any], entries: s
 
     show: dict[str, Callable[[list[dict[str, Any]], str], None]] = {
         "schedules": tables.show_schedules,
+        "triggers": tables.show_schedules,
         "occurrences": tables.show_occurrences,
         "runs": tables.show_runs,
         "events": tables.show_events,

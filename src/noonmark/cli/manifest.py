@@ -21,7 +21,7 @@ LIMITED = ("catch_up_all", "catchup_all")
 
 def to_document(given: Mapping[str, Any], *, field: str) -> dict[str, Any]:
     """The document that a manifest, or a document, stands for."""
-    document = dict(given)
+    document = dict(_part(given, field))
     kind = document.pop("kind", None)
     if kind is not None and kind not in KINDS:
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}, not {shown(kind)}", field=field)
@@ -30,6 +30,21 @@ def to_document(given: Mapping[str, Any], *, field: str) -> dict[str, Any]:
         document["trigger"] = trigger
     _set_policies(document)
     return document
+
+
+def _part(given: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """What is said of the schedule, where a whole manifest is given: its `schedule`, or the one of its `triggers`."""
+    if len(given) != 1:
+        return given
+    [(name, value)] = given.items()
+    if name == "triggers" and isinstance(value, list) and len(value) != 1:
+        raise InvalidRequest(f"has {len(value)} triggers: create one schedule for each", field=field)
+    part = value[0] if name == "triggers" and isinstance(value, list) else value
+    if name not in ("schedule", "triggers"):
+        return given
+    if not isinstance(part, dict):
+        raise InvalidRequest(f"{name} must hold an object, not {shown(part)}", field=field)
+    return part
 
 
 def _trigger(document: dict[str, Any], kind: object) -> dict[str, Any] | None:

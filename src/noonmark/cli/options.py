@@ -74,6 +74,9 @@ class Receiver:
     http: Annotated[Text, Parameter(group=WHAT, help="A request to this URL.")] = None
     method: Annotated[Text, Parameter(group=WHAT, help="The method of the request; POST unless given.")] = None
     header: Annotated[Texts, Parameter(group=WHAT, help='A header, as "Name: value"; may be repeated.')] = ()
+    secret_header: Annotated[
+        Texts, Parameter(group=WHAT, help='A header that carries a secret, as "Name: secret"; may be repeated.')
+    ] = ()
     body_json: Annotated[Text, Parameter(group=WHAT, help="The body of the request.")] = None
     command: Annotated[
         Texts,

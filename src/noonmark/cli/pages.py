@@ -47,7 +47,7 @@ def bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415 - only for whoever watches
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415 - likewise
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)

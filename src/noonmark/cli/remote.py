@@ -11,16 +11,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from noonmark.core.errors import InvalidRequest, NotFound, Unreachable
+from noonmark.core.errors import Conflict, InvalidRequest, NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from noonmark.cli.options import Place
+    from noonmark.client import Client
+    from noonmark.ports.seal import Seal
 
 SERVER = "http://127.0.0.1:8001"
 VARIABLE = "NOONMARK_SERVER"
-MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit"})
+MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
 """Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
 
 
@@ -29,6 +31,9 @@ class Remote(Protocol):
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Do it and give the answer; raises the error of whoever did it."""
+
+    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
+        """Send a file, and give what is told of it."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -59,14 +64,27 @@ def _to_server(url: str | None) -> Remote:
 class OnServer:
     """A server; where none answers, the error says what can be done about it."""
 
-    def __init__(self, client: Remote) -> None:
+    def __init__(self, client: Client) -> None:
         """Nothing is sent yet."""
         self._client = client
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the server."""
-        try:
+        with self._helping():
             return self._client.call(name, arguments)
+
+    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
+        """Send it to the server."""
+        from noonmark.client import uploading  # noqa: PLC0415 - only then
+
+        with self._helping():
+            kept = self._client.upload(file, idempotency_key=key, **said)
+        return uploading.document(kept)
+
+    @contextmanager
+    def _helping(self) -> Iterator[None]:
+        try:
+            yield
         except Unreachable as error:
             told = error.message if error.message.endswith("?") else f"{error.message}."
             raise Unreachable(
@@ -84,20 +102,19 @@ class OnStore:
 
     def __init__(self, url: str) -> None:
         """Nothing is opened yet. A file that is not there may be made, a database on a server is taken as it is."""
-        # Loaded here, for whoever asks a server needs none of it.
-        from noonmark.clocks import SystemClock  # noqa: PLC0415
-        from noonmark.driver.drive import drive  # noqa: PLC0415
-        from noonmark.operations.registry import perform  # noqa: PLC0415
-        from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415
-        from noonmark.ports.runtime import Timing  # noqa: PLC0415
-        from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415
+        from noonmark.clocks import SystemClock  # noqa: PLC0415 - whoever asks a server needs none of these
+        from noonmark.driver.drive import drive  # noqa: PLC0415 - likewise
+        from noonmark.operations.registry import perform  # noqa: PLC0415 - likewise
+        from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
+        from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
+        from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415 - likewise
 
         if url == MEMORY:
             raise InvalidRequest("would be gone when this command ends; name a store that lasts", field="--store")
         clock = SystemClock()
         self._store = make_store(url, clock, migrates=False)
         service = Service(store=self._store, lookahead=Timing().lookahead, fresh_id=partial(fresh_id, clock))
-        self._perform = partial(perform, service, replace(LOCAL, source="cli"))
+        self._service, self._perform = service, partial(perform, caller=replace(LOCAL, source="cli"))
         self._drive, self._file = drive, file_of(url)
         self._is_open = False
 
@@ -108,8 +125,21 @@ class OnStore:
                 raise NotFound(f"there is no file {self._file}", field="--store")
             self._drive(self._store.open())
             self._is_open = True
-        return self._drive(self._perform(name, arguments))
+        service = replace(self._service, seal=_seal()) if name == "secret/set" else self._service
+        return self._drive(self._perform(service, name=name, arguments=arguments))
+
+    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:  # noqa: ARG002 - as the other
+        """A store keeps no files."""
+        raise Conflict("files are kept by servers, not in a store; name one with --server")
 
     def close(self) -> None:
         """Let go of the store."""
         self._drive(self._store.close())
+
+
+def _seal() -> Seal | None:
+    """What seals secrets, with the key that a server in this place would go by."""
+    from noonmark.config import load  # noqa: PLC0415 - no other operation needs a setting
+    from noonmark.wiring import make_seal  # noqa: PLC0415 - likewise
+
+    return make_seal(load({}, os.environ).settings.secret_key)

@@ -144,6 +144,43 @@ def show_events(documents: Sequence[dict[str, Any]], more: str) -> None:
     show_table(titles, rows, _counted(documents, "event") + more, spare=("UTC", "Source"))
 
 
+def show_matched(answer: dict[str, Any]) -> None:
+    """A line for each event that was looked at: whether it is matched, and why not."""
+    times = here()
+    titles = ["Event", "Type", *times.titles("Emitted"), "Source", "Matches", "Why not"]
+    rows = [
+        [
+            one["event_id"] or "-",
+            one["event_type"],
+            *times.cells(one["emitted_at"]),
+            one["source"],
+            "yes" if one["matches"] else "no",
+            one["why"] or "-",
+        ]
+        for one in answer["events"]
+    ]
+    counted = f"{answer['matched']:,} of {_counted(answer['events'], 'event')}"
+    show_table(titles, rows, f"{counted} match" if rows else "no events", spare=("UTC", "Source", "Type"))
+
+
+def show_uploads(documents: Sequence[dict[str, Any]], more: str) -> None:
+    """A line for each file that is kept."""
+    times = here()
+    titles = ["Upload", "File", "Path", "Bytes", *times.titles("Came"), "Type"]
+    rows = [
+        [
+            one["upload_id"],
+            one["filename"],
+            one["path"],
+            f"{one['size']:,}",
+            *times.cells(one["created_at_utc"]),
+            one["content_type"],
+        ]
+        for one in documents
+    ]
+    show_table(titles, rows, _counted(documents, "upload") + more, spare=("UTC", "Type", "File"))
+
+
 def show_nodes(documents: Sequence[dict[str, Any]]) -> None:
     """A line for each node."""
     times = here()
@@ -160,6 +197,14 @@ def show_nodes(documents: Sequence[dict[str, Any]]) -> None:
         for one in documents
     ]
     show_table(titles, rows, _counted(documents, "node"), spare=("UTC", "Version"))
+
+
+def show_secrets(documents: Sequence[dict[str, Any]]) -> None:
+    """A line for each secret."""
+    times = here()
+    titles = ["Secret", "Hosts", *times.titles("Set")]
+    rows = [[one["name"], ", ".join(one["hosts"]), *times.cells(one["updated_at_utc"])] for one in documents]
+    show_table(titles, rows, _counted(documents, "secret"), spare=("UTC",))
 
 
 def show_entries(documents: Sequence[dict[str, Any]], more: str) -> None:

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from noonmark.client import requests
+from noonmark.client import requests, uploading
 from noonmark.client.answers import again_in, conclude
 from noonmark.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from typing import BinaryIO
 
     from noonmark.client.answers import Outcome
     from noonmark.client.asking import Listing, Request
+    from noonmark.client.uploading import File
+    from noonmark.client.values import Upload
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -105,6 +108,13 @@ class Client:
     cancel = _asks(requests.cancel)
     emit = _asks(requests.emit)
     events = _pages(requests.events)
+    set_secret = _asks(requests.set_secret)
+    secrets = _asks(requests.secrets)
+    delete_secret = _asks(requests.delete_secret)
+    match_events = _asks(requests.match_events)
+    triggers = _pages(requests.triggers)
+    uploads = _pages(requests.uploads)
+    delete_upload = _asks(requests.delete_upload)
     nodes = _asks(requests.nodes)
     audit = _pages(requests.audit)
     worker_start = _asks(requests.worker_start)
@@ -112,6 +122,26 @@ class Client:
     worker_status = _asks(requests.worker_status)
     health = _asks(requests.health)
     call = _asks(requests.call)
+
+    def upload(
+        self,
+        file: File,
+        *,
+        path: str | None = None,
+        filename: str | None = None,
+        content_type: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Upload:
+        """Send a file, by its name or open for reading, of any size; the server tells of it by an event.
+
+        `path` is where it belongs, for filters. The same file under the same key again is the same upload. It is sent
+        once: whether one arrived whose answer did not come can be asked by sending it again under the same key.
+        """
+        with uploading.opened(file) as stream:
+            request = uploading.describe(
+                stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
+            )
+            return conclude(request, self._once(request, uploading.pieces(stream)))
 
     def _send(self, request: Request[T]) -> T:
         tries = 0
@@ -121,10 +151,11 @@ class Client:
                 return conclude(request, outcome)
             time.sleep(wait)
 
-    def _once(self, request: Request[Any]) -> Outcome:
+    def _once(self, request: Request[Any], content: Iterator[bytes] | None = None) -> Outcome:
         http = request.http
+        body = http.content if content is None else content
         try:
-            return self._http.request(http.method, http.path, content=http.content, headers=http.headers)
+            return self._http.request(http.method, http.path, content=body, headers=http.headers)
         except httpx2.TransportError as error:
             return error
 
@@ -163,6 +194,14 @@ def _awaits_pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Asy
     return walk
 
 
+async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
+    """What is in an open file, read in a thread."""
+    import asyncio  # noqa: PLC0415 - as below
+
+    while data := await asyncio.to_thread(stream.read, uploading.PIECE):
+        yield data
+
+
 class AsyncClient:
     """A Noonmark server, for programs with an event loop: what `Client` has, awaited; lists are for `async for`."""
 
@@ -194,6 +233,13 @@ class AsyncClient:
     cancel = _awaits(requests.cancel)
     emit = _awaits(requests.emit)
     events = _awaits_pages(requests.events)
+    set_secret = _awaits(requests.set_secret)
+    secrets = _awaits(requests.secrets)
+    delete_secret = _awaits(requests.delete_secret)
+    match_events = _awaits(requests.match_events)
+    triggers = _awaits_pages(requests.triggers)
+    uploads = _awaits_pages(requests.uploads)
+    delete_upload = _awaits(requests.delete_upload)
     nodes = _awaits(requests.nodes)
     audit = _awaits_pages(requests.audit)
     worker_start = _awaits(requests.worker_start)
@@ -201,6 +247,26 @@ class AsyncClient:
     worker_status = _awaits(requests.worker_status)
     health = _awaits(requests.health)
     call = _awaits(requests.call)
+
+    async def upload(
+        self,
+        file: File,
+        *,
+        path: str | None = None,
+        filename: str | None = None,
+        content_type: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Upload:
+        """Send a file, by its name or open for reading, of any size; the server tells of it by an event.
+
+        `path` is where it belongs, for filters. The same file under the same key again is the same upload. It is sent
+        once: whether one arrived whose answer did not come can be asked by sending it again under the same key.
+        """
+        with uploading.opened(file) as stream:
+            request = uploading.describe(
+                stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
+            )
+            return conclude(request, await self._once(request, _pieces(stream)))
 
     async def _send(self, request: Request[T]) -> T:
         tries = 0
@@ -212,10 +278,11 @@ class AsyncClient:
 
             await asyncio.sleep(wait)
 
-    async def _once(self, request: Request[Any]) -> Outcome:
+    async def _once(self, request: Request[Any], content: AsyncIterator[bytes] | None = None) -> Outcome:
         http = request.http
+        body = http.content if content is None else content
         try:
-            return await self._http.request(http.method, http.path, content=http.content, headers=http.headers)
+            return await self._http.request(http.method, http.path, content=body, headers=http.headers)
         except httpx2.TransportError as error:
             return error
 

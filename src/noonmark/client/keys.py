@@ -12,7 +12,16 @@ KEYS = {
 }
 """The operations that add something, with the argument by which the server knows the same request again."""
 
-ONCE = frozenset({"schedule/update", "occurrence/complete", "occurrence/fail", "occurrence/cancel"})
+ONCE = frozenset(
+    {
+        "schedule/update",
+        "occurrence/complete",
+        "occurrence/fail",
+        "occurrence/cancel",
+        "secret/delete",
+        "upload/delete",
+    }
+)
 """What is never sent again when it may have been done: the second time would be another change, or refused."""
 
 

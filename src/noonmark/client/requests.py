@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from noonmark.client.answers import read_result
@@ -12,18 +13,21 @@ from noonmark.client.values import (
     Document,
     Event,
     Explanation,
+    Matched,
     Node,
     Occurrence,
     Page,
     Preview,
     Run,
     Schedule,
+    Secret,
+    Upload,
     WorkerStatus,
     read,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from noonmark.core.triggers import Trigger
@@ -71,17 +75,22 @@ class Expected(TypedDict, total=False):
     expected_updated_at_utc: datetime | str | None
 
 
-class Filters(TypedDict, total=False):
-    """Which schedules are meant: those that meet all of these."""
+class TriggerFilters(TypedDict, total=False):
+    """Which schedules that events set off are meant: those that meet all of these."""
 
     phase: str | Iterable[str]
-    kind: str | Iterable[str]
     labels: Mapping[str, str]
     owner: str
     text: str
     name: str
     route: str
     include_deleted: bool
+
+
+class Filters(TriggerFilters, total=False):
+    """Which schedules are meant: those that meet all of these."""
+
+    kind: str | Iterable[str]
 
 
 def create(*, idempotency_key: str | None = None, **fields: Unpack[NewFields]) -> Request[Schedule]:
@@ -276,6 +285,61 @@ def events(*, event_type: str | None = None, page_size: int | None = None) -> Li
     return _listing("event/list", "events", Event, given(event_type=event_type, limit=page_size))
 
 
+def set_secret(name: str, value: str, *, hosts: Iterable[str]) -> Request[Secret]:
+    """Keep a secret that requests to these hosts may carry; one of that name gets the new value and hosts."""
+    return ask("secret/set", _one(Secret), given(name=name, value=value, hosts=_several(hosts)))
+
+
+def secrets() -> Request[list[Secret]]:
+    """The secrets by name, each with its hosts; no value is ever told."""
+    return ask("secret/list", _all("secrets", Secret), {})
+
+
+def delete_secret(name: str) -> Request[Secret]:
+    """Forget a secret; requests that need it are not sent from then on, and say why."""
+    return ask("secret/delete", _one(Secret), given(name=name))
+
+
+def match_events(
+    event_type: str | Iterable[str] | None = None,
+    filters: Document | None = None,
+    *,
+    limit: int | None = None,
+    event: Document | None = None,
+    trigger: Trigger | Document | None = None,
+    schedule_id: str | None = None,
+) -> Request[Matched]:
+    """Which of the last events filters match, and why not the others; or a trigger, or that of a schedule.
+
+    With `event`, a document such as `{"payload": {..}}`, whether they would match that. Nothing is set off by it.
+    """
+    types = event_type if event_type is None or isinstance(event_type, str) else list(event_type)
+    asked = given(event_type=types, filters=filters, limit=limit, event=event, trigger=trigger, schedule_id=schedule_id)
+    return ask("event/match", _one(Matched), asked)
+
+
+def triggers(
+    *,
+    event_type: str | None = None,
+    newest_first: bool | None = None,
+    page_size: int | None = None,
+    **filters: Unpack[TriggerFilters],
+) -> Listing[Schedule]:
+    """All schedules that events set off, or those that wait for one type of event, that meet every filter."""
+    asked = given(**filters, event_type=event_type, newest_first=newest_first, limit=page_size)
+    return _listing("trigger/list", "triggers", Schedule, asked)
+
+
+def uploads(*, page_size: int | None = None) -> Listing[Upload]:
+    """All files that were uploaded and are kept, the newest first."""
+    return _listing("upload/list", "uploads", Upload, given(limit=page_size))
+
+
+def delete_upload(upload_id: str) -> Request[Upload]:
+    """Forget a file that was uploaded, which makes room for others."""
+    return ask("upload/delete", _one(Upload), given(upload_id=upload_id))
+
+
 def nodes() -> Request[list[Node]]:
     """The nodes that were heard of within the last day."""
     return ask("node/list", _all("nodes", Node), {})
@@ -309,6 +373,11 @@ def health() -> Request[Document]:
 def call(name: str, arguments: Mapping[str, Any] | None = None) -> Request[Document]:
     """Any operation by its name, over JSON-RPC; gives the document that the operation answers."""
     return ask_by_name(name, read_result, arguments or {})
+
+
+def _several(hosts: object) -> object:
+    """A list, unless it is one text: that is refused by whoever judges it, and not taken apart here."""
+    return hosts if isinstance(hosts, str) or not isinstance(hosts, Iterable) else list(hosts)
 
 
 def _one(kind: type[T]) -> Callable[[Document], T]:

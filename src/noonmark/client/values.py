@@ -179,6 +179,43 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedEvent:
+    """An event, and whether it is matched; `why` is told of one that is not."""
+
+    event_id: str | None
+    event_type: str
+    source: str
+    payload: Any
+    emitted_at: datetime
+    matches: bool
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The last events, the newest first, and how many of them are matched."""
+
+    checked: int
+    matched: int
+    events: list[MatchedEvent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file that the server keeps; `path` is where its sender says it belongs."""
+
+    upload_id: str
+    filename: str
+    path: str
+    content_type: str
+    size: int
+    sha256: str
+    bucket: str
+    created_at_utc: datetime
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node as it was last heard of."""
 
@@ -192,6 +229,16 @@ class Node:
     started_at_utc: datetime
     seen_at_utc: datetime
     left_at_utc: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """What is told of a secret; its value is told to nobody."""
+
+    name: str
+    hosts: list[str]
+    created_at_utc: datetime
+    updated_at_utc: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from noonmark.sealing import read_keys
 from noonmark.telemetry.masking import masked
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ MAX_TEXT = 2_000
 MIN_KEY, MAX_KEY = 16, 500
 STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://")
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
-_WHOLE = re.compile(r"\d{1,12}", re.ASCII)
+_WHOLE = re.compile(r"\d{1,16}", re.ASCII)
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
 _PLACE = re.compile(r"[A-Za-z0-9_.-]{1,255}|[0-9A-Fa-f.:]{2,45}(/[0-9]{1,3})?", re.ASCII)
@@ -114,6 +115,13 @@ def key(value: object) -> str:
     if isinstance(value, str) and MIN_KEY <= len(value) <= MAX_KEY and value.isascii() and value.isprintable():
         return value
     raise ValueError(f"must be {MIN_KEY} to {MAX_KEY} printable ASCII characters")
+
+
+def secret_keys(value: object) -> str:
+    """Keys that seal secrets: a text, or a list; what is said instead is not repeated."""
+    text = ",".join(str(one) for one in value) if isinstance(value, list | tuple) else value
+    read_keys(text)
+    return str(text)
 
 
 def places(value: object) -> tuple[str, ...]:

@@ -38,10 +38,16 @@ class Setting:
 
 
 def _set(
-    read: Callable[[object], Any], meaning: str, *, default: object, also: tuple[str, ...] = (), switch: str = ""
+    read: Callable[[object], Any],
+    meaning: str,
+    *,
+    default: object,
+    also: tuple[str, ...] = (),
+    switch: str = "",
+    is_secret: bool = False,
 ) -> Any:  # noqa: ANN401 - a field of whatever type it is declared with
     setting = {"default": default, "read": read, "meaning": meaning, "also": also, "switch": switch}
-    return field(default_factory=lambda: default, metadata=setting)
+    return field(default_factory=lambda: default, metadata=setting, repr=not is_secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +97,32 @@ class Settings:
         "what requests are signed with, the same on every node; better in the environment or a file than in a flag,"
         " which every user of this machine can see",
         default=None,
+        is_secret=True,
+    )
+    secret_key: str | None = _set(
+        readers.secret_keys,
+        "what secrets are sealed with in the store, the same on every node: the output of `noonmark secret key`. Of"
+        " several, with commas between them, the first seals and every one opens; better in the environment or a file"
+        " than in a flag",
+        default=None,
+        is_secret=True,
     )
     allow_commands: tuple[str, ...] = _set(
         readers.commands,
         'programs that schedules may start on this node, by name or absolute path, or `"*"` for any',
         default=(),
+    )
+    upload_dir: str | None = _set(
+        readers.text,
+        "the folder in which uploaded files are kept; beside a SQLite file unless given, and without either none are"
+        " taken",
+        default=None,
+    )
+    max_upload_bytes: int = _set(
+        readers.whole(1, 2**40), "bytes that an uploaded file may have, at most", default=104_857_600
+    )
+    upload_quota_bytes: int = _set(
+        readers.whole(0, 2**50), "bytes that all uploaded files of a tenant may have together", default=1_073_741_824
     )
     lease: float = _set(
         readers.number(1, 3_600), "seconds after which what a dead node held is taken over", default=15.0

@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment
-from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.instants import Micros, from_micros, to_text
-from noonmark.core.jsonvalues import event_type, identifier
+from noonmark.core.jsonvalues import event_type, identifier, text_value
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+NOONMARK = "noonmark"
+"""The source of what Noonmark tells of itself; nobody else may use it."""
+MAX_SOURCE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +26,7 @@ class Event:
     emitted: Micros
     event_id: str | None = None
     source: str = ""
-    payload: Any = field(default_factory=dict, hash=False)
+    payload: Any = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def emitted_at(self) -> datetime:
@@ -40,10 +44,10 @@ class Event:
         }
 
 
-def parse_event(document: object, *, now: datetime) -> Event:
-    """Read an event emitted now; InvalidSchedule lists everything wrong with it."""
+def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
+    """Read an event emitted now, which stands at `path`; InvalidRequest lists everything wrong with it."""
     problems: list[Problem] = []
-    reader = Reader(document, path="", code=InvalidSchedule.code, problems=problems)
+    reader = Reader(document, path=path, code=InvalidRequest.code, problems=problems)
     if problems:
         raise refusal(problems)
     payload = reader.json("payload")
@@ -51,10 +55,18 @@ def parse_event(document: object, *, now: datetime) -> Event:
         event_type=reader.read("event_type", event_type),
         emitted=moment(now),
         event_id=reader.read("event_id", identifier, None),
-        source=reader.text("source", "", low=0),
+        source=reader.read("source", _source, ""),
         payload={} if payload is None else payload,
     )
     reader.close()
     if problems:
         raise refusal(problems)
     return event
+
+
+def _source(value: object) -> str:
+    """Who says so: anybody but Noonmark itself."""
+    text = text_value(value, 0, MAX_SOURCE, multiline=False)
+    if text == NOONMARK:
+        raise ValueError(f'"{NOONMARK}" is the source of what Noonmark tells of itself; give any other')
+    return text

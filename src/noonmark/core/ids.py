@@ -71,6 +71,11 @@ def occurrence_id(uid: str, origin: Origin, nominal: Micros) -> str:
     return "occ_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-id").hexdigest()
 
 
+def fact_id(*parts: str | int) -> str:
+    """The identity of something that happened, told from what it is about: told again, it is the same."""
+    return "fact_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-fact").hexdigest()
+
+
 def fraction(*parts: str | int) -> float:
     """A number in [0, 1) that looks random and depends on the parts alone."""
     digest = blake2b(_sequence(parts), digest_size=8, person=b"noonmark-share").digest()

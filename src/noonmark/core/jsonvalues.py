@@ -147,6 +147,11 @@ def text_value(value: object, low: int, high: int, *, multiline: bool) -> str:
     return value
 
 
+def storable(text: str) -> str:
+    """What somebody's code said, without what a database cannot keep: NUL, and halves of characters."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
 def boolean_value(value: object) -> bool:
     """A JSON boolean."""
     if isinstance(value, bool):

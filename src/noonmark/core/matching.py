@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ def compile_filters(filters: Mapping[str, Any]) -> Matcher:
     ]
     if problems:
         raise InvalidTrigger(problems[0].message, field=problems[0].field, problems=problems)
-    return Matcher(tuple(_Filter(key, tuple(key.split(".")), _condition(value)) for key, value in filters.items()))
+    return Matcher(tuple(_Filter(key, tuple(key.split(".")), _condition(own), own) for key, own in filters.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ class _Filter:
     key: str
     path: tuple[str, ...]
     holds: Condition
+    said: Any = field(hash=False)
+    """The condition as it was written."""
 
     def find(self, payload: object, envelope: Mapping[str, str]) -> object:
         """The value the key speaks of: a literal field wins over a path, and the payload over the envelope."""
@@ -85,6 +87,16 @@ class _Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmet:
+    """A filter that does not hold for an event: its key, its condition, and what the event has there."""
+
+    key: str
+    condition: Any = field(hash=False)
+    found: Any = field(default=None, hash=False)
+    is_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Matcher:
     """Compiled filters: call it with an event."""
 
@@ -94,6 +106,16 @@ class Matcher:
         """Whether all filters hold for this event. Never raises."""
         envelope = {"event_type": event_type, "source": source}
         return all(each.holds(each.find(payload, envelope)) for each in self.filters)
+
+    def unmet(self, payload: object, *, event_type: str = "", source: str = "") -> Unmet | None:
+        """The first filter that does not hold for this event; None when all do. Never raises."""
+        envelope = {"event_type": event_type, "source": source}
+        for each in self.filters:
+            found = each.find(payload, envelope)
+            if not each.holds(found):
+                is_missing = found is _MISSING
+                return Unmet(each.key, each.said, None if is_missing else found, is_missing)
+        return None
 
 
 def _condition(value: Any) -> Condition:  # noqa: ANN401 - any JSON that filter_problems let pass

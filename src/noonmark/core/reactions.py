@@ -1,6 +1,7 @@
 """Reactions: which schedules an event sets off, decided for one page of those that listen for its type.
 
 An event matches a trigger that listened when it was emitted: one that had been declared by then, within its bounds.
+No schedule is set off by a fact about itself, or by one that follows from its own runs: it would go on for ever.
 Each match is one occurrence, with the event as its payload. It never misfires, and is due at once: its nominal time is
 the moment of the event, so that a line of them is in the order in which they were emitted.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import ids
+from noonmark.core.facts import concerns
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.jitter import due_at
@@ -52,7 +54,7 @@ def match(event: Event, schedule: Schedule, *, now: Micros) -> Occurrence | None
     trigger = schedule.declaration.trigger
     if not isinstance(trigger, EventTrigger) or not _listened(schedule, trigger, event.emitted):
         return None
-    if not trigger.matches(event.event_type, event.payload, source=event.source):
+    if not trigger.matches(event.event_type, event.payload, source=event.source) or concerns(event, schedule):
         return None
     # Where the clock stood still or went back, events have moments ahead of it, and nobody has to wait for those.
     due = due_at(trigger, schedule.uid, event.emitted) - event.emitted + min(event.emitted, now)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import Micros, from_micros, to_text
-from noonmark.core.values import brief, drafted
+from noonmark.core.values import altered, brief, drafted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,6 +27,10 @@ class Outcome(StrEnum):
     DELIVERY_FAILED = "delivery_failed"
     LEASE_LOST = "lease_lost"
     """Its node was lost with it; it does not count as an attempt."""
+
+
+CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.CANCELLED, Outcome.DELIVERY_FAILED, Outcome.LEASE_LOST})
+"""It did not come to an end of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,7 @@ class Run:
     outcome: Outcome | None = None
     """How it ended."""
     result: Any = field(default=None, hash=False)
-    """What the function returned, as far as that is JSON of at most 64 KiB."""
+    """What the function returned, as far as that is JSON of at most 64 KiB; of a program that runs, its last output."""
     error: str | None = None
     """The traceback of what it raised, or why its result was not kept."""
     usage: Usage | None = None
@@ -86,3 +90,9 @@ class Run:
     def ended_at(self) -> datetime | None:
         """When it ended, in UTC."""
         return None if self.ended is None else from_micros(self.ended)
+
+
+def in_place_of(before: Run | None, run: Run) -> Run:
+    """A run, where one of its id was open; if it was cut off without a word, what that one has put out is kept."""
+    is_mute = run.result is None and run.outcome in CUT_OFF
+    return altered(run, result=before.result) if before is not None and is_mute else run

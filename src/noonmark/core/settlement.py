@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Usage
-    from noonmark.core.schedule import Declaration
+    from noonmark.core.schedule import Declaration, Schedule
 
 MAX_RETRY_AFTER: Micros = DAY_SECONDS * SECOND
 """A target that is busy may put an attempt off for so long."""
@@ -64,6 +64,22 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Underway:
+    """A delivery goes on, and has put out something: the last of it, as JSON."""
+
+    started: Micros
+    result: Any = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interim:
+    """What to write of a delivery that goes on, on condition that the fence is still this one."""
+
+    occurrence: Occurrence
+    run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
     """What to write, on condition that the fence is still this one.
 
@@ -73,6 +89,8 @@ class Settlement:
     """
 
     occurrence: Occurrence
+    tenant: str
+    """Whose it is, so that a store can tell at once whether anybody listens for its end."""
     phase: Phase
     reason: Reason
     run: Run
@@ -90,12 +108,10 @@ class Settlement:
         return self.phase in (Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED)
 
 
-def settle(
-    occurrence: Occurrence, declaration: Declaration, delivered: Delivered | Accepted, *, node: str
-) -> Settlement:
+def settle(occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Accepted, *, node: str) -> Settlement:
     """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come."""
     if isinstance(delivered, Accepted):
-        return _await(occurrence, delivered, _run(occurrence, node=node, started=delivered.started))
+        return _await(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
     run = made(
         Run,
         id=run_id(occurrence),
@@ -110,13 +126,19 @@ def settle(
         usage=delivered.usage,
     )
     if delivered.outcome is Outcome.LEASE_LOST:
-        return _hand_back(occurrence, declaration, delivered, run)
+        return _hand_back(occurrence, schedule, delivered, run)
     phase, reason = ENDS[delivered.outcome]
-    end = _to(phase, occurrence, run, delivered.reason or reason)
-    return _after_failure(end, declaration, delivered) if end.is_failure else end
+    end = _to(phase, occurrence, schedule, run, delivered.reason or reason)
+    return _after_failure(end, schedule.declaration, delivered) if end.is_failure else end
 
 
-def expire(occurrence: Occurrence, declaration: Declaration, *, now: Micros) -> Settlement:
+def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim:
+    """What is told of a delivery until it ends."""
+    run = _run(occurrence, node=node, started=underway.started)
+    return Interim(occurrence=occurrence, run=replace(run, result=underway.result))
+
+
+def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settlement:
     """Decide about a delivery whose deadline has come: it was asked to stop, or the target has not told its end."""
     if occurrence.stop is None:
         outcome, reason = Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT
@@ -124,7 +146,7 @@ def expire(occurrence: Occurrence, declaration: Declaration, *, now: Micros) -> 
         outcome, reason = Outcome.CANCELLED, occurrence.stop
     started = now if occurrence.started is None else occurrence.started
     delivered = Delivered(outcome=outcome, started=started, ended=now, reason=reason)
-    return settle(occurrence, declaration, delivered, node=occurrence.node or "")
+    return settle(occurrence, schedule, delivered, node=occurrence.node or "")
 
 
 def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
@@ -155,9 +177,9 @@ def _run(occurrence: Occurrence, *, node: str, started: Micros) -> Run:
     )
 
 
-def _await(occurrence: Occurrence, accepted: Accepted, run: Run) -> Settlement:
+def _await(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, run: Run) -> Settlement:
     deadline = accepted.accepted + COMPLETION_LIMIT if accepted.deadline is None else accepted.deadline
-    waiting = _to(Phase.AWAITING_COMPLETION, occurrence, run, Reason.ACCEPTED)
+    waiting = _to(Phase.AWAITING_COMPLETION, occurrence, schedule, run, Reason.ACCEPTED)
     return replace(waiting, deadline=deadline, facts={"deadline": to_text(deadline)})
 
 
@@ -182,22 +204,30 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
         return replace(end, facts={**facts, "delivery": str(declaration.delivery)})
     if window is not None and decision.retry_at >= (closes_at := window.closes_at(occurrence.first_due)):
         return replace(end, facts={**facts, "window_closes_at": to_text(closes_at)})
-    again = _to(Phase.PENDING, occurrence, end.run, decision.reason)
-    return replace(again, retry_at=decision.retry_at, facts=decision.facts())
+    return replace(
+        end,
+        phase=step(occurrence.phase, Phase.PENDING),
+        reason=decision.reason,
+        retry_at=decision.retry_at,
+        pause_after=None,
+        facts=decision.facts(),
+    )
 
 
-def _hand_back(occurrence: Occurrence, declaration: Declaration, delivered: Delivered, run: Run) -> Settlement:
+def _hand_back(occurrence: Occurrence, schedule: Schedule, delivered: Delivered, run: Run) -> Settlement:
     """A node that stops gives back what it cannot finish; that was no attempt, unless it must not begin twice."""
-    if declaration.delivery is Delivery.AT_MOST_ONCE:
-        unknown = _to(Phase.DELIVERY_FAILED, occurrence, run, Reason.OUTCOME_UNKNOWN)
-        return replace(unknown, pause_after=declaration.pause_on_failure)
-    back = _to(Phase.PENDING, occurrence, run, Reason.LEASE_LOST)
+    declared = schedule.declaration
+    if declared.delivery is Delivery.AT_MOST_ONCE:
+        unknown = _to(Phase.DELIVERY_FAILED, occurrence, schedule, run, Reason.OUTCOME_UNKNOWN)
+        return replace(unknown, pause_after=declared.pause_on_failure)
+    back = _to(Phase.PENDING, occurrence, schedule, run, Reason.LEASE_LOST)
     return replace(back, retry_at=delivered.ended, attempt=occurrence.attempt - 1)
 
 
-def _to(phase: Phase, occurrence: Occurrence, run: Run, reason: Reason) -> Settlement:
+def _to(phase: Phase, occurrence: Occurrence, schedule: Schedule, run: Run, reason: Reason) -> Settlement:
     return Settlement(
         occurrence=occurrence,
+        tenant=schedule.owner.tenant,
         phase=step(occurrence.phase, phase),
         reason=reason,
         run=run,

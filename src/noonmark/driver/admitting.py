@@ -23,6 +23,7 @@ from noonmark.core.admission import (
     refused,
 )
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.facts import is_late
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.driver import logs
@@ -127,7 +128,7 @@ class _Counts:
     """What became of each, as it comes in."""
 
     def __init__(self) -> None:
-        self.started = self.ended = self.waiting = self.replanned = self.lost = self.postponed = 0
+        self.started = self.ended = self.waiting = self.replanned = self.lost = self.postponed = self.late = 0
 
     def report(self) -> AdmitReport:
         return AdmitReport(**vars(self))
@@ -150,6 +151,7 @@ async def _carry_out(
                 if isinstance(decision, Start):
                     assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
                     assignments.append(assignment)
+                    counts.late += is_late(occurrence.first_due, now)
                     if tells:
                         happenings.append(sink.Started(occurrence))
                 else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import SECOND
@@ -25,6 +26,11 @@ class Alarm:
         """Ring in a while, once for all who ask until then. On the loop that waits."""
         if self._timer is None:
             self._timer = self._loop.call_later(pause / SECOND, self._ring_at_last)
+
+    def remind(self, pause: Micros) -> None:
+        """The same, from any thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.ring_within, pause)
 
     def ring(self) -> None:
         """End the wait that is on, or the next one. From any thread; when the loop has ended, nobody waits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.settlement import Underway
 from noonmark.driver.admitting import admit_once
 from noonmark.driver.claiming import claim_once, release, renew_once
 from noonmark.driver.housekeeping import adopt_once, is_asked_to_stop, prune_once, reap_once
@@ -12,6 +13,7 @@ from noonmark.driver.matching import match_once
 from noonmark.driver.node import Node
 from noonmark.driver.planning import plan_once
 from noonmark.driver.settling import hand_back, settle_once
+from noonmark.driver.telling import progress_once
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         LeadReport,
         MatchReport,
         PlanReport,
+        ProgressReport,
         PruneReport,
         ReapReport,
         RenewReport,
@@ -42,9 +45,15 @@ class Driver:
         """
         self.node = Node(runtime, ask, ask_apart)
 
-    def report(self, assignment: Assignment, delivered: Delivered | Accepted) -> None:
-        """Take note of how a delivery ended, from any thread; `settle_once` writes it."""
-        self.node.finished.append((assignment, delivered))
+    def report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
+        """Take note of how a delivery ended, from any thread; `settle_once` writes it.
+
+        Or of what it has put out so far, which `progress_once` writes.
+        """
+        if isinstance(delivered, Underway):
+            self.node.underway[assignment.occurrence.id] = assignment, delivered
+        else:
+            self.node.finished.append((assignment, delivered))
 
     async def match_once(self) -> MatchReport:
         """Let events set off what waits for them."""
@@ -65,6 +74,10 @@ class Driver:
     async def settle_once(self) -> SettleReport:
         """Write how deliveries ended."""
         return await settle_once(self.node)
+
+    async def progress_once(self) -> ProgressReport:
+        """Write what deliveries that go on have put out so far."""
+        return await progress_once(self.node)
 
     async def renew_once(self) -> RenewReport:
         """Extend the leases."""

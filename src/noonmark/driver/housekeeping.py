@@ -71,7 +71,7 @@ async def _end_overdue(node: Node) -> int:
     for one in await node.ask(node.store.overdue(now=node.now, limit=node.timing.batch)):
         snapshot = await node.ask(node.store.snapshot(one.uid))
         if snapshot is not None:
-            settlements.append(expire(one, snapshot.schedule.declaration, now=node.now))
+            settlements.append(expire(one, snapshot.schedule, now=node.now))
     if not settlements:
         return 0
     written = await node.ask(node.store.settle(settlements))

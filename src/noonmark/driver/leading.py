@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.facts import of_lost_node
 from noonmark.driver import logs
 from noonmark.driver.reports import LeadReport
 from noonmark.ports.records import Beat
@@ -38,7 +39,7 @@ async def beat_once(node: Node) -> None:
 
 
 async def lead_once(node: Node) -> LeadReport:
-    """Take the lead, or keep it, or learn who has it."""
+    """Take the lead, or keep it, or learn who has it. Whoever leads tells which nodes were lost."""
     before = node.leadership
     now = await node.time()
     after = node.leadership = await node.ask(node.store.lead(node.id, now=now, lease=node.timing.lease))
@@ -47,7 +48,28 @@ async def lead_once(node: Node) -> LeadReport:
     if gained or (led and not leads):
         logs.leader(node.id, after.leader, after.term)
         node.tell([LeaderChanged(node.id, after.term, after.leader)])
-    return LeadReport(leads=leads, gained=gained, term=after.term)
+    lost = await _miss_the_lost(node) if leads else 0
+    return LeadReport(leads=leads, gained=gained, term=after.term, lost=lost)
+
+
+async def _miss_the_lost(node: Node) -> int:
+    """Tell of every node that fell silent; of two that take each other for the leader, one does."""
+    count = 0
+    for one in await node.ask(node.store.nodes()):
+        # This one is here; if it was silent for so long, its next beat will tell.
+        if one.is_lost and one.name != node.id:
+            event = of_lost_node(
+                one.name,
+                seen=one.seen,
+                started=one.started,
+                version=one.version,
+                load=one.load,
+                routes=one.routes,
+            )
+            if await node.ask(node.store.lose(one.name, one.seen, event)):
+                logs.lost(one.name, one.seen)
+                count += 1
+    return count
 
 
 async def still_leads(node: Node) -> bool:

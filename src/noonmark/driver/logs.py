@@ -9,6 +9,7 @@ from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase
 
 if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
@@ -55,6 +56,11 @@ def leader(node: str, leads: str | None, term: int) -> None:
         logger.info("%s leads from now on, term %d", node, term)
     else:
         logger.info("%s leads no longer: %s does, term %d", node, leads, term)
+
+
+def lost(node: str, seen: Micros) -> None:
+    """Another node fell silent."""
+    logger.warning("node %s is lost: it was last heard of at %s, and had not said that it stops", node, to_text(seen))
 
 
 def _ids(row: Occurrence) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.settlement import Underway
 from noonmark.driver.access import Access
 from noonmark.driver.alarm import Alarm
 from noonmark.driver.duties import Driver
@@ -36,6 +37,7 @@ LAST_RETRY: Micros = 5 * SECOND
 """When the pause would be so long, whoever stops gives up."""
 LAST_CHANCES = 10
 """So often, in the end, it waits for the report of a run that has ended."""
+TELL_EVERY: Micros = SECOND
 REAP_EVERY: Micros = 10 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
 PACE: Micros = SECOND // 50
@@ -59,7 +61,7 @@ class Loop:
         """Of the duties that failed, and wait to be tried again: they ring when the store is back, or at the end."""
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
         self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
-        self._prune = self._alarm()
+        self._prune, self._tell = self._alarm(), self._alarm()
         self._is_stopping = self._is_drained = False
         self._is_leaving = self._has_successor = False
         self._fetches = 0
@@ -73,6 +75,8 @@ class Loop:
         looked_for = self._look_at
         if at is None or looked_for is None or at < looked_for + self._node.timing.lookahead:
             self._look.ring()
+        else:  # nothing to do before then, but perhaps somebody listens for what was done
+            self._look.remind(FRUITLESS)
 
     def attend(self) -> None:
         """Look now whether anything that runs here is asked to stop, and not when the leases are next renewed."""
@@ -130,6 +134,7 @@ class Loop:
             asyncio.create_task(duty)
             for duty in (
                 self._settling(),
+                self._telling(),
                 self._every(timing.lease // 3, self._renew_leases, self._renew),
                 self._compare_clocks(self._alarm()),
                 self._letting_go(self._alarm()),
@@ -249,6 +254,8 @@ class Loop:
                 self._settle.ring()
             if report is not None and (report.replanned or report.waiting or report.ended):
                 self._look.ring()
+            elif report is not None and report.late:  # somebody may listen for that
+                self._look.ring_within(PACE)
             # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
             await self._start.wait(0)
 
@@ -269,6 +276,18 @@ class Loop:
             elif report.settled:
                 # Others may depend on what has ended; only the store knows.
                 self._look.ring_within(PACE)
+
+    async def _telling(self) -> None:
+        """Write what goes on has put out, when there is more of it; of all of them together, and not too often."""
+        monotonic = self._node.reckoning.monotonic
+        next_time = monotonic()
+        while not self._is_drained:
+            pause = next_time - monotonic() if self._node.underway else None
+            if pause is None or pause > 0:
+                await self._tell.wait(pause)
+                continue
+            await self._try(self.driver.progress_once)
+            next_time = monotonic() + TELL_EVERY
 
     async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]], alarm: Alarm) -> None:
         while not self._is_drained:
@@ -310,8 +329,10 @@ class Loop:
             self._look.ring()
 
     async def _lead(self) -> None:
-        if (await self.driver.lead_once()).gained:
+        if (report := await self.driver.lead_once()).gained:
             self._prune.ring()
+        if report.lost:
+            self._look.ring()
 
     async def _prune_all(self) -> None:
         while (await self.driver.prune_once()).more and not self._is_stopping:
@@ -361,8 +382,11 @@ class Loop:
             return self._is_drained and backoff >= LAST_RETRY
         return self._is_drained or (self._is_stopping and duty in (self._look_once, self.driver.admit_once))
 
-    def _report(self, assignment: Assignment, delivered: Delivered | Accepted) -> None:
+    def _report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
         self.driver.report(assignment, delivered)
+        if isinstance(delivered, Underway):
+            self._tell.ring()
+            return
         self._settle.ring()
         if self._is_stopping:
             self._drain.ring()

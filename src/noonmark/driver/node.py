@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Owner
-    from noonmark.core.settlement import Accepted, Delivered
+    from noonmark.core.settlement import Accepted, Delivered, Underway
     from noonmark.ports.records import Leadership
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.sink import Happening
@@ -45,7 +45,10 @@ class Ask(Protocol):
 
 
 class Node:
-    """Claims wait here for their due time, and deliveries for their end. Other threads touch `finished` only."""
+    """Claims wait here for their due time, and deliveries for their end.
+
+    Other threads touch `finished` and `underway` only.
+    """
 
     def __init__(self, runtime: Runtime, ask: Ask | None = None, ask_apart: Ask | None = None) -> None:
         """It holds nothing yet. `ask` is the way to the store; without one, the store is awaited.
@@ -66,6 +69,8 @@ class Node:
         self.holds_until: Micros | None = None
         """When what it held at the last renewal is anybody's, unless it is renewed again."""
         self.finished: deque[tuple[Assignment, Delivered | Accepted]] = deque()
+        self.underway: dict[str, tuple[Assignment, Underway]] = {}
+        """The last that deliveries that go on have put out, as far as that was not written yet."""
         self.on_end: dict[str, OnEnd] = {}
         """Whom to tell when an occurrence has ended."""
         self.served_last: Owner | None = None

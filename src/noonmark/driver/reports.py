@@ -45,6 +45,8 @@ class AdmitReport:
     lost: int = 0
     postponed: int = 0
     """A place was taken, but the due time has not come yet: they are decided then."""
+    late: int = 0
+    """Of those that started, so many did so late, which somebody may want to hear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,14 @@ class SettleReport:
     lost: int = 0
     frees_others: bool = False
     """Another occurrence may have got its turn, or a retry its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """Deliveries of which something new was written, and those of which it could not be."""
+
+    written: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +83,8 @@ class LeadReport:
     leads: bool = False
     gained: bool = False
     term: int = 0
+    lost: int = 0
+    """So many nodes were told to be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

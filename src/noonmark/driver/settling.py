@@ -56,8 +56,7 @@ async def settle_once(node: Node) -> SettleReport:
 async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     was_full = node.room <= 0
     settlements = [
-        settle(assignment.occurrence, assignment.schedule.declaration, delivered, node=node.id)
-        for assignment, delivered in batch
+        settle(assignment.occurrence, assignment.schedule, delivered, node=node.id) for assignment, delivered in batch
     ]
     written = await node.ask(node.store.settle(settlements), first=True)
     happenings: list[Happening] = []
@@ -66,6 +65,8 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
         occurrence = assignment.occurrence
         if deliveries.get(occurrence.id) is assignment:
             del deliveries[occurrence.id]
+        if node.underway:
+            node.underway.pop(occurrence.id, None)
         if not done:
             happenings.append(LeaseLost(occurrence.id, settlement.run))
             continue

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
-    from noonmark.core.triggers import Trigger
+    from noonmark.core.secret import Secret
+    from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.declaring import Options, Terms, WorkOptions
     from noonmark.embedded.desk import Desk
     from noonmark.embedded.engine import AnyEngine
@@ -48,6 +49,10 @@ class AsyncScheduler(Decorators):
     async def schedule_command(self, argv: Sequence[str | PurePath], **options: Any) -> str:  # noqa: ANN401 - those of Scheduler
         """Keep a schedule that starts a program and return its id."""
         return await in_thread(self._inner.schedule_command, argv, **options)
+
+    async def schedule_http(self, url: str, **options: Any) -> str:  # noqa: ANN401 - those of Scheduler
+        """Keep a schedule that sends a request and return its id."""
+        return await in_thread(self._inner.schedule_http, url, **options)
 
     async def schedule_event(self, event_type: str, **options: Unpack[WorkOptions]) -> str:
         """Keep a schedule that emits an event and return its id."""
@@ -138,6 +143,10 @@ class AsyncScheduler(Decorators):
         """The next times that a job or a trigger names."""
         return await in_thread(self._inner.preview, job, count, after)
 
+    async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
+        """Which of the last events of its types would set a job off, or match a trigger, and why not the others."""
+        return await in_thread(self._inner.match_events, wanted, limit)
+
     async def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, newest first."""
         return await in_thread(self._inner.occurrences, job_id, limit)
@@ -145,6 +154,18 @@ class AsyncScheduler(Decorators):
     async def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
         """Its runs, newest first."""
         return await in_thread(self._inner.runs, job_id, limit)
+
+    async def set_secret(self, name: str, value: str, *, hosts: Iterable[str]) -> Secret:
+        """Keep a secret that requests to these hosts may carry."""
+        return await in_thread(self._inner.set_secret, name, value, hosts=hosts)
+
+    async def secrets(self) -> list[Secret]:
+        """The secrets by name, each with its hosts."""
+        return await in_thread(self._inner.secrets)
+
+    async def delete_secret(self, name: str) -> Secret:
+        """Forget a secret."""
+        return await in_thread(self._inner.delete_secret, name)
 
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that share its store."""

@@ -36,6 +36,13 @@ SPOKEN = {
     "target.cwd": "cwd",
     "target.stdin": "stdin",
     "target.limits": "limits",
+    "target.url": "url",
+    "target.method": "method",
+    "target.headers": "headers",
+    "target.secret_headers": "secret_headers",
+    "target.body": "body",
+    "target.expected_statuses": "expected_statuses",
+    "target.retry_statuses": "retry_statuses",
     "trigger.jitter_seconds": "jitter",
 }
 """The fields of a document that a caller in Python knows by another name."""
@@ -60,7 +67,6 @@ class Common(Further, total=False):
 
     name: str | None
     trigger: Trigger | None
-    payload: Any
     max_runs: int | None
     overlap: str | Mapping[str, Any] | None
     misfire: str | Mapping[str, Any] | None
@@ -71,10 +77,16 @@ class Common(Further, total=False):
     delivery: str | None
 
 
-class WorkOptions(Common, total=False):
-    """What may be said about a job that calls no function, beside its work."""
+class HttpOptions(Common, total=False):
+    """What may be said about a job that sends a request, beside the request."""
 
     depends_on: Sequence[str | Mapping[str, Any]] | None
+
+
+class WorkOptions(HttpOptions, total=False):
+    """What may be said about a job that calls no function, beside its work."""
+
+    payload: Any
 
 
 class Terms(Common, total=False):
@@ -82,6 +94,7 @@ class Terms(Common, total=False):
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any] | None
+    payload: Any
     function_name: str | None
     executor: str | None
 
@@ -146,10 +159,17 @@ def command_target(argv: object, env: object, cwd: object, *, stdin: object, lim
     )
 
 
+def http_target(url: object, **parts: object) -> dict[str, Any]:
+    """The target that a request stands for."""
+    return present(target_kind="http", url=url, **{name: _plain(part) for name, part in parts.items()})
+
+
 def _plain(value: object) -> object:
-    """A value of Python that is as good as JSON: the text of a path, any mapping."""
+    """A value of Python that is as good as JSON: the text of a path, any mapping, a tuple."""
     if isinstance(value, PurePath):
         return str(value)
+    if isinstance(value, tuple):
+        return list(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 

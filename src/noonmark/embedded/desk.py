@@ -13,9 +13,10 @@ from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
-from noonmark.core.targets import Executor, FunctionTarget
+from noonmark.core.targets import Executor, FunctionTarget, TargetKind
 from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
+    HttpOptions,
     Options,
     WorkOptions,
     changed,
@@ -77,7 +78,8 @@ class Desk:
 
     def declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         """The same for work that is no function."""
-        check_options(options, known=WorkOptions.__optional_keys__)
+        kind = HttpOptions if target["target_kind"] == TargetKind.HTTP else WorkOptions
+        check_options(options, known=kind.__optional_keys__)
         if options.get("name") is not None:
             check_name("name", options["name"])
         terms = {option: value for option, value in options.items() if option != "payload"}
@@ -88,7 +90,8 @@ class Desk:
         name = document.get("name")
         while True:
             stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
-            schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
+            with in_python():
+                schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
             if schedule is not None:
                 return schedule.schedule_id
 

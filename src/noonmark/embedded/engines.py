@@ -102,6 +102,12 @@ class Engines:
         if engine is not None:
             engine.wake()
 
+    def adopt(self, route: str) -> None:
+        """There is work of that kind now. The store tells it too, but only when it is next looked at."""
+        engine = self.current
+        if engine is not None:
+            engine.loop.driver.node.runtime.target.adopt([route])
+
     def attend(self) -> None:
         """Something that runs may have been asked to stop."""
         for engine in self.alive:

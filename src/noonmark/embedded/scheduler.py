@@ -8,44 +8,42 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
-from noonmark.core.errors import Conflict, NotFound
+from noonmark.core.errors import Conflict
 from noonmark.driver.drive import drive
 from noonmark.embedded import forking, looking
 from noonmark.embedded.decorators import Decorators
-from noonmark.embedded.desk import OWNER, Desk
+from noonmark.embedded.desk import Desk
 from noonmark.embedded.engines import Engines
-from noonmark.embedded.jobs import read_status
 from noonmark.embedded.other_work import OtherWork
+from noonmark.embedded.reading import Reading
 from noonmark.embedded.references import check_callable, check_name
-from noonmark.embedded.running import an_engine, read_request, run_now
-from noonmark.embedded.settings import duration, limit_argument, patience, whole_number
-from noonmark.operations import schedules
+from noonmark.embedded.running import an_engine
+from noonmark.embedded.secrecy import Secrecy
+from noonmark.embedded.settings import duration, patience, whole_number
+from noonmark.embedded.steering import Steering
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.programs import Programs
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_runner, make_store, make_target, node_name
+from noonmark.wiring import make_runner, make_seal, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
     from types import TracebackType
 
-    from noonmark.core.occurrence import Occurrence
-    from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
     from noonmark.embedded.declaring import Further, Options, Terms
     from noonmark.embedded.engine import AnyEngine
-    from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.embedded.jobs import Job
     from noonmark.ports.clock import Clock
-    from noonmark.ports.records import Kept, NodeRecord
+    from noonmark.ports.records import Kept
     from noonmark.ports.sink import Sink
     from noonmark.ports.target import Target
 
 T = TypeVar("T")
 
 
-class Scheduler(Decorators, OtherWork):
+class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     """Keeps schedules in a store, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
@@ -61,6 +59,7 @@ class Scheduler(Decorators, OtherWork):
         max_processes: int | None = None,
         keep_days: float = 30,
         keep_occurrences: int = 10_000,
+        secret_key: str | None = None,
         clock: Clock | None = None,
         sink: Sink | None = None,
     ) -> None:
@@ -69,6 +68,7 @@ class Scheduler(Decorators, OtherWork):
         A run whose process dies is taken over when its lease, in seconds, has run out. Functions run in at most so many
         threads, and those that ask for it in at most so many processes, one for each processor by default. Of each
         schedule, the newest `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
+        Secrets are sealed with `secret_key`, a text as `noonmark secret key` prints it.
         """
         self._clock = clock or SystemClock()
         self._functions = Functions()
@@ -82,6 +82,7 @@ class Scheduler(Decorators, OtherWork):
             None if max_processes is None else whole_number("max_processes", max_processes),
         )
         self._programs = Programs(is_offered=False)
+        self._seal = make_seal(secret_key)
         self._store = make_store(store, self._clock)
         self._runtime = Runtime(
             node=node_name(),
@@ -213,47 +214,6 @@ class Scheduler(Decorators, OtherWork):
         """
         self._engines.stop(0 if not wait else None if timeout is None else duration("timeout", timeout, low=0))
 
-    def cancel(self, job_id: str) -> bool:
-        """Start nothing of it any more, and ask what runs to stop; False when there is no such job, or it has ended."""
-        try:
-            asked = drive(schedules.cancel(self._store, self._find(job_id)))
-        except NotFound:
-            return False
-        self._wake()
-        if asked:
-            self._engines.attend()
-        return True
-
-    def pause(self, job_id: str) -> None:
-        """Start nothing of it until it is resumed; what that swallows is recorded."""
-        drive(schedules.pause(self._store, self._find(job_id).schedule.uid))
-        self._wake()  # others may have waited for it
-
-    def resume(self, job_id: str) -> None:
-        """Go on from now."""
-        drive(schedules.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead))
-        self._wake()
-
-    def delete(self, job_id: str) -> None:
-        """Start nothing of it any more; the history stays in the store."""
-        drive(schedules.delete(self._store, self._find(job_id).schedule.uid))
-        self._wake()
-
-    def run_now(
-        self,
-        job_id: str,
-        payload: Any = None,  # noqa: ANN401 - JSON
-        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
-        overlap: str | Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the function returns
-        """Run it once more, now, and return its result, or raise what it raised; its next fire stays where it is.
-
-        With `wait=False`, return the id of the occurrence at once. It obeys the overlap policy, unless the call sets
-        another one; when that forbids it, OverlapConflict is raised. Works without `start`.
-        """
-        asked = read_request(self._find(job_id).schedule, payload, overlap)
-        return run_now(self._runtime, self._engines.running, self._engines.new, asked, wait=wait)
-
     def emit(
         self,
         event_type: str,
@@ -270,36 +230,6 @@ class Scheduler(Decorators, OtherWork):
         kept = self._desk.emit(present(event_type=event_type, payload=payload, source=source, event_id=event_id))
         self._wake()
         return kept
-
-    def get_job(self, job_id: str) -> Job | None:
-        """A job with its status and its last result; None when there never was one of that id."""
-        self._check_open()
-        check_name("job_id", job_id)
-        kept = drive(self._store.find(OWNER.tenant, job_id, deleted=True))
-        return None if kept is None else looking.job(self._store, kept)
-
-    def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
-        """All jobs, oldest first, or those with a status; cancelled and deleted ones only when they are asked for."""
-        self._check_open()
-        return looking.jobs(self._store, OWNER.tenant, read_status(status))
-
-    def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
-        """The next times of a job or a trigger, after an instant or from now on, what is due first; it plans none."""
-        self._check_open()
-        return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
-
-    def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
-        """Its occurrences, past and planned, newest first; all of them, unless there is a limit."""
-        return drive(self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
-
-    def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
-        """Its runs, newest first, one that goes on too; all of them, unless there is a limit."""
-        return drive(self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
-
-    def nodes(self) -> list[NodeRecord]:
-        """The nodes that share its store and were heard of within the last day, also those that stopped, by name."""
-        self._check_open()
-        return drive(self._store.nodes())
 
     def close(self) -> None:
         """Stop, and let go of the store; nothing works after that. A second call does nothing."""
@@ -371,7 +301,7 @@ class Scheduler(Decorators, OtherWork):
     def _declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         self._check_open()
         job_id = self._desk.declare_work(target, options)
-        self._programs.is_offered = self._programs.is_offered or target["target_kind"] == "command"
+        self._engines.adopt(target["target_kind"])
         self._wake()
         return job_id
 
@@ -384,7 +314,8 @@ class Scheduler(Decorators, OtherWork):
         return self._host(replace(self._runtime, node=node, target=self._new_target()), looks=looks)
 
     def _new_target(self) -> Target:
-        return make_target(self._store, make_runner(self._functions, *self._limits), self._programs)
+        runner = make_runner(self._functions, *self._limits)
+        return make_target(self._store, runner, self._programs, seal=self._seal)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noonmark.driver.node import Node
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
+    from noonmark.ports.seal import Seal
     from noonmark.targets.functions import Functions
     from noonmark.targets.outbound import Outbound
     from noonmark.targets.programs import Programs
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 class Worker:
     """Runs what is due, between `start` and `stop`, in threads of its own. All of it may be called from any thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is what wiring picked
         self,
         runtime: Runtime,
         functions: Functions,
@@ -38,10 +39,11 @@ class Worker:
         max_threads: int,
         grace: Micros,
         outbound: Outbound | None = None,
+        seal: Seal | None = None,
     ) -> None:
         """It does nothing yet. Whoever stops it waits for what runs as long as the grace period."""
         self._runtime, self._functions, self._programs, self._outbound = runtime, functions, programs, outbound
-        self._max_threads, self._grace = max_threads, grace
+        self._max_threads, self._grace, self._seal = max_threads, grace, seal
         self._engines = Engines(self._new_engine)
         self._winding_up: tuple[AnyEngine, ...] = ()
         """Those that were stopped, and wait for what they run. Replaced as a whole, so that anybody may read it."""
@@ -157,7 +159,7 @@ class Worker:
     def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
         runner = make_runner(self._functions, self._max_threads, None)
         self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
-        target = make_target(self._runtime.store, runner, self._programs, self._outbound)
+        target = make_target(self._runtime.store, runner, self._programs, self._outbound, self._seal)
         return Engine(replace(self._runtime, target=target), looks=looks)
 
 

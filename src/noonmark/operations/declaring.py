@@ -16,6 +16,7 @@ from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
+from noonmark.operations.carrying import check_secrets
 from noonmark.operations.documents import schedule_document
 from noonmark.operations.trusting import trusted
 
@@ -84,7 +85,8 @@ async def create(service: Service, caller: Caller, arguments: Mapping[str, Any])
     document, owner, key = _split(caller, arguments)
     now, uid = await service.store.clock(), service.fresh_id()
     if key is not None:
-        _parse(service, document, now=now, key="")  # a request that is refused has not used its key
+        # A request that is refused has not used its key.
+        await check_secrets(service.store, owner.tenant, _parse(service, document, now=now, key="").target)
         uid = await _uid_for(service, owner, key, document, now=now)
         if await service.store.snapshot(uid) is not None:
             return await _made_before(service, owner, uid, document, now=now)

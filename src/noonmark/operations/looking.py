@@ -58,6 +58,31 @@ async def list_schedules(service: Service, caller: Caller, arguments: Mapping[st
     wanted, deleted = _wanted(asked)
     if (workflow := asked.text("workflow_id", None)) is not None:
         wanted = replace(wanted, target="workflow")
+    page, more = await _page(service, caller, asked, wanted, deleted=deleted, workflow=workflow)
+    return {"schedules": page, "next_cursor": more}
+
+
+async def list_triggers(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A page of the schedules that events set off; those that meet every filter, or wait for one type of event."""
+    asked = Arguments({"kind": "event", **arguments})
+    if "kind" in arguments:
+        asked.problem("kind", "is always event here")
+    wanted, deleted = _wanted(asked)
+    wanted = replace(wanted, event_type=asked.read("event_type", event_type, None))
+    page, more = await _page(service, caller, asked, wanted, deleted=deleted)
+    return {"triggers": page, "next_cursor": more}
+
+
+async def _page(
+    service: Service,
+    caller: Caller,
+    asked: Arguments,
+    wanted: Wanted,
+    *,
+    deleted: bool,
+    workflow: str | None = None,
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The schedules of a page, and the cursor of the next one."""
     newest_first = asked.boolean("newest_first", default=False)
     limit, offset = asked.limit(USUAL_PAGE), asked.integer("offset", 0, high=MAX_OFFSET)
     cursor = asked.cursor(str)
@@ -75,10 +100,8 @@ async def list_schedules(service: Service, caller: Caller, arguments: Mapping[st
         after = page[-1].schedule.uid
     page, more = found[offset : offset + limit], len(found) > offset + limit
     now = await service.store.clock()
-    return {
-        "schedules": [schedule_document(one, now=now) for one in page],
-        "next_cursor": write_cursor(page[-1].schedule.uid) if more else None,
-    }
+    told = [schedule_document(one, now=now) for one in page]
+    return told, write_cursor(page[-1].schedule.uid) if more else None
 
 
 async def count_schedules(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import MethodNotFound
 from noonmark.core.jsonvalues import shown
-from noonmark.operations import declaring, explaining, looking, previewing, steering, telling
+from noonmark.operations import (
+    declaring,
+    explaining,
+    looking,
+    matching,
+    previewing,
+    secrets,
+    steering,
+    telling,
+    uploads,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -49,6 +59,9 @@ _CHANGES = (
     Operation("occurrence/fail", steering.fail, ("occurrence_id", "error", "usage", "token")),
     Operation("occurrence/cancel", steering.cancel, ("occurrence_id", "reason")),
     Operation("event/emit", telling.emit, ("event_type", "payload", "source", "event_id")),
+    Operation("upload/delete", uploads.delete_upload, ("upload_id",)),
+    Operation("secret/set", secrets.set_secret, ("name", "value", "hosts")),
+    Operation("secret/delete", secrets.delete_secret, ("name",)),
     Operation("worker/start", telling.start_worker, ()),
     Operation("worker/stop", telling.stop_worker, ()),
 )
@@ -69,6 +82,14 @@ _LOOKS = (
     Operation("occurrence/explain", explaining.explain_occurrence, ("occurrence_id",)),
     Operation("run/get", looking.run, ("run_id",)),
     Operation("event/list", looking.events, ("event_type", "limit", "cursor")),
+    Operation("secret/list", secrets.list_secrets, ()),
+    Operation("event/match", matching.match, ("event_type", "filters", "limit", "event", "trigger", "schedule_id")),
+    Operation(
+        "trigger/list",
+        looking.list_triggers,
+        ("event_type", *(one for one in _FILTERS if one != "kind"), "newest_first", "limit", "offset", "cursor"),
+    ),
+    Operation("upload/list", uploads.list_uploads, ("limit", "cursor")),
     Operation("node/list", looking.nodes, ()),
     Operation("audit/list", looking.notes, ("schedule_id", "limit", "cursor")),
     Operation("worker/status", telling.worker_status, ()),

@@ -14,6 +14,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Schedule
+from noonmark.operations.carrying import check_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,6 +71,7 @@ async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = F
 
 async def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
     """Keep a new schedule with its first plan; False when its id is taken."""
+    await check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     plan = first_plan(schedule, lookahead=lookahead)
     if sign is not None:
         plan = replace(plan, note=sign(None, schedule, now=schedule.created))
@@ -127,11 +129,8 @@ async def change(
             return snapshot.schedule
         if sign is not None:
             plan = replace(plan, note=sign(snapshot.schedule, plan.schedule or snapshot.schedule, now=now))
-        if (
-            plan.schedule is not None
-            and plan.schedule.declaration.depends_on != snapshot.schedule.declaration.depends_on
-        ):
-            plan = await _ordered(store, plan, plan.schedule)
+        if plan.schedule is not None:
+            plan = await _checked(store, plan, plan.schedule, snapshot.schedule.declaration)
         [written] = await store.commit_plans([plan])
         if written:
             return plan.schedule or snapshot.schedule
@@ -210,6 +209,13 @@ async def cancel(store: Store, kept: Kept) -> int:
     await delete(store, schedule.uid)
     [activity] = await store.activities([schedule.uid])
     return sum([await store.request_stop(one) for one in activity.delivering])
+
+
+async def _checked(store: Store, plan: Plan, schedule: Schedule, before: Declaration) -> Plan:
+    """The plan, unless what is new about it cannot be; what it needs to stay as it is becomes a condition."""
+    if schedule.declaration.target != before.target:
+        await check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
+    return plan if schedule.declaration.depends_on == before.depends_on else await _ordered(store, plan, schedule)
 
 
 async def _ordered(store: Store, plan: Plan, schedule: Schedule) -> Plan:

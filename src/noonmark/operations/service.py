@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.reach import Reach
     from noonmark.operations.schedules import Sign
+    from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
+    from noonmark.ports.uploads import Uploads
 
 
 class Worker(Protocol):
@@ -58,8 +60,12 @@ class Service:
     limits: Limits = field(default_factory=Limits)
     signing_key: str | None = field(default=None, repr=False)
     """What the tokens are made with by which receivers end what they took over; None where there are none."""
+    seal: Seal | None = field(default=None, repr=False)
+    """What secrets are sealed with; None where there is no key."""
     reach: Reach | None = None
     """Where the nodes send requests that are asked for here, as far as this process knows."""
+    uploads: Uploads | None = None
+    """Where files are kept that callers send; None where none are taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from noonmark.core.signatures import check_token
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
+from noonmark.operations.carrying import conceal
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
 
@@ -219,15 +220,16 @@ async def _end(
     if one.phase is not Phase.AWAITING_COMPLETION:
         raise Conflict(f"it does not await its completion: it is {one.phase}")
     now = await service.store.clock()
+    hidden = await conceal(service.store, service.seal, schedule.owner.tenant, schedule.declaration.target)
     delivered = Delivered(
         outcome=outcome,
         started=now if one.started is None else one.started,
         ended=now,
-        result=result,
-        error=error,
+        result=hidden.json(result),
+        error=None if error is None else hidden.text(error),
         usage=usage,
     )
-    ended = settle(one, schedule.declaration, delivered, node=one.node or "")
+    ended = settle(one, schedule, delivered, node=one.node or "")
     if not (await service.store.settle([ended]))[0]:
         raise Conflict("somebody else has ended it a moment before")
     await _note(service, caller, schedule)

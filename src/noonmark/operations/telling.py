@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict, StoreUnavailable
 from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
+from noonmark.operations import events
 from noonmark.operations.arguments import Arguments
-from noonmark.operations.events import emit as keep_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,9 @@ async def emit(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
     """Keep an event; the schedules that it sets off follow by themselves."""
     document = {"source": caller.source, **arguments}
     event = parse_event(document, now=from_micros(await service.store.clock()))
-    event_id = await keep_event(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
+    told = await events.keep(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
     service.wake(None)
-    return {"event_id": event_id}
+    return {"event_id": told.event_id} | ({"duplicate": True} if told.is_other else {})
 
 
 async def start_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:

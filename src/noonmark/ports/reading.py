@@ -63,8 +63,9 @@ class Reading(Protocol):
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first, then by id, the highest first.
 
-        A delivery that has not ended is a run without an end, as `core.settlement.open_run` makes it of its row. With
-        `before`, a start and an id, those that come after that place in this order.
+        A delivery that has not ended is a run without an end: as its progress was last told, or else as
+        `core.settlement.open_run` makes it of its row. With `before`, a start and an id, those that come after that
+        place in this order.
         """
 
     async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
@@ -89,6 +90,9 @@ class Reading(Protocol):
 
         With `before`, those that were emitted before that moment; with `event_type`, those of that type.
         """
+
+    async def event(self, tenant: str, event_id: str) -> Event | None:
+        """The tenant's event of that id, while it is kept. A payload that cannot be read is told as None."""
 
     async def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits, of all tenants and routes; each counted up to a limit.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LEASES_OF_SILENCE = 2
 """A node that was not heard of for so many of its leases is taken for dead; it beats three times meanwhile."""
+MISSED: Micros = -1
+"""Stands for the lease of a node that was lost, once that was told."""
 KEY_LIFETIME: Micros = 24 * 3600 * SECOND
 """So long, a key under which something was asked for means that and nothing else."""
 
@@ -81,6 +83,8 @@ class Wanted:
     target: str | None = None
     """Its route."""
     name: str | None = None
+    event_type: str | None = None
+    """It listens for events of this type; one that is deleted listens for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +193,13 @@ class NodeRecord:
     """It has not stopped, and was heard of within the last two of its leases."""
     is_leader: bool
     """It does the housekeeping at present."""
+    is_missed: bool = False
+    """It was told that it is lost."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was not heard of for too long, has not said that it stops, and nobody was told of that yet."""
+        return not self.is_alive and self.left is None and not self.is_missed
 
     @property
     def started_at(self) -> datetime:
@@ -219,6 +230,7 @@ def heard_of(beat: Beat, *, seen: Micros, left: Micros | None, is_leader: bool, 
         left=left,
         is_alive=left is None and now < seen + LEASES_OF_SILENCE * beat.lease,
         is_leader=is_leader,
+        is_missed=beat.lease == MISSED,
     )
 
 

@@ -20,6 +20,11 @@ paused, resumed, deleted, or found to have nothing to come. News are counted in 
 whatever waits for them is given a time, now. What is kept as the moment of an end is later than that of the end before,
 and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still.
 
+A *fact* is something that `core.facts` has an event for: an occurrence ended, but was not superseded; an attempt failed
+and another follows; one that had not begun starts late; a schedule was created, changed or completed. Each verb emits
+the events of what it has made true, in that order and in the same transaction, where a schedule of the tenant listens
+for their type when it ends; so none is lost, and none comes twice.
+
 An event is *matched* when all the schedules that may want it have been asked; until then it is in the way of the
 tenant's later ones, so that whatever they set off is added in the order in which they were emitted.
 """
@@ -30,6 +35,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.journal import Journal
 from noonmark.ports.reading import Reading
+from noonmark.ports.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.settlement import Settlement
+    from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
         Admitted,
         Beat,
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
     )
 
 
-class Store(Reading, Journal, Protocol):
+class Store(Reading, Journal, Vault, Protocol):
     """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property
@@ -187,7 +193,8 @@ class Store(Reading, Journal, Protocol):
         Phase becomes claimed, the fence rises by one, the lease ends at now + lease, or at the store's own time + lease
         if that is later, since the call may have waited for its turn; the node is its node. A row found in dispatching
         has lost one more lease, and its attempt is taken back; it keeps the places it holds, its stop and its deadline,
-        and the delivery that was lost is kept as the run `core.settlement.lost_run` makes of the row as it was.
+        and the delivery that was lost is kept as the run `core.settlement.lost_run` makes of the row as it was, in the
+        place of the open one, if there is one.
         """
 
     async def admit(
@@ -243,7 +250,7 @@ class Store(Reading, Journal, Protocol):
         """Write the end of deliveries whose fence still holds, with their runs; False for the others, nothing written.
 
         Dispatching or awaiting completion it must be; what awaits completion is not accepted a second time. A run takes
-        the place of the run with its id, if there is one.
+        the place of the run with its id, if there is one, as `core.run.in_place_of` says.
 
         What was accepted awaits completion until its deadline, or an earlier one that it has already; it keeps its
         places, its node and its start, but has no lease: nobody can claim, renew or release it.
@@ -256,6 +263,13 @@ class Store(Reading, Journal, Protocol):
 
         Tallies count. An active schedule with nothing live and nothing to come is completed; otherwise `pause_after`
         failures in a row pause it, as `core.edits.pause` would.
+        """
+
+    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+        """Keep what deliveries that go on have put out so far: their runs, still open, in the place of the last such.
+
+        Of those that are dispatching and whose fence still holds; False for the others, and for what somebody else is
+        changing at this moment, nothing written. Nobody is told of it.
         """
 
     async def request_stop(self, occurrence_id: str) -> bool:
@@ -290,6 +304,13 @@ class Store(Reading, Journal, Protocol):
 
         One is alive until it leaves, or until `seen` plus twice its lease; it leads while the lease of the leader is
         its own and has not ended. One whose record cannot be read is left out.
+        """
+
+    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+        """Remember that a node was told to be lost, and emit the event for every tenant that listens for its type.
+
+        Both or neither. False where the node was not last heard of at `seen`, has left, or was told to be lost before;
+        a beat makes it one that can be lost again.
         """
 
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:

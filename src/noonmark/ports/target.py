@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
     from noonmark.core.schedule import Schedule
-    from noonmark.core.settlement import Accepted, Delivered
+    from noonmark.core.settlement import Accepted, Delivered, Underway
 
 
 class Signal(Protocol):
@@ -67,7 +67,7 @@ class Assignment:
 
 
 if TYPE_CHECKING:
-    Report = Callable[[Assignment, Delivered | Accepted], None]
+    Report = Callable[[Assignment, Delivered | Accepted | Underway], None]
 
 
 class Target(Protocol):
@@ -80,7 +80,11 @@ class Target(Protocol):
         """Serve what it can of these as well; whether that is more than before."""
 
     def open(self, report: Report, now: Callable[[], Micros]) -> None:
-        """Make ready. `report` may be called from any thread, once for each assignment; `now` is the node's time."""
+        """Make ready. `report` may be called from any thread; `now` is the node's time.
+
+        The end of each assignment is reported once, and nothing after it; before it, what it has put out so far may be,
+        as often as there is more, but no more than once a second.
+        """
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Begin each at its time, and report how it ended. Returns at once, and never raises for one of them."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.jsonvalues import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 MAX_RESULT = 65_536
@@ -18,9 +19,12 @@ MAX_RESULT = 65_536
 MAX_BRIEF = 300
 
 
-def brief(error: BaseException) -> str:
-    """What an error says, on one short line: the other side of a connection may have had a hand in it."""
-    return printable(str(error))[:MAX_BRIEF] or type(error).__name__
+def brief(error: BaseException, conceal: Callable[[str], str] = str) -> str:
+    """What an error says, on one short line: the other side of a connection may have had a hand in it.
+
+    What is to be concealed goes first, since a part of it that is left by the cut would not be known any more.
+    """
+    return printable(conceal(str(error)))[:MAX_BRIEF] or type(error).__name__
 
 
 def shown_error(error: BaseException) -> str:

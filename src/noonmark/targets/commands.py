@@ -54,7 +54,7 @@ class CommandRunner:
 
     def open(self, report: Report, now: Callable[[], Micros]) -> None:
         """Make ready."""
-        self._now = now
+        self._report, self._now = report, now
         self._keeping = Keeping()
         self._workers = Workers(self._work, report, None, now, MAX_COMMANDS)
 
@@ -88,7 +88,7 @@ class CommandRunner:
             return undeliverable(str(error.args[0]), now=self._now())
         except OSError as error:
             return undeliverable(f"no process could be started: {error}", now=self._now())
-        watch = Watch(kept, assignment, self._now)
+        watch = Watch(kept, assignment, self._report, self._now)
         with self._lock:
             self._watched.add(watch)
             if self._is_closed:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.chains import EMITTER, MAX_DEPTH, event_id, next_depth
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.events import Event
 from noonmark.core.ids import OriginKind, kind_of
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     Drive = Callable[[Coroutine[Any, Any, list[bool]]], list[bool]]
 
 MAX_THREADS = 4
-MAX_DEPTH = 16
-"""So many events may set each other off, one after another."""
-SOURCE = "schedule:"
-_ID = re.compile(r"evt(\d{1,4})_occ_.*")
 
 
 class EventEmitter:
@@ -70,7 +66,7 @@ class EventEmitter:
         if assignment.stop_reason is not None:
             return not_begun(assignment, assignment.stop_reason, now=self._now())
         occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
-        depth = 1 + _depth(occurrence)
+        depth = next_depth(occurrence)
         if not isinstance(target, EventTarget):
             return undeliverable(f"a {target.kind} target is not an event", now=self._now())
         if depth > MAX_DEPTH:
@@ -79,8 +75,8 @@ class EventEmitter:
         event = Event(
             event_type=target.event_type,
             emitted=self._now(),
-            event_id=f"evt{depth}_{occurrence.id}",
-            source=f"{SOURCE}{occurrence.schedule_id}",
+            event_id=event_id(depth, occurrence.id),
+            source=f"{EMITTER}{occurrence.schedule_id}",
             payload=_payload(occurrence, target),
         )
         try:
@@ -95,14 +91,6 @@ def _payload(occurrence: Occurrence, target: EventTarget) -> Any:  # noqa: ANN40
     if kind_of(occurrence.origin) is OriginKind.EVENT:
         return target.payload or occurrence.payload["payload"]
     return target.payload if occurrence.payload is None else occurrence.payload
-
-
-def _depth(occurrence: Occurrence) -> int:
-    """How many events, each of them emitted by a schedule, led to this one."""
-    if kind_of(occurrence.origin) is not OriginKind.EVENT:
-        return 0
-    found = _ID.fullmatch(str(occurrence.payload["event_id"]))
-    return int(found[1]) if found and str(occurrence.payload["source"]).startswith(SOURCE) else 0
 
 
 def _may_begin_twice(assignment: Assignment) -> bool:

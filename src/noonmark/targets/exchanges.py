@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpcore2
 from httpx2 import InvalidURL
 
+from noonmark.core.concealing import Concealment
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds, to_micros
 from noonmark.core.jsonvalues import shown
 from noonmark.core.policies.delivery import Delivery
@@ -21,10 +23,10 @@ from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.answers import brief
-from noonmark.targets.calling import Pool
+from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused, look_up
-from noonmark.targets.requests import make_request
+from noonmark.targets.requests import carrying, make_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
     from noonmark.targets.requests import Request
+    from noonmark.targets.unsealing import Unsealer
 
 MAX_DIGITS = 9
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
@@ -43,21 +46,44 @@ BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 class Exchanges:
     """Sends requests on behalf of one node."""
 
-    def __init__(self, outbound: Outbound, now: Callable[[], Micros]) -> None:
+    def __init__(self, outbound: Outbound, unsealer: Unsealer | None, now: Callable[[], Micros]) -> None:
         """Connections that may go anywhere are kept apart, so that nobody else's request comes to use one."""
-        self._outbound, self._now = outbound, now
+        self._outbound, self._unsealer, self._now = outbound, unsealer, now
         tls, resolve = httpcore2.default_ssl_context(), outbound.resolve or look_up
         self._guarded, self._free = Pool(outbound.reach, tls, resolve), Pool(None, tls, resolve)
 
     async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
-        """Send what an occurrence asks for, and tell what came of it."""
-        target = assignment.schedule.declaration.target
+        """Send what an occurrence asks for, and tell what came of it; whatever is secret in that is masked."""
+        target, schedule = assignment.schedule.declaration.target, assignment.schedule
         if not isinstance(target, HttpTarget):
             return undeliverable(f"a {target.kind} target is no request", now=self._now())
         try:
-            request = make_request(target, assignment.schedule, assignment.occurrence, self._outbound, now=self._now())
+            request = make_request(target, schedule, assignment.occurrence, self._outbound, now=self._now())
+            secrets = await self._unsealed(target, schedule.owner.tenant, request.url)
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
+        except NoonmarkError as error:
+            return undeliverable(f"its secrets could not be read: {error}", now=self._now())
+        hidden = Concealment(secrets.values())
+        try:
+            return await self._send(target, assignment, carrying(request, secrets), hidden)
+        except Exception as error:
+            if not secrets:
+                raise
+            why = hidden.text(f"the request could not be made: {type(error).__name__}: {error}")
+            return replace(undeliverable(why, now=self._now()), is_final=True)
+
+    async def _unsealed(self, target: HttpTarget, tenant: str, url: str) -> dict[str, str]:
+        """The headers that are secret; the store is asked in a thread, where it may block."""
+        if not target.secret_headers:
+            return {}
+        if self._unsealer is None:
+            raise ValueError("nothing was sent: this node has no store to read its secrets from")
+        return await asyncio.to_thread(self._unsealer.headers, tenant, target.secret_headers, url)
+
+    async def _send(
+        self, target: HttpTarget, assignment: Assignment, request: Request, hidden: Concealment
+    ) -> Delivered | Accepted:
         started = self._now() if assignment.started is None else assignment.started
         ends, is_own = _ends_by(target, assignment, started)
         seconds = max(0, ends - self._now()) / SECOND
@@ -72,10 +98,10 @@ class Exchanges:
         except (Refused, InvalidURL) as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
-            return self._broken(assignment, request, error)
+            return self._broken(assignment, request, brief(error, hidden.text), error)
         if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
             return Accepted(started=started, accepted=self._now())
-        return self._answered(target, assignment, answer)
+        return self._answered(target, assignment, answer, hidden)
 
     async def close(self) -> None:
         """Hang up."""
@@ -85,22 +111,22 @@ class Exchanges:
     def _pool(self, schedule: Schedule) -> Pool:
         return self._free if schedule.source == TRUSTED else self._guarded
 
-    def _broken(self, assignment: Assignment, request: Request, error: Exception) -> Delivered:
+    def _broken(self, assignment: Assignment, request: Request, detail: str, error: Exception) -> Delivered:
         """The connection failed: before it stood nothing was sent, afterwards nobody knows what was done."""
         is_known = isinstance(error, httpcore2.ConnectError)
         must_not = assignment.schedule.declaration.delivery is Delivery.AT_MOST_ONCE and not is_known
         what = "no connection to" if is_known else "the connection broke to"
-        return self._failed(assignment, f"{what} {_place(request)}: {brief(error)}", is_final=must_not)
+        return self._failed(assignment, f"{what} {_place(request)}: {detail}", is_final=must_not)
 
-    def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer) -> Delivered:
-        now, kept = self._now(), answer.to_document()
+    def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, hidden: Concealment) -> Delivered:
+        now, kept = self._now(), _masked(answer.to_document(), hidden)
         started = now if assignment.started is None else assignment.started
         if target.expects(answer.status):
             assignment.result = kept
             return Delivered(outcome=Outcome.COMPLETED, started=started, ended=now, result=kept)
         why = f"the server answered {_status(answer.status)}"
         if location := answer.headers.get("location"):
-            why += f", which leads to {shown(location)}; redirects are not followed"
+            why += f", which leads to {shown(hidden.text(location))}; redirects are not followed"
         failed = self._failed(assignment, why, is_final=not target.retries(answer.status))
         return replace(failed, result=kept, retry_after=_retry_after(answer.headers.get("retry-after", ""), now=now))
 
@@ -109,6 +135,16 @@ class Exchanges:
         assignment.error = RuntimeError(why)
         started = now if assignment.started is None else assignment.started
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
+
+
+def _masked(document: dict[str, Any], hidden: Concealment) -> dict[str, Any]:
+    """What is kept of an answer, without secrets; what was cut may end in the middle of one."""
+    masked: dict[str, Any] = hidden.json(document, is_cut=bool(document.get("body_cut")))
+    if headers := document.get("headers"):
+        masked["headers"] = {
+            name: hidden.text(value, is_cut=len(value) >= MAX_HEADER) for name, value in headers.items()
+        }
+    return masked
 
 
 def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:

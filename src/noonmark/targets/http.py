@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.exchanges import Exchanges
     from noonmark.targets.outbound import Outbound
+    from noonmark.targets.unsealing import Unsealer
 
 MAX_CALLS = 256
 """So many calls at a time; of one owner alone, half as many."""
@@ -41,12 +42,14 @@ LAST_WORD = 1.0
 class HttpCaller:
     """Sends requests, and reports what came back."""
 
-    def __init__(self, outbound: Outbound | None = None, limit: int = MAX_CALLS) -> None:
+    def __init__(
+        self, outbound: Outbound | None = None, limit: int = MAX_CALLS, unsealer: Unsealer | None = None
+    ) -> None:
         """There is no thread until something is to be sent.
 
         Without rules it offers nothing, until a program has declared a request; the strict ones hold for others then.
         """
-        self._outbound, self._places = outbound, Places(limit)
+        self._unsealer, self._outbound, self._places = unsealer, outbound, Places(limit)
         self._is_offered = outbound is not None
         self._lock = threading.Lock()
         self._waiting: Turns[Assignment] = Turns()
@@ -148,7 +151,7 @@ class HttpCaller:
         from noonmark.targets.exchanges import Exchanges  # noqa: PLC0415 - loads the libraries
         from noonmark.targets.outbound import Outbound  # noqa: PLC0415 - likewise
 
-        return Exchanges(self._outbound or Outbound(), self._now)
+        return Exchanges(self._outbound or Outbound(), self._unsealer, self._now)
 
     async def _call(self, assignment: Assignment) -> None:
         if assignment.is_closed:  # it was handed back before it had begun

@@ -34,6 +34,7 @@ FILES = 3
 QUIET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The node hears these too, and says what becomes of its commands."""
 PR_SET_PDEATHSIG = 1
+PROCESSES = "/proc"
 
 
 class Command:
@@ -47,6 +48,8 @@ class Command:
         self.kill_at: float | None = None
         """When it is killed, because nobody waits for it any more."""
         self.is_over = False
+        self._is_asked = False
+        """It was sent a signal: it may have to end before its time."""
 
     def hear(self) -> None:
         """Take in what the node says: the rest of the request, or signals; its silence is one too."""
@@ -71,17 +74,24 @@ class Command:
             return
         code = self._process.poll()
         if code is not None:
-            self.send(signal.SIGKILL)
+            self.send(signal.SIGKILL, far=self._is_asked)
             self._say({"exit": code})
             self.is_over = True
         elif self.kill_at is not None and monotonic() >= self.kill_at:
             self.send(signal.SIGKILL)
 
-    def send(self, number: int) -> None:
-        """Send a signal to it and its children."""
-        if self._process is not None:
+    def send(self, number: int, *, far: bool = True) -> None:
+        """Send a signal to its group, and to the groups that others of its session have made for themselves.
+
+        `timeout` does so, for one, and shells with jobs. Looking for those costs a look at every process there is, so
+        the end of a command that nobody has asked to end is not `far`.
+        """
+        if self._process is None:
+            return
+        self._is_asked = self._is_asked or far
+        for group in [self._process.pid, *(other_groups(self._process.pid) if far else ())]:
             with suppress(OSError):  # there is nobody left
-                os.killpg(self._process.pid, number)
+                os.killpg(group, number)
 
     def put_down(self) -> None:
         """Nobody waits for it: ask it to end, and make it soon."""
@@ -146,6 +156,17 @@ def limit(what: int, most: int, slack: int = 0) -> None:
     _, hard = resource.getrlimit(what)
     soft, last = (one if hard == resource.RLIM_INFINITY else min(one, hard) for one in (most, most + slack))
     resource.setrlimit(what, (soft, last))
+
+
+def other_groups(session: int) -> set[int]:
+    """The groups of processes of a session, besides its first; none where there is no way to tell."""
+    found = set()
+    for name in os.listdir(PROCESSES) if os.path.isdir(PROCESSES) else ():  # noqa: PTH112, PTH208 - nothing to load
+        with suppress(OSError, ValueError, IndexError), open(f"{PROCESSES}/{name}/stat", "rb") as stat:  # noqa: PTH123
+            group, of = stat.read().rpartition(b")")[2].split()[2:4]
+            if int(of) == session:
+                found.add(int(group))
+    return found - {session}
 
 
 class Keeper:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PIECE = 65_536
+NEEDED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What the keeper has of the environment: commands can read that of the process that started them."""
 LAST_PIECES = 64
 """So much is read of the output that is left when a command has ended; who writes on then is no part of it."""
 
@@ -97,6 +99,7 @@ class Keeping:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env={name: value for name in NEEDED if (value := os.environ.get(name)) is not None},
                 start_new_session=True,  # a Ctrl-C is for the node, which says what becomes of its commands
             )
         except BaseException:

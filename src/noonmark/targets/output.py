@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 KEPT = 32_768
 """Bytes that are kept."""
 MAX_TEXT = 49_152
 """Bytes of JSON that they may become: most fit, but a character that cannot be shown is longer in JSON."""
+TOLD = 8_192
+"""Bytes that are told of it while it grows: those are written again and again."""
 
 
 class Tail:
@@ -26,9 +29,9 @@ class Tail:
         if len(self._kept) > 2 * KEPT:  # not every time: that would move everything for each byte
             del self._kept[:-KEPT]
 
-    def text(self) -> str:
+    def text(self, most: int = KEPT) -> str:
         """The end of it, as text that every store can hold."""
-        kept = bytes(self._kept[-KEPT:])
+        kept = bytes(self._kept[-most:])
         if len(kept) < self.total:  # it may begin in the middle of a character
             kept = kept.lstrip(bytes(range(0x80, 0xC0)))
         text = kept.decode(errors="replace").replace("\0", "\ufffd")
@@ -36,9 +39,11 @@ class Tail:
             text = text[len(text) // 4 :]
         return text
 
-    def dropped(self, text: str) -> int:
-        """How many bytes came before that text."""
-        return max(0, self.total - len(text.encode()))
+    def to_document(self, most: int = KEPT) -> dict[str, Any]:
+        """The end of it, and how many bytes came before that, if any did."""
+        text = self.text(most)
+        dropped = max(0, self.total - len(text.encode()))
+        return {"output": text} | ({"output_dropped": dropped} if dropped else {})
 
 
 def last_lines(text: str, count: int = 20) -> str:

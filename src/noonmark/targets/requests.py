@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -32,8 +32,8 @@ class Request:
 
     method: str
     url: str
-    headers: dict[str, str]
-    body: bytes | None
+    headers: dict[str, str] = field(repr=False)
+    body: bytes | None = field(repr=False)
     offers_callback: bool = False
     """Whoever receives it may take the work over, and tell later how it ended."""
 
@@ -51,10 +51,19 @@ def make_request(
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | kind
     told = _told(occurrence) | _signed(outbound.signing_key, occurrence, body or b"", now=now)
     callback = _callback(outbound, occurrence)
-    for name, value in (written | told | callback).items():
-        headers = {known: kept for known, kept in headers.items() if known.lower() != name.lower()}
-        headers[name] = value
+    headers = _merged(headers, written | told | callback)
     return Request(method=str(target.method), url=url, headers=headers, body=body, offers_callback=bool(callback))
+
+
+def carrying(request: Request, secrets: dict[str, str]) -> Request:
+    """The request with headers that are secret."""
+    return replace(request, headers=_merged(request.headers, secrets))
+
+
+def _merged(headers: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    """All headers; the others take the place of those of the same name."""
+    named = {name.lower() for name in others}
+    return {name: value for name, value in headers.items() if name.lower() not in named} | others
 
 
 def _facts(schedule: Schedule, occurrence: Occurrence) -> dict[str, Any]:

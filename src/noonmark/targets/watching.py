@@ -18,9 +18,10 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.overlap import CancelRunning
 from noonmark.core.policies.window import EndAction
 from noonmark.core.reasons import Reason
+from noonmark.core.settlement import Underway
 from noonmark.core.targets import CommandTarget
 from noonmark.targets.endings import cut_off, raised, stopped, succeeded, undeliverable
-from noonmark.targets.output import last_lines
+from noonmark.targets.output import TOLD, last_lines
 from noonmark.targets.ringing import Ringing
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.settlement import Delivered
-    from noonmark.ports.target import Assignment
+    from noonmark.ports.target import Assignment, Report
     from noonmark.targets.keeping import Kept
 
 FOREVER: Micros = 2**63
+TELL_EVERY: Micros = SECOND
+"""Between two words about what it has written."""
 STOP_GRACE: Micros = 5 * SECOND
 """How long a command has to end when it is asked to."""
 START_LIMIT: Micros = 60 * SECOND
@@ -43,9 +46,13 @@ LAST_WAIT: Micros = 30 * SECOND
 class Watch:
     """One command that was given to the keeper."""
 
-    def __init__(self, kept: Kept, assignment: Assignment, now: Callable[[], Micros]) -> None:
+    def __init__(self, kept: Kept, assignment: Assignment, report: Report, now: Callable[[], Micros]) -> None:
         """It may be asked to stop from now on."""
-        self._kept, self._assignment, self._now = kept, assignment, now
+        self._kept, self._assignment, self._report, self._now = kept, assignment, report, now
+        self._told = 0
+        """So many bytes of its output were told of."""
+        self._tell_at: Micros = FOREVER
+        """When there may next be told of it, if there is more."""
         self._stop = assignment.signal = Ringing(kept.ring)
         self._pid: int | None = None
         self._is_given_up = False
@@ -95,6 +102,8 @@ class Watch:
             return [*plans, (self._start_by, self._never_begun)]
         if (ends := self._assignment.ends_by(self._assignment.started)) is not None:
             plans.append((ends, self._cut_off))
+        if self._kept.tail.total > self._told:
+            plans.append((self._tell_at, self._tell))
         if self._suspend_at is not None:
             plans.append((self._suspend_at, self._suspend))
         if self._resume_at is not None:
@@ -108,6 +117,13 @@ class Watch:
         if self._assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning):
             return policy.cancel_grace
         return STOP_GRACE
+
+    def _tell(self) -> None:
+        """Let it be known what it has written so far. One that is over in no time has its end for that."""
+        self._told, self._tell_at = self._kept.tail.total, self._now() + TELL_EVERY
+        if not self._assignment.is_closed and self._assignment.started is not None:
+            said = Underway(started=self._assignment.started, result=self._kept.tail.to_document(TOLD))
+            self._report(self._assignment, said)
 
     def _cut_off(self) -> None:
         """Its time is up."""
@@ -131,7 +147,7 @@ class Watch:
         return undeliverable(why, now=self._now())
 
     def _lost(self) -> Delivered:
-        """The keeper is gone, and with it the program; whatever that has started goes here."""
+        """The keeper is gone, and with it the program; whatever is left of its group goes here."""
         if self._pid is not None:
             with suppress(OSError):  # there is nobody left
                 os.killpg(self._pid, signal.SIGKILL)
@@ -160,6 +176,7 @@ class Watch:
         """What the keeper says; None unless it is the end."""
         if "pid" in said:
             self._pid, self._assignment.started = said["pid"], self._now()
+            self._tell_at = self._assignment.started + TELL_EVERY
             return None
         if "error" in said:
             return undeliverable(f"{self._argv[0]!r} could not be started: {said['error']}", now=self._now())
@@ -181,9 +198,7 @@ class Watch:
 
     def _result(self, code: int) -> dict[str, Any]:
         """What is kept of it."""
-        text = self._kept.tail.text()
-        dropped = self._kept.tail.dropped(text)
-        return {"exit_code": code, "output": text} | ({"output_dropped": dropped} if dropped else {})
+        return {"exit_code": code, **self._kept.tail.to_document()}
 
     def _failed(self, text: str) -> Delivered:
         return raised(self._assignment, RuntimeError(text), now=self._now(), text=text)

@@ -122,7 +122,10 @@ class Usage(Answer):
 
 
 class Run(Answer):
-    """One attempt to deliver an occurrence; without an end while it goes on."""
+    """One attempt to deliver an occurrence; without an end while it goes on.
+
+    The result of a program that runs has the last of its output so far.
+    """
 
     run_id: str
     occurrence_id: str
@@ -138,16 +141,6 @@ class Run(Answer):
     usage: Usage | None
 
 
-class Event(Answer):
-    """Something that happened."""
-
-    event_id: str
-    event_type: str
-    source: str
-    payload: Json
-    emitted_at: Instant
-
-
 class Node(Answer):
     """A process that was heard of."""
 
@@ -155,6 +148,15 @@ class Node(Answer):
     is_alive: bool
     is_leader: bool
     routes: list[str]
+
+
+class Secret(Answer):
+    """What is told of a secret; its value is told to nobody."""
+
+    name: str
+    hosts: list[str]
+    created_at_utc: Instant
+    updated_at_utc: Instant
 
 
 class Entry(Answer):
@@ -168,6 +170,12 @@ class Entry(Answer):
     revision_after: int | None
     reason: str | None
     request_id: str | None
+
+
+class Secrets(Answer):
+    """All secrets, by name."""
+
+    secrets: list[Secret]
 
 
 class Page(Answer):
@@ -193,12 +201,6 @@ class Runs(Page):
     """A page of runs, the newest start first."""
 
     runs: list[Run]
-
-
-class Events(Page):
-    """A page of events, the newest first."""
-
-    events: list[Event]
 
 
 class Entries(Page):
@@ -248,12 +250,6 @@ class Explanation(Answer):
 
     summary: str
     steps: list[Step]
-
-
-class Emitted(Answer):
-    """The id of an event that is on record."""
-
-    event_id: str
 
 
 class Worker(Answer):

@@ -16,6 +16,7 @@ Seconds = Annotated[float, Field(ge=0.001, le=3_155_760_000)]
 Revision = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Labels = dict[Annotated[str, Field(min_length=1, max_length=63)], Annotated[str, Field(max_length=256)]]
+EventType = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,160}$", examples=["file_uploaded"])]
 Written = str | Document
 """A policy: its name alone, or an object with its `type` and its settings."""
 
@@ -151,11 +152,45 @@ class Fail(Body):
 class NewEvent(Body):
     """Something that happened."""
 
-    event_type: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,160}$", examples=["file_uploaded"])]
+    event_type: EventType
     payload: Json = None
     source: Annotated[str, Field(max_length=200)] | None = None
+    """Who says so: anybody but `noonmark`, which is the source of what it tells of itself."""
     event_id: Id | None = None
     """The same id again is the same event."""
+
+
+class NewSecret(Body):
+    """A secret, and who may see it."""
+
+    value: Annotated[
+        str,
+        Field(
+            min_length=8,
+            max_length=8_192,
+            pattern=r"^[!-~]([ -~]*[!-~])?$",
+            json_schema_extra={"writeOnly": True},
+        ),
+    ]
+    """The whole value of the header that carries it. It is never told again."""
+    hosts: Annotated[list[Annotated[str, Field(examples=["api.example.com"])]], Field(min_length=1, max_length=20)]
+    """Where requests may take it: api.example.com, api.example.com:8443, or *.example.com for all below."""
+
+
+class MatchEvents(Body):
+    """What is to be heard of: filters, perhaps of some types of events; a trigger; or a schedule."""
+
+    event_type: EventType | Annotated[list[EventType], Field(min_length=1, max_length=100)] | None = None
+    """Of any type, if none is named."""
+    filters: Annotated[Document, Field(max_length=100)] | None = None
+    trigger: Document | None = None
+    """A whole event trigger, instead."""
+    schedule_id: Id | None = None
+    """A schedule that events set off, instead."""
+    limit: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    """How many of the last events are looked at: 100 unless given."""
+    event: Document | None = None
+    """An event as it could be emitted, to be looked at instead of those that were."""
 
 
 class CronServiceSchedule(Body):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.jsonvalues import printable
+
+if TYPE_CHECKING:
+    from noonmark.core.matching import Unmet
 
 MAX_SHOWN = 60
 OPERATORS = {
@@ -23,6 +26,12 @@ OPERATORS = {
 def filter_words(filters: dict[str, Any]) -> str:
     """` and <condition>` for each filter, or nothing."""
     return "".join(f" and {key} {_condition(value)}" for key, value in filters.items())
+
+
+def unmet_words(unmet: Unmet) -> str:
+    """Which filter an event does not pass, and what the event has there."""
+    found = "there is none" if unmet.is_missing else f"it is {_shown(unmet.found)}"
+    return f"{printable(unmet.key)}: {found}, and the filter wants that it {_condition(unmet.condition)}"
 
 
 def _condition(value: object) -> str:

@@ -54,11 +54,11 @@ class CommandTarget:
     route: ClassVar[str] = "command"
 
     argv: tuple[str, ...]
-    env: dict[str, str] = field(default_factory=dict, hash=False)
+    env: dict[str, str] = field(default_factory=dict, hash=False, repr=False)
     cwd: str | None = None
-    stdin: str | None = None
+    stdin: str | None = field(default=None, repr=False)
     """What it reads, word for word, instead of the payload."""
-    payload: Any = field(default=None, hash=False)
+    payload: Any = field(default=None, hash=False, repr=False)
     """What it reads as JSON, unless an event or the call that asked for the run brings its own."""
     limits: CommandLimits = NO_LIMITS
 

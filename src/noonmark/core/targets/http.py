@@ -15,9 +15,12 @@ from urllib.parse import urlsplit
 from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.jsonvalues import number_value, shown, text_of
+from noonmark.core.secret import secret_name
 from noonmark.core.targets.placeholders import check_json, tidied
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noonmark.core.documents import Reader
 
 MAX_URL = 4_096
@@ -39,6 +42,7 @@ _OF_THE_CONNECTION = frozenset(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # One name at the most: an empty label or a placeholder is not part of a host.
 _HOST = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*\.?")
+_CREDENTIALS = re.compile(r"//[^/?#]*@")
 _CLASS = re.compile(r"[1-5]xx")
 _BREAKS_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _url_text = text_of(1, MAX_URL)
@@ -67,10 +71,13 @@ class HttpTarget:
     kind: ClassVar[str] = "http"
     route: ClassVar[str] = "http"
 
-    url: str
+    url: str = field(repr=False)
+    """Not shown: the path or the query of many a webhook is its password."""
     method: Method = Method.POST
-    headers: dict[str, str] = field(default_factory=dict, hash=False)
-    body: Any = field(default=None, hash=False)
+    headers: dict[str, str] = field(default_factory=dict, hash=False, repr=False)
+    secret_headers: dict[str, str] = field(default_factory=dict, hash=False)
+    """Headers whose values are secrets: the name of each."""
+    body: Any = field(default=None, hash=False, repr=False)
     expected_statuses: tuple[int | str, ...] | None = None
     """The answers that mean success: numbers, or classes such as `2xx`, which is what None stands for."""
     retry_statuses: tuple[int | str, ...] | None = None
@@ -92,6 +99,7 @@ class HttpTarget:
             method=str(self.method),
             url=self.url,
             headers=dict(self.headers) or None,
+            secret_headers=dict(self.secret_headers) or None,
             body=self.body,
             expected_statuses=None if self.expected_statuses is None else list(self.expected_statuses),
             retry_statuses=None if self.retry_statuses is None else list(self.retry_statuses),
@@ -107,9 +115,11 @@ def read_http(reader: Reader) -> HttpTarget:
     """Read the request, noting what is wrong with it."""
     method = reader.choice("method", _METHODS, Method.POST)
     url = reader.read("url", _url)
-    headers = reader.text_map("headers", key=_header_name, value=_header_value, high=MAX_HEADERS)
-    if len({name.lower() for name in headers}) < len(headers):
-        reader.problem("headers", "names a header twice; upper and lower case are the same name")
+    headers = _read_headers(reader, "headers", _header_value)
+    secret_headers = _read_headers(reader, "secret_headers", secret_name)
+    for name in secret_headers:
+        if name.lower() in {one.lower() for one in headers}:
+            reader.problem(f"secret_headers.{name}", "is one of the headers too; leave it out there")
     expected = _read_statuses(reader, "expected_statuses")
     if reader.raw("expected_statuses") == []:
         reader.problem("expected_statuses", "must name at least one status")
@@ -117,11 +127,23 @@ def read_http(reader: Reader) -> HttpTarget:
         method=method,
         url=url,
         headers=headers,
+        secret_headers=secret_headers,
         body=_read_body(reader),
         expected_statuses=expected,
         retry_statuses=_read_statuses(reader, "retry_statuses"),
         timeout=reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
     )
+
+
+def _read_headers(reader: Reader, field: str, value: Callable[[object], str]) -> dict[str, str]:
+    """Headers by name; what stands in their place is not repeated, for there may be a secret in it."""
+    if not isinstance(reader.raw(field, {}), dict | None):
+        reader.problem(field, "must be an object, with the names of headers for its keys")
+        return {}
+    headers = reader.text_map(field, key=_header_name, value=value, high=MAX_HEADERS)
+    if len({name.lower() for name in headers}) < len(headers):
+        reader.problem(field, "names a header twice; upper and lower case are the same name")
+    return headers
 
 
 def _read_body(reader: Reader) -> Any:  # noqa: ANN401 - JSON
@@ -155,11 +177,11 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:  # brackets that do not match, a port that is no number
-        raise ValueError(f"is not a URL: {shown(url)}") from None
+        raise ValueError(f"is not a URL: {_shown(url)}") from None
     if "{{" in parts.netloc or url.startswith("{{"):
         raise ValueError("must not have a placeholder in its scheme, host or port: only after them")
     if parts.scheme not in {"http", "https"} or not host:
-        raise ValueError(f"must be an absolute http or https URL with a host, not {shown(url)}")
+        raise ValueError(f"must be an absolute http or https URL with a host, not {_shown(url)}")
     if "@" in parts.netloc:
         raise ValueError("must not carry a user name or password; put credentials in a header")
     if "\\" in url or any(character.isspace() for character in url):
@@ -167,6 +189,11 @@ def check_url(url: str) -> str:
     if port == 0 or not _is_host(host, bracketed="[" in parts.netloc):
         raise ValueError(f"has no valid host and port: {shown(parts.netloc)}")
     return url
+
+
+def _shown(url: str) -> str:
+    """The URL for whoever wrote it, without credentials: this may be read by others too."""
+    return shown(_CREDENTIALS.sub("//***@", url))
 
 
 def _is_host(host: str, *, bracketed: bool) -> bool:

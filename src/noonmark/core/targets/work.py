@@ -34,9 +34,9 @@ class FunctionTarget:
     kind: ClassVar[str] = "function"
 
     function: str
-    args: tuple[Any, ...] = field(default=(), hash=False)
-    kwargs: dict[str, Any] = field(default_factory=dict, hash=False)
-    payload: Any = field(default=None, hash=False)
+    args: tuple[Any, ...] = field(default=(), hash=False, repr=False)
+    kwargs: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    payload: Any = field(default=None, hash=False, repr=False)
     """What the context of every run carries, unless an event or the call that asked for the run brings its own."""
     executor: Executor = Executor.THREAD
 
@@ -64,7 +64,7 @@ class WorkflowTarget:
 
     workflow_id: str
     version: int | None = None
-    inputs: dict[str, Any] = field(default_factory=dict, hash=False)
+    inputs: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""
@@ -81,7 +81,7 @@ class BundleTarget:
     route: ClassVar[str] = "bundle"
 
     bundle_id: str
-    inputs: dict[str, Any] = field(default_factory=dict, hash=False)
+    inputs: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""
@@ -96,7 +96,7 @@ class EventTarget:
     route: ClassVar[str] = "event"
 
     event_type: str
-    payload: Any = field(default_factory=dict, hash=False)
+    payload: Any = field(default_factory=dict, hash=False, repr=False)
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""
@@ -111,7 +111,7 @@ class TaskTarget:
     route: ClassVar[str] = "task"
 
     query: str
-    context: dict[str, Any] = field(default_factory=dict, hash=False)
+    context: dict[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.jsonvalues import event_type, json_copy
-from noonmark.core.matching import Matcher, compile_filters
+from noonmark.core.matching import Matcher, Unmet, compile_filters
 from noonmark.core.triggers.trigger import Trigger, instant_argument
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ class EventTrigger(Trigger):
         if at is not None and not self.within_bounds(instant_argument("at", at)):
             return False
         return event_type in self.event_types and self._matcher(payload, event_type=event_type, source=source)
+
+    def unmet(self, event_type: str, payload: object, *, source: str = "") -> Unmet | None:
+        """The first filter that such an event does not pass; None when it passes all of them."""
+        return self._matcher.unmet(payload, event_type=event_type, source=source)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what was said; compiled filters are functions, and are compiled again."""

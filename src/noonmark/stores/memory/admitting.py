@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Admission, Busy, End, Replan, Start, Wait
+from noonmark.core.facts import Fact, is_late
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
@@ -12,10 +13,11 @@ from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
 from noonmark.stores.memory import endings, places, planning
 from noonmark.stores.memory.ledger import DELIVERING, give_back
+from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.core.settlement import Settlement
+    from noonmark.core.settlement import Interim, Settlement
     from noonmark.stores.memory.ledger import Ledger
     from noonmark.stores.memory.rows import Row, Sheet
 
@@ -57,16 +59,16 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
     if row.occurrence.phase not in (DELIVERING if settlement.deadline is None else {Phase.DISPATCHING}):
         return False
     sheet = ledger.sheet_of(row)
-    row.runs = (*[run for run in row.runs if run.id != settlement.run.id], settlement.run)
+    row.keep_run(settlement.run)
+    row.occurrence = altered(row.occurrence, attempt=settlement.attempt)
     if settlement.deadline is not None:
         _await(ledger, row, settlement, settlement.deadline)
         return True
     if settlement.retry_at is None:
-        endings.end(
-            ledger, row, settlement.phase, settlement.reason, to_detail(settlement.facts), attempt=settlement.attempt
-        )
+        detail = to_detail(settlement.facts)
+        endings.end(ledger, row, settlement.phase, settlement.reason, detail, run=settlement.run)
     elif sheet.schedule.phase is SchedulePhase.DELETED:
-        endings.end(ledger, row, Phase.CANCELLED, Reason.DELETED, attempt=settlement.attempt)
+        endings.end(ledger, row, Phase.CANCELLED, Reason.DELETED, run=settlement.run)
     else:
         _retry(ledger, row, settlement, settlement.retry_at)
     endings.complete_if_done(ledger, sheet)
@@ -74,8 +76,17 @@ def settle(ledger: Ledger, settlement: Settlement) -> bool:
     return True
 
 
+def progress(ledger: Ledger, interim: Interim) -> bool:
+    """Keep what a delivery that goes on has put out so far."""
+    row = ledger.rows.get(interim.occurrence.id)
+    if row is None or row.occurrence.fence != interim.occurrence.fence or row.occurrence.phase is not Phase.DISPATCHING:
+        return False
+    row.keep_run(interim.run)
+    return True
+
+
 def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros) -> None:
-    sheet = ledger.sheet_of(row)
+    sheet, was = ledger.sheet_of(row), row.occurrence
     row.occurrence = altered(
         row.occurrence,
         phase=Phase.DISPATCHING,
@@ -87,6 +98,8 @@ def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros
     )
     row.lease_end = max(now, ledger.now()) + lease
     ledger.file(row)
+    if not was.has_begun and is_late(was.first_due, now):
+        ledger.note(Fact.STARTED_LATE, sheet.schedule, row.occurrence, More(waited_for=was.waiting_for))
     sheet.last_started = now
     endings.note_admitted(sheet, row.occurrence)
     if start.max_runs is not None and sheet.admitted >= start.max_runs:
@@ -167,10 +180,11 @@ def _retry(ledger: Ledger, row: Row, settlement: Settlement, retry_at: Micros) -
         phase=settlement.phase,
         reason=settlement.reason,
         detail=to_detail(settlement.facts),
-        attempt=settlement.attempt,
         due=retry_at,
     )
     give_back(row)
     row.ready = retry_at
     places.free_key(ledger, row)
     ledger.file(row)
+    if settlement.reason is Reason.RETRY_SCHEDULED:
+        ledger.note(Fact.RETRYING, row.sheet.schedule, row.occurrence, More(run=settlement.run))

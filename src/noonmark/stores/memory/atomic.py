@@ -5,15 +5,20 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from noonmark.stores.memory.telling import tell
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from threading import RLock
 
+    from noonmark.stores.memory.ledger import Ledger
+
 
 class Locked(Protocol):
-    """Whatever has a lock."""
+    """Whatever has a ledger and a lock."""
 
     _lock: RLock
+    _ledger: Ledger
 
 
 L = TypeVar("L", bound=Locked)
@@ -24,11 +29,17 @@ T = TypeVar("T")
 def atomic(
     verb: Callable[Concatenate[L, P], Awaitable[T]],
 ) -> Callable[Concatenate[L, P], Coroutine[Any, Any, T]]:
-    """Make one step of a verb; it must not suspend while it holds the lock, and none does."""
+    """Make one step of a verb, with the events that it brings about.
+
+    It must not suspend while it holds the lock, and none does.
+    """
 
     @wraps(verb)
     async def locked(self: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
-            return await verb(self, *args, **kwargs)
+            answer = await verb(self, *args, **kwargs)
+            if self._ledger.facts:
+                tell(self._ledger)
+            return answer
 
     return locked

@@ -6,7 +6,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import Phase
-from noonmark.core.settlement import open_run
+from noonmark.core.settlement import open_run, run_id
 from noonmark.core.values import altered
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.memory import events as emitted
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
     from noonmark.ports.reading import Place
     from noonmark.ports.records import Activity, Kept, Wanted
     from noonmark.stores.memory.ledger import Ledger
@@ -106,7 +107,8 @@ class CallersVerbs:
     async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
         """The last run of each of some occurrences that has ended or was accepted, without its result."""
         rows = {one: row for one in occurrence_ids if (row := self._ledger.rows.get(one)) is not None}
-        return {one: altered(row.runs[-1], result=None) for one, row in rows.items() if row.runs}
+        told = {one: [run for run in row.runs if _is_told(row, run)] for one, row in rows.items()}
+        return {one: altered(runs[-1], result=None) for one, runs in told.items() if runs}
 
     @atomic
     async def run(self, run_id: str) -> tuple[str, Run] | None:
@@ -126,6 +128,11 @@ class CallersVerbs:
     ) -> list[Event]:
         """The tenant's events, newest first."""
         return emitted.newest(self._ledger, tenant, limit, before, event_type)
+
+    @atomic
+    async def event(self, tenant: str, event_id: str) -> Event | None:
+        """The tenant's event of that id."""
+        return emitted.one(self._ledger, tenant, event_id)
 
     @atomic
     async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
@@ -161,12 +168,44 @@ class CallersVerbs:
         """Forget keys that are old."""
         return self._ledger.journal.prune_keys(before, limit)
 
+    @atomic
+    async def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: Note | None = None) -> Secret | None:
+        """Keep a secret, unless there are too many."""
+        return self._noted(tenant, self._ledger.vault.keep(tenant, secret, most), note)
+
+    @atomic
+    async def secrets(self, tenant: str) -> list[Secret]:
+        """The tenant's secrets, by name."""
+        return self._ledger.vault.every(tenant)
+
+    @atomic
+    async def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+        """Those that have one of the names, by name."""
+        return [secret for secret in self._ledger.vault.every(tenant) if secret.name in names]
+
+    @atomic
+    async def forget_secret(self, tenant: str, name: str, *, note: Note | None = None) -> Secret | None:
+        """Remove a secret; what it was."""
+        return self._noted(tenant, self._ledger.vault.forget(tenant, name), note)
+
+    def _noted(self, tenant: str, changed: Secret | None, note: Note | None) -> Secret | None:
+        """What was changed, if anything was; then there is a note of it."""
+        if changed is not None and note is not None:
+            self._ledger.journal.add(tenant, note)
+        return changed
+
     def _rows(self, uid: str) -> Iterable[Row]:
         sheet = self._ledger.sheets.get(uid)
         return () if sheet is None else (*sheet.live.values(), *sheet.ended.values())
 
     def _runs(self, row: Row) -> list[Run]:
-        """Those that have ended, and the one that goes on."""
+        """Those that have ended, and the one that goes on, as it was last told of, if it was."""
         one = row.occurrence
-        going_on = [open_run(one, now=self._ledger.now())] if one.phase is Phase.DISPATCHING else []
-        return [*row.runs, *going_on]
+        if one.phase is not Phase.DISPATCHING or any(run.id == run_id(one) for run in row.runs):
+            return list(row.runs)
+        return [*row.runs, open_run(one, now=self._ledger.now())]
+
+
+def _is_told(row: Row, run: Run) -> bool:
+    """Whether a run has ended, or was accepted."""
+    return run.ended is not None or row.occurrence.phase is Phase.AWAITING_COMPLETION

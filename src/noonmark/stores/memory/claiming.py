@@ -91,7 +91,7 @@ def lease(ledger: Ledger, row: Row, node: str, *, now: Micros, until: Micros) ->
     one = row.occurrence
     lost = one.phase is Phase.DISPATCHING
     if lost:
-        row.runs = (*row.runs, lost_run(one, now=now))
+        row.keep_run(lost_run(one, now=now))
     row.occurrence = altered(
         one,
         phase=Phase.CLAIMED,

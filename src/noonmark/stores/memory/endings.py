@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.facts import ENDS, Fact
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.values import altered
 from noonmark.stores.memory import dependents, places
+from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.reasons import Reason
+    from noonmark.core.run import Run
     from noonmark.stores.memory.ledger import Ledger
     from noonmark.stores.memory.rows import Row, Sheet
 
 FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 
 
-def end(
-    ledger: Ledger, row: Row, phase: Phase, reason: Reason, detail: str = "", *, attempt: int | None = None
-) -> None:
-    """A live row ends; what it held is handed to the first in line."""
+def end(ledger: Ledger, row: Row, phase: Phase, reason: Reason, detail: str = "", *, run: Run | None = None) -> None:
+    """A live row ends, perhaps with a run of it; what it held is handed to the first in line."""
     places.leave(ledger, row)
     one = row.occurrence
     if phase is Phase.MISFIRED and not one.missed_count:  # a gap of one
@@ -31,7 +32,6 @@ def end(
         phase=phase,
         reason=reason,
         detail=detail,
-        attempt=one.attempt if attempt is None else attempt,
         waiting_for=None,
         node=None,
         started=None,
@@ -40,10 +40,10 @@ def end(
         holds_slot=False,
         ended=ledger.now(),
     )
-    archive(ledger, row)
+    archive(ledger, row, run)
 
 
-def archive(ledger: Ledger, row: Row) -> None:
+def archive(ledger: Ledger, row: Row, run: Run | None = None) -> None:
     """Put a live row that has got a final phase away, and count it."""
     sheet, one = row.sheet, row.occurrence
     ended = one.ended
@@ -55,6 +55,7 @@ def archive(ledger: Ledger, row: Row) -> None:
     if one.phase is not Phase.SUPERSEDED:
         _count(sheet, one)
         note_admitted(sheet, one)
+        ledger.note(ENDS[one.phase], sheet.schedule, one, More(run=run))
     dependents.note_end(ledger, sheet, one)
 
 
@@ -77,6 +78,7 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
         phase = step_schedule(sheet.schedule.phase, SchedulePhase.COMPLETED)
         sheet.schedule = altered(sheet.schedule, phase=phase, updated=ledger.now())
         ledger.file_plan(sheet)
+        ledger.note(Fact.SCHEDULE_COMPLETED, sheet.schedule)
 
 
 def _count(sheet: Sheet, one: Occurrence) -> None:

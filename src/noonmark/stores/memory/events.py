@@ -88,6 +88,15 @@ def newest(ledger: Ledger, tenant: str, limit: int, before: Micros | None, event
     return list(islice(found, limit))
 
 
+def one(ledger: Ledger, tenant: str, event_id: str) -> Event | None:
+    """The event of a tenant with that id."""
+    stream = ledger.streams.get(tenant)
+    if stream is None or event_id not in stream.ids:
+        return None
+    kept = chain(reversed(stream.waiting), reversed(stream.matched))
+    return next(event for event in kept if event.event_id == event_id)
+
+
 def prune(ledger: Ledger, *, before: Micros, keep: int, limit: int) -> int:
     """Forget what is old, and what is too much."""
     count = 0

@@ -17,19 +17,26 @@ from noonmark.core.values import altered
 from noonmark.stores.memory.agenda import Agenda, Lines
 from noonmark.stores.memory.journal import Journal
 from noonmark.stores.memory.nodes import Register
+from noonmark.stores.memory.vault import Vault
+from noonmark.stores.telling import NOTHING_MORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from noonmark.core.facts import Fact
     from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.rows import Key, Row, Sheet, Stream, Turn
+    from noonmark.stores.telling import More
 
 
 Listed = tuple[int, str, str]
 """Where a schedule stands in the list of its tenant: creation, id, uid."""
+Noted = tuple["Fact", "Schedule", "Occurrence | None", "More"]
+"""Something that has happened to a schedule, or to one of its occurrences."""
 DELIVERING = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
 
 
@@ -55,6 +62,7 @@ class Ledger:
         self.deadlines: Agenda[str] = Agenda()
         self.nodes = Register()
         self.journal = Journal()
+        self.vault = Vault()
         self.by_age: Agenda[str] = Agenda()
         self.by_count: Agenda[str] = Agenda()
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
@@ -71,8 +79,14 @@ class Ledger:
         """The streams that have events to match, by the moment they are matched up to."""
         self.events_by_age: Agenda[str] = Agenda()
         self.events_by_count: Agenda[str] = Agenda()
+        self.facts: list[Noted] = []
+        """What has happened in this step, and is told at its end."""
         self.graphs: defaultdict[str, int] = defaultdict(int)
         """How often what depends on what has changed in a tenant."""
+
+    def note(self, fact: Fact, schedule: Schedule, one: Occurrence | None = None, more: More = NOTHING_MORE) -> None:
+        """Something has happened that somebody may want to hear."""
+        self.facts.append((fact, schedule, one, more))
 
     def sheet_of(self, row: Row) -> Sheet:
         """The schedule of a row."""

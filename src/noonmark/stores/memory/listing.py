@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Wanted
 from noonmark.stores.casing import lowered
 from noonmark.stores.memory.ledger import listed_at
@@ -62,8 +64,15 @@ def _fits(schedule: Schedule, wanted: Wanted) -> bool:
         and (not wanted.phases or schedule.phase in wanted.phases)
         and (not wanted.kinds or kind in wanted.kinds)
         and all(declared.labels.get(name) == value for name, value in wanted.labels.items())
+        and (wanted.event_type is None or _hears(schedule, wanted.event_type))
         and (not wanted.text or _has_text(schedule, lowered(wanted.text)))
     )
+
+
+def _hears(schedule: Schedule, event_type: str) -> bool:
+    trigger = schedule.declaration.trigger
+    is_there = schedule.phase is not SchedulePhase.DELETED
+    return is_there and isinstance(trigger, EventTrigger) and event_type in trigger.event_types
 
 
 def _has_text(schedule: Schedule, text: str) -> bool:

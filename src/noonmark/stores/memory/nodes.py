@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.ports.records import Leadership, heard_of
+from noonmark.ports.records import MISSED, Leadership, heard_of
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -52,6 +52,14 @@ class Register:
             self.heard[node] = replace(self.heard[node], left=now)
         if self.leadership is not None and self.leadership.leader == node:
             self.leadership = None
+
+    def miss(self, node: str, seen: Micros) -> bool:
+        """A node was lost; False unless it is the one that was last heard of then, and that is news."""
+        heard = self.heard.get(node)
+        if heard is None or (heard.seen, heard.left) != (seen, None) or heard.beat.lease == MISSED:
+            return False
+        self.heard[node] = replace(heard, beat=replace(heard.beat, lease=MISSED))
+        return True
 
     def told(self, *, now: Micros) -> list[NodeRecord]:
         """Those that were heard of within a day, by name."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
+from noonmark.core.facts import Fact, change
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
 from noonmark.stores.memory import dependents, endings, listening, places
 from noonmark.stores.memory.rows import Row, Sheet
+from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
@@ -29,6 +31,7 @@ def create(ledger: Ledger, plan: Plan) -> bool:
     listening.listen(ledger, None, schedule)
     dependents.bind(ledger, sheet, None)
     _write(ledger, sheet, plan)
+    ledger.note(Fact.SCHEDULE_CREATED, schedule, more=More(note=plan.note))
     _note(ledger, plan)
     return True
 
@@ -69,7 +72,7 @@ def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:
     active = sheet.schedule.phase is SchedulePhase.ACTIVE
     if active and limit is not None and sheet.failures_in_row >= limit:
         snapshot = ledger.snapshot(sheet, dependents.of_schedule(ledger, sheet))
-        _write(ledger, sheet, edits.pause(snapshot, now=ledger.now()))
+        _write(ledger, sheet, edits.pause(snapshot, now=ledger.now()), failures=sheet.failures_in_row)
 
 
 def _note(ledger: Ledger, plan: Plan) -> None:
@@ -115,7 +118,7 @@ def _write_rows(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             _put(ledger, sheet, one)
 
 
-def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
+def _write(ledger: Ledger, sheet: Sheet, plan: Plan, *, failures: int = 0) -> None:
     _write_rows(ledger, sheet, plan)
     was_exhausted = sheet.exhausted
     sheet.watermark, sheet.plan_at, sheet.exhausted = plan.watermark, plan.plan_at, plan.exhausted
@@ -127,6 +130,8 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
             row.ready = row.occurrence.due
             ledger.file(row)
     _follow(ledger, sheet, before)
+    if sheet.schedule is not before:
+        ledger.note(change(before, sheet.schedule), sheet.schedule, more=More(note=plan.note, failures=failures))
     # When nothing follows, what was withdrawn leaves nothing behind that tells of it: no end, and no change.
     if was_exhausted != sheet.exhausted or (sheet.exhausted and plan.removed):
         dependents.tell(ledger, sheet)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.plans import Snapshot, projection
+from noonmark.core.run import in_place_of
 from noonmark.ports.records import Kept, Tally
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class Row:
     def turn(self) -> Turn:
         """Its place in a line."""
         return (self.occurrence.due, self.occurrence.nominal, self.occurrence.id)
+
+    def keep_run(self, run: Run) -> None:
+        """One more of its runs, or what was open of it."""
+        before = next((one for one in self.runs if one.id == run.id), None)
+        self.runs = (*[one for one in self.runs if one is not before], in_place_of(before, run))
 
 
 @dataclass(slots=True, eq=False)

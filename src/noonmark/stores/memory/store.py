@@ -11,7 +11,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
 from noonmark.ports.records import Renewal, StoreTraits
 from noonmark.stores import forking
-from noonmark.stores.memory import admitting, agenda, claiming, dependents, endings, history, places, planning
+from noonmark.stores.memory import admitting, agenda, claiming, dependents, endings, history, places, planning, telling
 from noonmark.stores.memory import events as emitted
 from noonmark.stores.memory.atomic import atomic
 from noonmark.stores.memory.callers import CallersVerbs
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.settlement import Settlement
+    from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
         Admitted,
         Backlog,
@@ -203,6 +203,11 @@ class MemoryStore(CallersVerbs):
         return [admitting.settle(self._ledger, one) for one in settlements]
 
     @atomic
+    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+        """Keep what deliveries that go on have put out so far."""
+        return [admitting.progress(self._ledger, one) for one in interims]
+
+    @atomic
     async def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         row = self._ledger.rows.get(occurrence_id)
@@ -242,6 +247,14 @@ class MemoryStore(CallersVerbs):
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
         return self._ledger.nodes.told(now=self._ledger.now())
+
+    @atomic
+    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+        """Remember that a node was told to be lost, and tell it."""
+        if not self._ledger.nodes.miss(node, seen):
+            return False
+        telling.tell_all(self._ledger, event)
+        return True
 
     @atomic
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:

@@ -116,6 +116,17 @@ CREATE INDEX schedules_by_name ON schedules (tenant, username, name, created) WH
 CREATE INDEX schedules_by_source ON schedules (source, route) WHERE is_listed = 1;
 CREATE INDEX schedules_deleted ON schedules (tenant, created, schedule_id) WHERE is_listed = 0;
 CREATE INDEX schedules_deleted_by_id ON schedules (tenant, schedule_id, deleted) WHERE is_listed = 0;
+CREATE TABLE secrets (
+    key BIGSERIAL NOT NULL,
+    tenant TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    hosts TEXT COLLATE "C" NOT NULL,
+    sealed TEXT COLLATE "C" NOT NULL,
+    created BIGINT NOT NULL,
+    updated BIGINT NOT NULL,
+    PRIMARY KEY (key)
+);
+CREATE UNIQUE INDEX secrets_by_name ON secrets (tenant, name);
 CREATE TABLE served_routes (
     route TEXT COLLATE "C" NOT NULL,
     seen BIGINT NOT NULL,
@@ -311,5 +322,7 @@ SELECT
     NULL
 FROM schedules
 JOIN occurrences ON occurrences.schedule = schedules.key
-WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL
+WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
+)
 ) AS history;

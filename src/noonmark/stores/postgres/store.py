@@ -23,6 +23,7 @@ from noonmark.stores.sql import (
     planning,
     sharing,
     snapshots,
+    telling,
     upstreams,
 )
 from noonmark.stores.sql import events as emitted
@@ -249,6 +250,11 @@ class PostgresStore(Transactions, SharedVerbs):
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
         return self._read(lambda ledger: nodes.told(ledger.session, now=ledger.now()))
+
+    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+        """Remember that a node was told to be lost, and tell it."""
+        tenants = self._glance(lambda ledger: telling.listening_for(ledger.session, event))
+        return self._careful(tenants, lambda ledger: telling.tell_lost(ledger, node, seen, event, tenants))
 
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""

@@ -15,6 +15,7 @@ from noonmark.stores.postgres.news import News
 from noonmark.stores.postgres.session import PostgresSession
 from noonmark.stores.sql.documents import Library
 from noonmark.stores.sql.ledger import Ledger
+from noonmark.stores.sql.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -80,6 +81,7 @@ class Transactions:
             ledger.session.execute(_WAIT_FOR, locks)
             answer = work(ledger)
             ledger.write()
+            tell(ledger)
             if (tells and _took_effect(answer)) or ledger.woke:
                 ledger.session.execute(_TELL, self._address.channel)
             return answer

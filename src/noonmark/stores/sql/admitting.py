@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Replan, Start, Wait
+from noonmark.core.facts import Fact, is_late
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.ports.records import Admitted, LeaseLost
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import endings, places, plain, planning
-from noonmark.stores.sql.records import occurrence, to_json
+from noonmark.stores.sql.records import REASONS, occurrence, to_json
 from noonmark.stores.sql.session import lease_end
+from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -87,6 +89,7 @@ def _admit(ledger: Ledger, admission: Admission, *, now: Micros, lease: Micros) 
         return LeaseLost(occurrence_id=claimed.id)
     if ledger.sheet_of(row).revision != admission.claim.schedule.revision:
         return LeaseLost(occurrence_id=claimed.id)
+    ledger.tenants[row.schedule] = admission.claim.schedule.owner.tenant
     match admission:
         case Start():
             busy = places.take(ledger, row, admission)
@@ -114,6 +117,7 @@ def _settle(ledger: Ledger, settlement: Settlement) -> bool:
     if row.phase not in (DELIVERING if settlement.deadline is None else (Phase.DISPATCHING,)):
         return False
     sheet = ledger.sheet_of(row)
+    ledger.tenants[row.schedule] = settlement.tenant
     ledger.add_run(row, settlement.run, to_json(settlement.run.result))
     row.attempt = settlement.attempt
     ledger.changed(row)
@@ -121,9 +125,10 @@ def _settle(ledger: Ledger, settlement: Settlement) -> bool:
         _await(row, settlement, settlement.deadline)
         return True
     if settlement.retry_at is None:
-        endings.end(ledger, row, settlement.phase, settlement.reason, to_detail(settlement.facts))
+        detail = to_detail(settlement.facts)
+        endings.end(ledger, row, settlement.phase, settlement.reason, detail, run=settlement.run)
     elif sheet.phase == SchedulePhase.DELETED:
-        endings.end(ledger, row, Phase.CANCELLED, Reason.DELETED)
+        endings.end(ledger, row, Phase.CANCELLED, Reason.DELETED, run=settlement.run)
     else:
         _retry(ledger, row, settlement, settlement.retry_at)
     endings.complete_if_done(ledger, sheet)
@@ -133,6 +138,8 @@ def _settle(ledger: Ledger, settlement: Settlement) -> bool:
 
 def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros) -> None:
     sheet = ledger.sheet_of(row)
+    if not row.has_begun and is_late(row.first_due, now):
+        ledger.note(Fact.STARTED_LATE, sheet, row, More(waited_for=REASONS[row.waiting_for]))
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, sheet.revision, None
     row.attempt += 1
     row.started, row.lease_end = now, lease_end(ledger.session, now, lease)
@@ -190,6 +197,8 @@ def _retry(ledger: Ledger, row: Row, settlement: Settlement, retry_at: Micros) -
     endings.give_back(row)
     row.due = row.ready = retry_at
     places.free_key(ledger, row)
+    if settlement.reason is Reason.RETRY_SCHEDULED:
+        ledger.note(Fact.RETRYING, ledger.sheet_of(row), row, More(run=settlement.run))
 
 
 def _earlier(one: Micros | None, other: Micros) -> Micros:

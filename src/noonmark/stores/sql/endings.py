@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.facts import ENDS, Fact
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.stores.sql import dependents, places
+from noonmark.stores.sql.records import PHASES
+from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from noonmark.core.reasons import Reason
+    from noonmark.core.run import Run
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row, Sheet
 
 FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 
 
-def end(ledger: Ledger, row: Row, phase: Phase, reason: Reason, detail: str = "") -> None:
-    """A live row ends; what it held is handed to the first in line."""
+def end(ledger: Ledger, row: Row, phase: Phase, reason: Reason, detail: str = "", *, run: Run | None = None) -> None:
+    """A live row ends, perhaps with a run of it; what it held is handed to the first in line."""
     places.leave(ledger, row)
     row.phase, row.reason, row.detail, row.waiting_for = phase, reason, detail, None
     if phase == Phase.MISFIRED and not row.missed_count:  # a gap of one
         row.missed_count, row.missed_first, row.missed_last = 1, row.nominal, row.nominal
-    archive(ledger, row)
+    archive(ledger, row, run)
 
 
 def cancel(ledger: Ledger, row: Row, reason: Reason) -> None:
@@ -36,7 +40,7 @@ def give_back(row: Row) -> None:
     row.lease_end = row.node = row.started = row.stop = row.deadline = None
 
 
-def archive(ledger: Ledger, row: Row) -> None:
+def archive(ledger: Ledger, row: Row, run: Run | None = None) -> None:
     """Put a live row that has got a final phase away, and count it."""
     sheet = ledger.sheet_of(row)
     give_back(row)
@@ -48,6 +52,7 @@ def archive(ledger: Ledger, row: Row) -> None:
     if row.phase != Phase.SUPERSEDED:
         _count(sheet, row)
         note_admitted(sheet, row)
+        ledger.note(ENDS[PHASES[row.phase]], sheet, row, More(run=run))
     ledger.changed(row)
     ledger.changed_sheet(sheet)
     places.give_up(ledger, row)
@@ -67,6 +72,7 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
         sheet.phase, sheet.updated = SchedulePhase.COMPLETED, ledger.now()
         sheet.version += 1
         ledger.changed_sheet(sheet)
+        ledger.note(Fact.SCHEDULE_COMPLETED, sheet)
 
 
 def _count(sheet: Sheet, row: Row) -> None:

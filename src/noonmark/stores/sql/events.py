@@ -126,6 +126,11 @@ def newest(session: Session, tenant: str, limit: int, before: Micros | None, eve
     return [event for event, _ in _read(session, f"{where} ORDER BY emitted DESC LIMIT ?", (*values, limit))]
 
 
+def one(session: Session, tenant: str, event_id: str) -> Event | None:
+    """The event of a tenant with that id."""
+    return next((event for event, _ in _read(session, "tenant = ? AND event_id = ?", (tenant, event_id))), None)
+
+
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
     """Forget what is old, and what is too much."""
     count = _forget(session, session.query(_OLD, before, limit))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.audit import Note
+from noonmark.core.jsonvalues import storable
 from noonmark.ports.records import KeyRecord
-from noonmark.stores.sql.records import storable
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros

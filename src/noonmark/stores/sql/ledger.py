@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.stores.sql import documents
 from noonmark.stores.sql.journal import NOTE_COLUMNS, note_values
+from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
     PLACE_COLUMNS,
     ROW_COLUMNS,
-    RUN_COLUMNS,
     SHEET_COLUMNS,
     Place,
     Row,
@@ -24,17 +24,22 @@ from noonmark.stores.sql.records import (
     run_values,
     sheet_values,
 )
+from noonmark.stores.telling import NOTHING_MORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from noonmark.core.audit import Note
+    from noonmark.core.facts import Fact
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sql.documents import Library
     from noonmark.stores.sql.session import Session
+    from noonmark.stores.telling import More
 
 R = TypeVar("R", Row, Sheet, Place)
+Noted = tuple["Fact", Sheet, Row | None, "More", "Schedule | None"]
+"""Something that has happened to a schedule, or to one of its rows."""
 
 _PLACE_OF = "SELECT * FROM concurrency_keys WHERE tenant = ? AND name = ?"
 _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
@@ -62,6 +67,10 @@ class Ledger:
         self._notes: list[tuple[str, Note]] = []
         self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
+        self.facts: list[Noted] = []
+        """What has happened in this transaction, and is told at its end."""
+        self.tenants: dict[int, str] = {}
+        """Whose some of the schedules are, as far as whoever asks has said so."""
         self.woke = False
         """Whether a row that waited was given a time, or a schedule that follows others is to be planned."""
 
@@ -193,6 +202,20 @@ class Ledger:
         """The numbers of a concurrency key are different now."""
         self._changed_places[place.key] = place
 
+    # Facts
+
+    def note(
+        self,
+        fact: Fact,
+        sheet: Sheet,
+        row: Row | None = None,
+        more: More = NOTHING_MORE,
+        *,
+        schedule: Schedule | None = None,
+    ) -> None:
+        """Something has happened that somebody may want to hear; to the schedule as it is stored then, if not told."""
+        self.facts.append((fact, sheet, row, more, schedule))
+
     # Writing
 
     def add_run(self, row: Row, run: Run, result: str | None) -> None:
@@ -241,7 +264,7 @@ class Ledger:
         self._write(self._changed_sheets, "schedule_states", SHEET_COLUMNS, sheet_values)
         self._write(self._changed_rows, "occurrences", ROW_COLUMNS, row_values)
         if self._runs:
-            self.session.put("runs", RUN_COLUMNS, self._runs, key=2)
+            put_runs(self.session, self._runs)
             self._runs.clear()
         if self._notes:
             numbers = self.session.numbers("notes", len(self._notes))

@@ -8,13 +8,29 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Sheet
+    from noonmark.stores.sql.session import Session
 
 COLUMNS = ("event_type", "tenant", "schedule")
+# A value for each, not a condition: PostgreSQL would read all listeners to see which of the pairs have one.
+HEARD = """
+    SELECT j.c0, j.c1, (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1)
+    FROM ROWS(text, text) AS j
+"""
+LISTENING = "SELECT DISTINCT tenant FROM event_listeners WHERE event_type = ? ORDER BY tenant"
+Heard = tuple[str, str]
+"""A tenant, and a type of event."""
+
+
+def heard(session: Session, among: Collection[Heard]) -> set[Heard]:
+    """Those of some types for which somebody of the tenant listens."""
+    if not among:
+        return set()
+    return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(among)) if found}
 
 
 def add_all(ledger: Ledger, created: Sequence[tuple[Sheet, Schedule]]) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.jsonvalues import storable
 from noonmark.stores.casing import lowered
 from noonmark.stores.sql import snapshots
 from noonmark.stores.sql.documents import label_line
-from noonmark.stores.sql.records import Unreadable, storable
+from noonmark.stores.sql.records import Unreadable
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
@@ -27,6 +28,7 @@ _POSITION = """
 """
 _IN_PHASE = "(SELECT phase FROM schedule_states WHERE schedule = schedules.key) IN EACH(text)"
 _HAS_LABELS = "NOT EXISTS (SELECT 1 FROM EACH(text) AS j WHERE coalesce(replace(labels, j.value, '') = labels, TRUE))"
+_HEARS = "key IN (SELECT schedule FROM event_listeners WHERE tenant = ? AND event_type = ?)"
 _HAS_TEXT = " OR ".join(
     f"replace(lower({column}), ?, '') <> lower({column})" for column in ("schedule_id", "name", "description")
 )
@@ -78,7 +80,7 @@ def choice(tenant: str, wanted: Wanted | None, *, deleted: bool) -> Choice | Non
     if wanted is not None:
         named = {"username": wanted.user, "route": wanted.target, "name": wanted.name}
         lines = [label_line(name, value) for name, value in wanted.labels.items()]
-        given = [one for one in (*named.values(), *wanted.kinds, wanted.text) if one is not None]
+        given = [one for one in (*named.values(), *wanted.kinds, wanted.text, wanted.event_type) if one is not None]
         if any(storable(one) != one for one in given):
             return None
         chosen += [(f"{column} = ?", (value,)) for column, value in named.items() if value is not None]
@@ -86,6 +88,8 @@ def choice(tenant: str, wanted: Wanted | None, *, deleted: bool) -> Choice | Non
             chosen.append(("trigger_type IN EACH(text)", (sorted(wanted.kinds),)))
         if wanted.phases:
             chosen.append((_IN_PHASE, (sorted(wanted.phases),)))
+        if wanted.event_type is not None:
+            chosen.append((_HEARS, (tenant, wanted.event_type)))
         if lines:
             chosen.append((_HAS_LABELS, (lines,)))
         if wanted.text:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.ports.records import Beat, Leadership, heard_of
+from noonmark.ports.records import MISSED, Beat, Leadership, heard_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +30,11 @@ _LEAD = """
 """
 
 
+_MISS = """
+    UPDATE nodes SET lease = ? WHERE name = ? AND seen = ? AND left_at IS NULL AND lease <> ? RETURNING name
+"""
+
+
 def beat(session: Session, told: Beat, *, now: Micros) -> None:
     """A node is alive."""
     routes = json.dumps(told.routes)
@@ -45,6 +50,11 @@ def leave(session: Session, node: str, *, now: Micros) -> None:
     """A node has stopped."""
     session.execute("UPDATE nodes SET left_at = ? WHERE name = ?", now, node)
     session.execute("UPDATE leadership SET node = NULL WHERE node = ?", node)
+
+
+def miss(session: Session, node: str, seen: Micros) -> bool:
+    """A node was lost; False unless it is the one that was last heard of then, and that is news."""
+    return bool(session.query(_MISS, MISSED, node, seen, MISSED))
 
 
 def lead(session: Session, node: str, *, now: Micros, lease: Micros) -> Leadership:

@@ -1,9 +1,9 @@
 """The plain case of admissions and settlements, all of a call in a few statements.
 
 A start is plain when it takes nothing but the slot, an end when nobody waits for what it gives back, and both when
-nothing else in the call is about the same schedule. A plain one touches its own row and its own schedule, so it does
-not matter that it is written before the others. Whatever a statement here leaves out, for whichever reason, is done
-one by one afterwards, and told why.
+nothing else in the call is about the same schedule and nobody wants to hear of it as an event. A plain one touches its
+own row and its own schedule, so it does not matter that it is written before the others. Whatever a statement here
+leaves out, for whichever reason, is done one by one afterwards, and told why.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import Start
+from noonmark.core.facts import ENDS as ENDED_AS
+from noonmark.core.facts import Fact, is_late
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import ENDS
 from noonmark.core.values import altered
 from noonmark.stores.facts import to_detail
+from noonmark.stores.sql import listening
 from noonmark.stores.sql.endings import FAILURES
-from noonmark.stores.sql.records import OWN, RUN_COLUMNS, run_values, to_json
+from noonmark.stores.sql.progress import put_runs
+from noonmark.stores.sql.records import OWN, run_values, to_json
 from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
@@ -85,11 +89,12 @@ def start_all(
 ) -> dict[str, Occurrence]:
     """Carry out the plain starts; those that were, as they now stand."""
     repeated = _repeated([one.claim.occurrence.uid for one in admissions])
+    told = _heard_late(session, admissions, now)
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
     for one in admissions:
         if isinstance(one, Start) and one.concurrency is None and one.max_runs is None:
             claimed = one.claim.occurrence
-            if claimed.uid not in repeated:
+            if claimed.uid not in repeated and claimed.id not in told:
                 is_triggered = claimed.origin == TRIGGER
                 is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
                 group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
@@ -112,10 +117,13 @@ def start_all(
 def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros) -> set[str]:
     """Write the plain ends; the ids of those that were."""
     repeated = _repeated([one.occurrence.uid for one in settlements])
+    heard = _heard_ends(session, settlements)
     groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
     for one in settlements:
         of = one.occurrence
-        if one.phase in _ENDS and one.pause_after is None and not of.missed_count and of.uid not in repeated:
+        if one.phase not in _ENDS or (heard and (one.tenant, ENDED_AS[one.phase]) in heard):
+            continue
+        if one.pause_after is None and not of.missed_count and of.uid not in repeated:
             group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, of.holds_slot)
             groups.setdefault(group, {})[of.id] = one
     ended: set[str] = set()
@@ -123,7 +131,11 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
     for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
         columns = "id, key, schedule, is_last, is_plain"
         locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
-        found = [(one, key, schedule, is_last) for one, key, schedule, is_last, is_plain in locked if is_plain]
+        found = [
+            (one, key, schedule, is_last)
+            for one, key, schedule, is_last, is_plain in locked
+            if is_plain and not (heard and is_last and (ends[one].tenant, Fact.SCHEDULE_COMPLETED) in heard)
+        ]
         if not found:
             continue
         session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in found])
@@ -133,8 +145,26 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
             ended.add(one)
             runs.append(run_values(key, schedule, run, to_json(run.result)))
     if runs:
-        session.put("runs", RUN_COLUMNS, runs, key=2)
+        put_runs(session, runs)
     return ended
+
+
+def _heard_late(session: Session, admissions: Sequence[Admission], now: Micros) -> frozenset[str]:
+    """The ids of those that start late, where somebody wants to hear that."""
+    late = {
+        one.claim.occurrence.id: (one.claim.schedule.owner.tenant, str(Fact.STARTED_LATE))
+        for one in admissions
+        if is_late(one.claim.occurrence.first_due, now) and not one.claim.occurrence.has_begun
+    }
+    heard = listening.heard(session, set(late.values()))
+    return frozenset(one for one, fact in late.items() if fact in heard) if heard else frozenset()
+
+
+def _heard_ends(session: Session, settlements: Sequence[Settlement]) -> set[listening.Heard]:
+    """What somebody wants to hear of these ends; of each, it may be that of its schedule too."""
+    ends = {(one.tenant, one.phase) for one in settlements}
+    facts = {(tenant, str(ENDED_AS[phase])) for tenant, phase in ends if phase in _ENDS}
+    return listening.heard(session, facts | {(tenant, str(Fact.SCHEDULE_COMPLETED)) for tenant, _ in facts})
 
 
 def _note_ends(session: Session, found: list[Values], phase: Phase, *, holds_slot: bool, now: Micros) -> None:

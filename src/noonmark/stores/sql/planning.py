@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
+from noonmark.core.facts import Fact, change
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
 from noonmark.stores.sql import dependents, endings, following, listening, places, snapshots
 from noonmark.stores.sql.records import Sheet, Unreadable, to_json, to_row
+from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +50,9 @@ def create_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
         if sheet.followed or schedule.declaration.depends_on:
             dependents.bind(ledger, sheet, None, schedule)
             followed |= {(schedule.owner.tenant, one.schedule_id) for one in schedule.declaration.depends_on}
+        ledger.tenants[sheet.schedule] = schedule.owner.tenant
         _write(ledger, sheet, plan, schedule, schedule)
+        ledger.note(Fact.SCHEDULE_CREATED, sheet, more=More(note=plan.note), schedule=schedule)
         _note(ledger, plan)
     listening.add_all(ledger, created)
     return answers
@@ -86,7 +90,7 @@ def pause_if_failing(ledger: Ledger, sheet: Sheet, limit: int | None) -> None:
         except Unreadable:
             return  # it is not planned any more, and what ends must end
         plan = edits.pause(snapshots.snapshot(ledger, sheet, schedule), now=ledger.now())
-        _write(ledger, sheet, plan, schedule, plan.schedule or schedule)
+        _write(ledger, sheet, plan, schedule, plan.schedule or schedule, failures=sheet.failures_in_row)
 
 
 def _new_sheet(key: int, schedule: Schedule, plan: Plan) -> Sheet:
@@ -120,6 +124,7 @@ def _commit(ledger: Ledger, sheet: Sheet | None, plan: Plan) -> bool:
         return False
     if plan.schedule is not None and snapshots.readable(ledger, sheet) != before:
         return False
+    ledger.tenants[sheet.schedule] = before.owner.tenant
     _write(ledger, sheet, plan, before, plan.schedule or before)
     _note(ledger, plan)
     return True
@@ -145,7 +150,7 @@ def _has_moved_on(ledger: Ledger, then: Projection) -> bool:
     return row is None or (row.waiting_for is not None and then.waiting_for is None)
 
 
-def _write(ledger: Ledger, sheet: Sheet, plan: Plan, before: Schedule, after: Schedule) -> None:
+def _write(ledger: Ledger, sheet: Sheet, plan: Plan, before: Schedule, after: Schedule, *, failures: int = 0) -> None:
     _write_rows(ledger, sheet, plan)
     was_exhausted = sheet.exhausted
     sheet.watermark, sheet.plan_at, sheet.exhausted = plan.watermark, plan.plan_at, int(plan.exhausted)
@@ -159,6 +164,7 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan, before: Schedule, after: Sc
         _give_times(ledger, sheet)
     if after is not before:
         following.follow(ledger, sheet, before, after)
+        ledger.note(change(before, after), sheet, more=More(note=plan.note, failures=failures), schedule=after)
     # When nothing follows, what was withdrawn leaves nothing behind that tells of it: no end, and no change.
     if was_exhausted != sheet.exhausted or (sheet.exhausted and plan.removed):
         dependents.tell(ledger, sheet)

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
+from noonmark.core.jsonvalues import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.plans import Projection
@@ -269,11 +270,6 @@ def to_projection(row: Row) -> Projection:
 def to_json(value: object) -> str | None:
     """A JSON value as text; nothing for None."""
     return None if value is None else json.dumps(value, sort_keys=False, separators=(",", ":"))
-
-
-def storable(text: str) -> str:
-    """What somebody's code said, without what a database cannot keep: NUL, and halves of characters."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 def from_json(text: str | None, column: str) -> object:

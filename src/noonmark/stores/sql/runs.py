@@ -1,4 +1,4 @@
-"""Runs as callers read them: those that have ended, and those that go on, which are told from their rows."""
+"""Runs as callers read them: those that have ended, and those that go on, which are perhaps told from their rows."""
 
 from __future__ import annotations
 
@@ -41,10 +41,8 @@ LAST_OF = """
         outcome, NULL AS result, error, tokens, cost_usd
     FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
         SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key
+        AND (last.ended IS NOT NULL OR occurrences.phase = 'awaiting_completion')
     ) WHERE occurrences.id IN EACH(text)
-"""
-_DISPATCHING = """
-    schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND phase = 'dispatching'
 """
 LAST_RUNS = f"""
     SELECT {_COLUMNS}, uid FROM schedule_states
@@ -64,13 +62,25 @@ BEING_DELIVERED = f"""
 """  # noqa: S608 - likewise
 
 
+_UNTOLD = """
+    phase = 'dispatching' AND NOT EXISTS (
+        SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
+    )
+"""
+"""Of what goes on, that of which nothing was told yet: the rest has its runs."""
+_UNTOLD_OF_SCHEDULE = f"""
+    schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND {_UNTOLD}
+"""  # noqa: S608 - likewise
+_UNTOLD_OF_ID = f"id = ? AND {_UNTOLD}"
+
+
 def of_schedule(ledger: Ledger, uid: str, limit: int | None, before: tuple[Micros, str] | None) -> list[Run]:
     """A schedule's runs, newest start first."""
     place = () if before is None else (before[0], *before)
     text = _OF_SCHEDULE.format(before=_BEFORE if place else "")
     ended = ledger.session.query(text, uid, *place, history.ALL if limit is None else limit)
     found = [_run(columns) for columns in ended]
-    going_on = _going_on(ledger, _DISPATCHING, uid)
+    going_on = _going_on(ledger, _UNTOLD_OF_SCHEDULE, uid)
     if going_on:
         found += [run for run in going_on if before is None or (run.started, run.id) < before]
         found.sort(key=lambda run: (run.started, run.id), reverse=True)
@@ -80,7 +90,7 @@ def of_schedule(ledger: Ledger, uid: str, limit: int | None, before: tuple[Micro
 def of_occurrence(ledger: Ledger, occurrence_id: str) -> list[Run]:
     """An occurrence's runs, newest start first."""
     found = [_run(columns) for columns in ledger.session.query(_OF_OCCURRENCE, occurrence_id)]
-    found += _going_on(ledger, "id = ? AND phase = 'dispatching'", occurrence_id)
+    found += _going_on(ledger, _UNTOLD_OF_ID, occurrence_id)
     return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
 
 
@@ -98,7 +108,7 @@ def one(ledger: Ledger, run_id: str) -> tuple[str, Run] | None:
     if row is None:
         return None
     found = [_run(columns) for columns in ledger.session.query(_ONE, occurrence_id, int(number))]
-    found += _going_on(ledger, "id = ? AND phase = 'dispatching'", occurrence_id)
+    found += _going_on(ledger, _UNTOLD_OF_ID, occurrence_id)
     return next(((ledger.sheet_of(row).uid, run) for run in found if run.id == run_id), None)
 
 

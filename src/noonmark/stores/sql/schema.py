@@ -7,15 +7,12 @@ nothing else: the cost follows what is due. Booleans are 0 and 1, instants are m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
     Double,
     ForeignKey,
-    Index,
     Integer,
     MetaData,
     PrimaryKeyConstraint,
@@ -24,12 +21,9 @@ from sqlalchemy import (
     Table,
     text,
 )
-from sqlalchemy import Text as AnyText
 
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from noonmark.stores.sql.columns import KEY, Text, count, flag, index, index_by_key, instant, listed
 
 metadata = MetaData()
 
@@ -37,43 +31,8 @@ CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index that pruning by number reads."""
 STRETCH = 25
 """So many bits of an instant are left out to tell the stretch of time in which it lies."""
-
-Text = AnyText().with_variant(AnyText(collation="C"), "postgresql")
-"""Text that is compared byte by byte, in whichever language the database was made for."""
-KEY = BigInteger().with_variant(Integer, "sqlite")
-"""An integer primary key that SQLite takes for its row number."""
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
-
-
-def _index(name: str, table: Table, columns: str, where: str | None = None, *, unique: bool = False) -> None:
-    condition = None if where is None else text(where)
-    picked = [text(one) if one.startswith("(") else table.c[one] for one in columns.split(", ")]
-    Index(name, *picked, unique=unique, sqlite_where=condition, postgresql_where=condition)
-
-
-def _index_by_key(name: str, table: Table, columns: str, where: str) -> None:
-    """An index with the row's number at the end. SQLite ends every index so; PostgreSQL has to be told."""
-    picked = [table.c[column] for column in columns.split(", ")]
-    Index(name, *picked, sqlite_where=text(where), info={"dialect": "sqlite"})
-    Index(name, *picked, table.c.key, postgresql_where=text(where), info={"dialect": "postgresql"})
-
-
-def _instant(name: str, *, required: bool = False) -> Column[int]:
-    return Column(name, BigInteger, nullable=not required)
-
-
-def _count(name: str) -> Column[int]:
-    return Column(name, Integer, nullable=False, server_default=text("0"))
-
-
-def _flag(name: str) -> Column[int]:
-    return Column(name, SmallInteger, nullable=False, server_default=text("0"))
-
 
 schedules = Table(
     "schedules",
@@ -91,17 +50,17 @@ schedules = Table(
     Column("terms_document", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("route", Text, nullable=False),
-    _instant("created", required=True),
-    _instant("anchored"),
-    _instant("deleted"),
+    instant("created", required=True),
+    instant("anchored"),
+    instant("deleted"),
     Column("is_listed", SmallInteger, nullable=False),
 )
-_index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
-_index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
-_index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_listed = 1")
-_index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
-_index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
-_index("schedules_by_source", schedules, "source, route", "is_listed = 1")
+index("schedules_by_id", schedules, "tenant, schedule_id", "is_listed = 1", unique=True)
+index("schedules_by_name", schedules, "tenant, username, name, created", "is_listed = 1 AND name IS NOT NULL")
+index("schedules_by_creation", schedules, "tenant, created, schedule_id", "is_listed = 1")
+index("schedules_deleted", schedules, "tenant, created, schedule_id", "is_listed = 0")
+index("schedules_deleted_by_id", schedules, "tenant, schedule_id, deleted", "is_listed = 0")
+index("schedules_by_source", schedules, "source, route", "is_listed = 1")
 
 schedule_states = Table(
     "schedule_states",
@@ -111,42 +70,42 @@ schedule_states = Table(
     Column("phase", Text, nullable=False),
     Column("revision", Integer, nullable=False),
     Column("version", Integer, nullable=False),
-    _instant("updated", required=True),
-    _instant("watermark", required=True),
-    _instant("plan_at"),
-    _flag("exhausted"),
-    _flag("sent_back"),
+    instant("updated", required=True),
+    instant("watermark", required=True),
+    instant("plan_at"),
+    flag("exhausted"),
+    flag("sent_back"),
     Column("fault", Text),
-    _instant("patience", required=True),
-    _instant("newest"),
-    _count("fences"),
+    instant("patience", required=True),
+    instant("newest"),
+    count("fences"),
     Column("holder", BigInteger),
-    _count("live"),
-    _count("history"),
-    _count("queued"),
-    _count("total"),
-    _count("successful"),
-    _count("failed"),
-    _count("missed"),
-    _count("skipped"),
-    _count("admitted"),
-    _count("failures_in_row"),
-    _instant("last_started"),
+    count("live"),
+    count("history"),
+    count("queued"),
+    count("total"),
+    count("successful"),
+    count("failed"),
+    count("missed"),
+    count("skipped"),
+    count("admitted"),
+    count("failures_in_row"),
+    instant("last_started"),
     Column("last_phase", Text),
-    _count("news"),
-    _flag("followed"),
-    _instant("ended_at"),
-    _instant("completed_at"),
+    count("news"),
+    flag("followed"),
+    instant("ended_at"),
+    instant("completed_at"),
     Column("owner", BigInteger, nullable=False),
-    CheckConstraint(f"phase IN ({_listed(SchedulePhase)})", name="schedule_phase_is_known"),
+    CheckConstraint(f"phase IN ({listed(SchedulePhase)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
     # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.
     postgresql_with={"fillfactor": 70},
 )
-_index(
+index(
     "schedules_to_plan", schedule_states, "plan_at, uid", "phase = 'active' AND plan_at IS NOT NULL AND fault IS NULL"
 )
-_index("schedules_with_history", schedule_states, "history", f"history >= {CROWDED}")
+index("schedules_with_history", schedule_states, "history", f"history >= {CROWDED}")
 
 occurrences = Table(
     "occurrences",
@@ -158,45 +117,45 @@ occurrences = Table(
     Column("origin", Text, nullable=False),
     Column("phase", Text, nullable=False),
     Column("route", Text, nullable=False),
-    _instant("nominal", required=True),
-    _instant("due", required=True),
-    _instant("first_due", required=True),
-    _count("attempt"),
-    _count("fence"),
+    instant("nominal", required=True),
+    instant("due", required=True),
+    instant("first_due", required=True),
+    count("attempt"),
+    count("fence"),
     Column("reason", Text),
     Column("detail", Text, nullable=False, server_default=text("''")),
-    _count("missed_count"),
-    _instant("missed_first"),
-    _instant("missed_last"),
-    _instant("caught_up"),
-    _count("losses"),
+    count("missed_count"),
+    instant("missed_first"),
+    instant("missed_last"),
+    instant("caught_up"),
+    count("losses"),
     Column("waiting_for", Text),
-    _flag("holds_slot"),
+    flag("holds_slot"),
     Column("payload", Text),
     Column("own", Text),
-    _instant("ready"),
-    _flag("held"),
+    instant("ready"),
+    flag("held"),
     Column("node", Text),
-    _instant("lease_end"),
-    _instant("started"),
+    instant("lease_end"),
+    instant("started"),
     Column("stop", Text),
-    _instant("deadline"),
+    instant("deadline"),
     Column("place", BigInteger, ForeignKey("concurrency_keys.key")),
     Column("wanted", BigInteger, ForeignKey("concurrency_keys.key")),
     Column("wanted_limit", Integer),
-    _instant("awaits_after"),
-    _instant("ended"),
+    instant("awaits_after"),
+    instant("ended"),
     Column("owner", BigInteger, nullable=False),
-    CheckConstraint(f"phase IN ({_listed(Phase)})", name="phase_is_known"),
+    CheckConstraint(f"phase IN ({listed(Phase)})", name="phase_is_known"),
     CheckConstraint(
-        f"(ended IS NULL) = (phase IN ({_listed(phase for phase in Phase if phase in LIVE)}))",
+        f"(ended IS NULL) = (phase IN ({listed(phase for phase in Phase if phase in LIVE)}))",
         name="ended_when_final",
     ),
     CheckConstraint("ended IS NULL OR reason IS NOT NULL", name="final_has_a_reason"),
-    CheckConstraint(f"(lease_end IS NOT NULL) = (phase IN ({_listed(LEASED)}))", name="leased_by_a_node"),
+    CheckConstraint(f"(lease_end IS NOT NULL) = (phase IN ({listed(LEASED)}))", name="leased_by_a_node"),
     CheckConstraint("attempt >= 0 AND losses >= 0 AND missed_count >= 0 AND fence >= 0", name="counts_are_counts"),
 )
-_index_by_key(
+index_by_key(
     "occurrences_ready",
     occurrences,
     "route, ready, nominal",
@@ -204,36 +163,36 @@ _index_by_key(
 )
 # Who has something due in a stretch of half a minute: whoever steps from owner to owner passes over what else they
 # have, and does not meet those who have nothing due yet.
-_index(
+index(
     "occurrences_of_owners",
     occurrences,
     f"route, (ready >> {STRETCH}), owner, ready, nominal",
     "phase = 'pending' AND held = 0 AND ready IS NOT NULL",
 )
-_index_by_key("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
-_index("occurrences_live", occurrences, "schedule", "ended IS NULL")
-_index("occurrences_of_schedule", occurrences, "schedule, nominal")
-_index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")
-_index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
-_index("occurrences_in_slot", occurrences, "schedule", "holds_slot = 1", unique=True)
-_index(
+index_by_key("occurrences_leased", occurrences, "route, lease_end, nominal", "lease_end IS NOT NULL")
+index("occurrences_live", occurrences, "schedule", "ended IS NULL")
+index("occurrences_of_schedule", occurrences, "schedule, nominal")
+index("occurrences_of_gaps", occurrences, "schedule, missed_last", "missed_last IS NOT NULL")
+index("occurrences_ended", occurrences, "ended", "ended IS NOT NULL")
+index("occurrences_in_slot", occurrences, "schedule", "holds_slot = 1", unique=True)
+index(
     "occurrences_queued",
     occurrences,
     "schedule, held, due, nominal, id",
     "phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL",
 )
-_index(
+index(
     "occurrences_awaiting",
     occurrences,
     "schedule, nominal",
     "phase = 'pending' AND waiting_for = 'dependency_pending'",
 )
-_index("occurrences_wanting", occurrences, "wanted, held, due, nominal, id", "wanted IS NOT NULL")
-_index(
+index("occurrences_wanting", occurrences, "wanted, held, due, nominal, id", "wanted IS NOT NULL")
+index(
     "occurrences_with_deadline",
     occurrences,
     "deadline, id",
-    f"deadline IS NOT NULL AND phase IN ({_listed(DELIVERING)})",
+    f"deadline IS NOT NULL AND phase IN ({listed(DELIVERING)})",
 )
 
 runs = Table(
@@ -244,8 +203,8 @@ runs = Table(
     Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("node", Text, nullable=False),
-    _instant("started", required=True),
-    _instant("ended"),
+    instant("started", required=True),
+    instant("ended"),
     Column("outcome", Text),
     Column("result", Text),
     Column("error", Text),
@@ -253,7 +212,7 @@ runs = Table(
     Column("cost_usd", Double),
     sqlite_with_rowid=False,
 )
-_index("runs_of_schedule", runs, "schedule, started")
+index("runs_of_schedule", runs, "schedule, started")
 
 concurrency_keys = Table(
     "concurrency_keys",
@@ -261,11 +220,11 @@ concurrency_keys = Table(
     Column("key", KEY, primary_key=True),
     Column("tenant", Text, nullable=False),
     Column("name", Text, nullable=False),
-    _count("taken"),
-    _count("waiting"),
+    count("taken"),
+    count("waiting"),
     CheckConstraint("taken >= 0 AND waiting >= 0", name="places_are_counts"),
 )
-_index("concurrency_keys_by_name", concurrency_keys, "tenant, name", unique=True)
+index("concurrency_keys_by_name", concurrency_keys, "tenant, name", unique=True)
 
 dependencies = Table(
     "dependencies",
@@ -276,7 +235,7 @@ dependencies = Table(
     Column("upstream_id", Text, nullable=False),
     sqlite_with_rowid=False,
 )
-_index("dependencies_by_upstream", dependencies, "tenant, upstream_id")
+index("dependencies_by_upstream", dependencies, "tenant, upstream_id")
 
 dependency_graphs = Table(
     "dependency_graphs",
@@ -293,20 +252,20 @@ event_listeners = Table(
     Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
     sqlite_with_rowid=False,
 )
-_index("event_listeners_by_schedule", event_listeners, "schedule")
+index("event_listeners_by_schedule", event_listeners, "schedule")
 
 event_streams = Table(
     "event_streams",
     metadata,
     Column("tenant", Text, primary_key=True),
-    _instant("newest", required=True),
-    _instant("matched_until", required=True),
+    instant("newest", required=True),
+    instant("matched_until", required=True),
     Column("cursor", BigInteger, nullable=False, server_default=text("0")),
-    _count("matched"),
+    count("matched"),
     CheckConstraint("matched >= 0", name="matched_is_a_count"),
 )
-_index("event_streams_behind", event_streams, "matched_until, tenant", "newest > matched_until")
-_index("event_streams_by_count", event_streams, "matched")
+index("event_streams_behind", event_streams, "matched_until, tenant", "newest > matched_until")
+index("event_streams_by_count", event_streams, "matched")
 
 events = Table(
     "events",
@@ -317,18 +276,18 @@ events = Table(
     Column("event_type", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("payload", Text, nullable=False),
-    _instant("emitted", required=True),
+    instant("emitted", required=True),
 )
-_index("events_by_id", events, "tenant, event_id", unique=True)
-_index("events_in_order", events, "tenant, emitted", unique=True)
-_index("events_by_age", events, "emitted")
+index("events_by_id", events, "tenant, event_id", unique=True)
+index("events_in_order", events, "tenant, emitted", unique=True)
+index("events_by_age", events, "emitted")
 
 notes = Table(
     "notes",
     metadata,
     Column("key", KEY, primary_key=True),
     Column("tenant", Text, nullable=False),
-    _instant("noted", required=True),
+    instant("noted", required=True),
     Column("caller", Text, nullable=False),
     Column("operation", Text, nullable=False),
     Column("schedule_id", Text),
@@ -338,9 +297,9 @@ notes = Table(
     Column("reason", Text),
     Column("request_id", Text),
 )
-_index("notes_in_order", notes, "tenant, key")
-_index("notes_of_schedule", notes, "tenant, schedule_id, key")
-_index("notes_by_age", notes, "noted")
+index("notes_in_order", notes, "tenant, key")
+index("notes_of_schedule", notes, "tenant, schedule_id, key")
+index("notes_by_age", notes, "noted")
 
 idempotency_keys = Table(
     "idempotency_keys",
@@ -349,10 +308,23 @@ idempotency_keys = Table(
     Column("tenant", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
-    _instant("created", required=True),
+    instant("created", required=True),
 )
-_index("idempotency_keys_by_name", idempotency_keys, "tenant, name", unique=True)
-_index("idempotency_keys_by_age", idempotency_keys, "created")
+index("idempotency_keys_by_name", idempotency_keys, "tenant, name", unique=True)
+index("idempotency_keys_by_age", idempotency_keys, "created")
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("key", KEY, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("hosts", Text, nullable=False),
+    Column("sealed", Text, nullable=False),
+    instant("created", required=True),
+    instant("updated", required=True),
+)
+index("secrets_by_name", secrets, "tenant, name", unique=True)
 
 nodes = Table(
     "nodes",
@@ -362,12 +334,12 @@ nodes = Table(
     Column("capacity", Integer, nullable=False),
     Column("load", Integer, nullable=False),
     Column("version", Text, nullable=False),
-    _instant("started", required=True),
-    _instant("lease", required=True),
-    _instant("seen", required=True),
-    _instant("left_at"),
+    instant("started", required=True),
+    instant("lease", required=True),
+    instant("seen", required=True),
+    instant("left_at"),
 )
-_index("nodes_seen", nodes, "seen")
+index("nodes_seen", nodes, "seen")
 
 # One row: who leads, and for how long. Nobody does where the node is missing, but the term stays.
 leadership = Table(
@@ -376,13 +348,13 @@ leadership = Table(
     Column("key", SmallInteger, primary_key=True, autoincrement=False),
     Column("term", BigInteger, nullable=False),
     Column("node", Text),
-    _instant("until", required=True),
+    instant("until", required=True),
     CheckConstraint("key = 1", name="one_leader"),
     CheckConstraint("term >= 1", name="terms_are_counted"),
 )
 
 served_routes = Table(
-    "served_routes", metadata, Column("route", Text, primary_key=True), _instant("seen", required=True)
+    "served_routes", metadata, Column("route", Text, primary_key=True), instant("seen", required=True)
 )
 
 alembic_version = Table(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.ports.records import KeyRecord
 from noonmark.stores.sql import events as emitted
-from noonmark.stores.sql import history, journal, listing, runs, snapshots
+from noonmark.stores.sql import history, journal, listing, runs, snapshots, vault
+from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.backlog import count as count_backlog
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
+    from noonmark.core.settlement import Interim
     from noonmark.ports.reading import Place
     from noonmark.ports.records import Activity, Backlog, Kept, Wanted
     from noonmark.stores.sql.ledger import Ledger
@@ -105,6 +108,10 @@ class SharedVerbs(ABC):
         """One run, and the uid of its schedule."""
         return self._read(lambda ledger: runs.one(ledger, run_id))
 
+    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+        """Keep what deliveries that go on have put out so far."""
+        return self._quick(lambda ledger: going_on.write(ledger.session, interims))
+
     async def activities(self, uids: Sequence[str]) -> list[Activity]:
         """What each of some schedules does at present."""
         return self._read(lambda ledger: runs.activities(ledger, uids))
@@ -114,6 +121,10 @@ class SharedVerbs(ABC):
     ) -> list[Event]:
         """The tenant's events, newest first."""
         return self._read(lambda ledger: emitted.newest(ledger.session, tenant, limit, before, event_type))
+
+    async def event(self, tenant: str, event_id: str) -> Event | None:
+        """The tenant's event of that id."""
+        return self._read(lambda ledger: emitted.one(ledger.session, tenant, event_id))
 
     async def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits."""
@@ -152,3 +163,33 @@ class SharedVerbs(ABC):
     async def prune_keys(self, *, before: Micros, limit: int) -> int:
         """Forget keys that are old."""
         return self._quick(lambda ledger: journal.prune_keys(ledger.session, before=before, limit=limit))
+
+    async def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: Note | None = None) -> Secret | None:
+        """Keep a secret, unless there are too many."""
+
+        def keep(ledger: Ledger) -> Secret | None:
+            kept = vault.keep(ledger.session, tenant, secret, most=most)
+            return _noted(ledger, tenant, kept, note)
+
+        return self._careful({tenant}, keep)
+
+    async def secrets(self, tenant: str) -> list[Secret]:
+        """The tenant's secrets, by name."""
+        return self._read(lambda ledger: vault.every(ledger.session, tenant))
+
+    async def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+        """Those that have one of the names, by name."""
+        return self._read(lambda ledger: vault.some(ledger.session, tenant, names))
+
+    async def forget_secret(self, tenant: str, name: str, *, note: Note | None = None) -> Secret | None:
+        """Remove a secret; what it was."""
+        return self._careful(
+            {tenant}, lambda ledger: _noted(ledger, tenant, vault.forget(ledger.session, tenant, name), note)
+        )
+
+
+def _noted(ledger: Ledger, tenant: str, changed: Secret | None, note: Note | None) -> Secret | None:
+    """What was changed, if anything was; then there is a note of it."""
+    if changed is not None and note is not None:
+        ledger.add_note(tenant, note)
+    return changed

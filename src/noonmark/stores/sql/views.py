@@ -49,7 +49,8 @@ _TOLD = ("nominal", "due", "started", "ended", "occurrence_ended")
 def execution_history(dialect: str) -> str:
     """The statement that creates the view `schedule_execution_history`.
 
-    A run that goes on is in no table yet, so it is told from its occurrence; that it has not ended finds the index.
+    A run that goes on and was not told of is in no table yet, so it is told from its occurrence; that it has not ended
+    finds the index.
     """
     texts = ",\n    ".join(f"{INSTANTS[dialect].format(name)} AS {name}_at" for name in _TOLD)
     return f"""CREATE VIEW schedule_execution_history AS
@@ -71,5 +72,7 @@ SELECT
     {_OPEN_RUN}
 FROM schedules
 JOIN occurrences ON occurrences.schedule = schedules.key
-WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL
+WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
+)
 ) AS history"""  # noqa: S608 - our own text

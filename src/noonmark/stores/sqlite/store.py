@@ -19,6 +19,7 @@ from noonmark.stores.sql import (
     planning,
     sharing,
     snapshots,
+    telling,
     upstreams,
 )
 from noonmark.stores.sql import events as emitted
@@ -235,6 +236,11 @@ class SqliteStore(SharedVerbs):
         with self._reading() as ledger:
             return nodes.told(ledger.session, now=self._now())
 
+    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+        """Remember that a node was told to be lost, and tell it."""
+        with self._writing() as ledger:
+            return telling.tell_lost(ledger, node, seen, event, telling.listening_for(ledger.session, event))
+
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
         with self._writing() as ledger:
@@ -289,6 +295,7 @@ class SqliteStore(SharedVerbs):
                 ledger = Ledger(SqliteSession(connection, self._now), self._library)
                 yield ledger
                 ledger.write()
+                telling.tell(ledger)
         except BaseException:
             self._library.forget()
             raise

@@ -16,11 +16,12 @@ from starlette.routing import Route as Path
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations.service import LOCAL
-from noonmark.surfaces.rest import canonical, cron_service, openapi, rpc, tasks, watching
+from noonmark.surfaces.rest import canonical, cron_service, openapi, rpc, tasks, uploading, watching
 from noonmark.surfaces.rest.asked import Asked
 from noonmark.surfaces.rest.guard import Guard
 from noonmark.surfaces.rest.problems import Refused, problem, request_id_of
 from noonmark.surfaces.rest.reading import read_body
+from noonmark.surfaces.rest.uploading import Streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,7 +50,13 @@ def make_app(
     app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
     app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
     app.add_exception_handler(HTTPException, _refused)
-    table = {**canonical.handlers(), **cron_service.handlers(), **tasks.handlers(), **rpc.handlers()}
+    table: dict[tuple[str, str], Handler | Streamed] = {
+        **canonical.handlers(),
+        **cron_service.handlers(),
+        **tasks.handlers(),
+        **rpc.handlers(),
+        **uploading.handlers(),
+    }
     add(app, service, settings, table, threads=WORKING)
     add(app, service, settings, watching.handlers(health, metrics), threads=WATCHING)
     add(app, service, settings, watching.quick_handlers(health), threads=None)
@@ -60,7 +67,7 @@ def add(
     app: FastAPI,
     service: Service,
     settings: HttpSettings,
-    table: Mapping[tuple[str, str], Handler],
+    table: Mapping[tuple[str, str], Handler | Streamed],
     *,
     threads: int | None,
 ) -> None:
@@ -81,7 +88,7 @@ class Endpoint:
         self,
         service: Service,
         settings: HttpSettings,
-        by_method: Mapping[str, Handler],
+        by_method: Mapping[str, Handler | Streamed],
         limiter: CapacityLimiter | None,
     ) -> None:
         """A path that can be got can be asked for its headers alone, too."""
@@ -103,7 +110,8 @@ class Endpoint:
         handler = self._handlers.get(request.method)
         if handler is None:
             raise _not_by_this_method(self._handlers)
-        body = b"" if request.method in NO_BODY else await read_body(request, self._settings)
+        is_read = request.method not in NO_BODY and not isinstance(handler, Streamed)
+        body = await read_body(request, self._settings) if is_read else b""
         asked = Asked(
             service=self._service,
             caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request)),
@@ -112,6 +120,8 @@ class Endpoint:
             headers=request.headers,
             body=body,
         )
+        if isinstance(handler, Streamed):
+            return await handler.answer(request, asked, self._settings)
         if self._limiter is None:
             return _written(handler, asked)
         return await to_thread.run_sync(_written, handler, asked, limiter=self._limiter)

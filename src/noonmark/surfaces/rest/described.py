@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.uploads import MAX_PATH
 from noonmark.operations.declaring import MAX_KEY
 from noonmark.operations.registry import OPERATIONS
-from noonmark.surfaces.rest import cron_service, rpc, tasks
+from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
+from noonmark.surfaces.rest import cron_service, rpc, tasks, uploading
 from noonmark.surfaces.rest.examples import EXAMPLES, TASK
 from noonmark.surfaces.rest.routes import ROUTES, Body
-from noonmark.wire import answers, bodies
+from noonmark.wire import answers, bodies, happenings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +46,10 @@ class Described:
     longest_key: int = 0
     """Characters that an Idempotency-Key header may have; 0 where it means nothing."""
     is_conditional: bool = False
+    content: Mapping[str, Any] = field(default_factory=dict)
+    """A body of other kinds: their schemas, by media type."""
+    media: str = "text/plain"
+    """Of an answer that is no document."""
 
 
 _BODIES: dict[str, tuple[type[BaseModel], ...]] = {
@@ -60,6 +66,8 @@ _BODIES: dict[str, tuple[type[BaseModel], ...]] = {
     "occurrence/fail": (bodies.Fail,),
     "occurrence/cancel": (bodies.Why,),
     "event/emit": (bodies.NewEvent,),
+    "secret/set": (bodies.NewSecret,),
+    "event/match": (bodies.MatchEvents,),
     "worker/start": (bodies.Body,),
     "worker/stop": (bodies.Body,),
 }
@@ -81,8 +89,15 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "occurrence/runs": answers.Runs,
     "occurrence/explain": answers.Explanation,
     "run/get": answers.Run,
-    "event/emit": answers.Emitted,
-    "event/list": answers.Events,
+    "event/emit": happenings.Emitted,
+    "event/list": happenings.Events,
+    "secret/set": answers.Secret,
+    "secret/list": answers.Secrets,
+    "secret/delete": answers.Secret,
+    "event/match": happenings.Matched,
+    "trigger/list": happenings.Triggers,
+    "upload/list": happenings.Uploads,
+    "upload/delete": happenings.Upload,
     "node/list": answers.Nodes,
     "audit/list": answers.Entries,
 }
@@ -109,9 +124,40 @@ def described() -> list[Described]:
         )
         for route in ROUTES
     ]
-    return [*ours, *_WATCHING, *_LAUNCHING, *_tasks()]
+    return [*ours, *_UPLOADING, *_WATCHING, *_LAUNCHING, *_tasks()]
 
 
+_FILE = {"type": "string", "contentMediaType": "application/octet-stream"}
+_UPLOADING = [
+    Described(
+        method="POST",
+        path=uploading.ALL,
+        name="upload_create",
+        summary="Keep a file, and tell of it by an event; the same file under the same key again is the same upload.",
+        tag="upload",
+        answer=happenings.Upload,
+        status=201,
+        query=uploading.PARAMETERS,
+        longest_key=MAX_UPLOAD_KEY,
+        content={
+            "multipart/form-data": {
+                "type": "object",
+                "required": ["file"],
+                "additionalProperties": False,
+                "properties": {"file": _FILE, "path": {"type": "string", "minLength": 1, "maxLength": MAX_PATH}},
+            },
+            "application/octet-stream": _FILE,
+        },
+    ),
+    Described(
+        method="GET",
+        path=uploading.ONE,
+        name="upload_content",
+        summary="What is in a file that was uploaded.",
+        tag="upload",
+        media="application/octet-stream",
+    ),
+]
 _WATCHING = [
     Described(
         method="GET",

@@ -53,6 +53,18 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "occurrence/fail": {"with an error": {"error": "the file was empty"}},
     "occurrence/cancel": {"with a reason": {"reason": "not today"}},
     "event/emit": {"a file": {"event_type": "file_uploaded", "payload": {"name": "a.csv"}, "event_id": "upload-1"}},
+    "secret/set": {"a token": {"value": "Bearer put-your-token-here", "hosts": ["api.example.com", "*.example.org"]}},
+    "event/match": {
+        "which of the last events": {
+            "event_type": "file_uploaded",
+            "filters": {"path": {"prefix": "/datasets/"}},
+            "limit": 50,
+        },
+        "one that was never emitted": {
+            "trigger": {"type": "event", "event_type": "file_uploaded", "filters": {"size": {"gt": 0}}},
+            "event": {"payload": {"size": 12}},
+        },
+    },
 }
 
 

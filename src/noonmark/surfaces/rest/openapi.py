@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 REF = "#/components/schemas/{model}"
 ID = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"}
+IN_PATHS: dict[str, dict[str, Any]] = {
+    "name": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$"},
+}
+"""What stands in a path and is no such id."""
 SCHEMAS: dict[Kind, dict[str, Any]] = {
     Kind.TEXT: {"type": "string", "minLength": 1},
     Kind.INTEGER: {"type": "integer"},
@@ -101,14 +105,14 @@ def _operation(one: Described) -> dict[str, Any]:
         "parameters": _parameters(one),
         "responses": responses,
     }
-    if one.bodies:
+    if one.bodies or one.content:
         found["requestBody"] = _body(one)
     return found
 
 
 def _answer(one: Described) -> dict[str, Any]:
     if one.answer is None:
-        return {"description": one.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
+        return {"description": one.summary, "content": {one.media: {"schema": {"type": "string"}}}}
     said: dict[str, Any] = {
         "description": (one.answer.__doc__ or "").strip(),
         "content": {"application/json": {"schema": _ref(one.answer)}},
@@ -126,6 +130,11 @@ def _header(words: str) -> dict[str, Any]:
 
 
 def _body(one: Described) -> dict[str, Any]:
+    if one.content:
+        return {
+            "required": one.is_body_required,
+            "content": {media: {"schema": schema} for media, schema in one.content.items()},
+        }
     schemas = [_ref(model) for model in one.bodies]
     content: dict[str, Any] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
     if one.examples:
@@ -135,7 +144,8 @@ def _body(one: Described) -> dict[str, Any]:
 
 def _parameters(one: Described) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": ID} for name in re.findall(r"{(\w+)}", one.path)
+        {"name": name, "in": "path", "required": True, "schema": IN_PATHS.get(name, ID)}
+        for name in re.findall(r"{(\w+)}", one.path)
     ]
     for name, kind in one.query.items():
         schema = {**SCHEMAS[kind], **BOUNDS.get(name, {})}

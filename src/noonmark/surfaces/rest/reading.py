@@ -41,6 +41,15 @@ class Kind(StrEnum):
 
 async def read_body(request: Request, settings: HttpSettings) -> bytes:
     """The bytes of a body; refused when there are too many, they do not come, or they are no JSON by their headers."""
+    check_encoding(request)
+    body = await _bytes(request, settings)
+    if body:
+        _check_type(request.headers.getlist("content-type"))
+    return body
+
+
+def check_encoding(request: Request) -> None:
+    """Refuse a body that is packed."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise Refused(
@@ -49,10 +58,22 @@ async def read_body(request: Request, settings: HttpSettings) -> bytes:
             f"Content-Encoding {shown(encoding)} is not read; send the body as it is",
             headers={"Accept-Encoding": "identity"},
         )
-    body = await _bytes(request, settings)
-    if body:
-        _check_type(request.headers.getlist("content-type"))
-    return body
+
+
+def declared_length(request: Request) -> int:
+    """How long a body is said to be; 0 when nothing is said."""
+    declared = request.headers.get("content-length", "0")
+    return int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+
+
+def late(seconds: float) -> Refused:
+    """The error for a body that does not come."""
+    return Refused(
+        408,
+        "request_timeout",
+        f"the body did not come within {seconds:g} seconds",
+        headers={"Connection": "close"},
+    )
 
 
 def _check_type(types: list[str]) -> None:
@@ -68,8 +89,7 @@ def _check_type(types: list[str]) -> None:
 async def _bytes(request: Request, settings: HttpSettings) -> bytes:
     parts: list[bytes] = []
     size = 0
-    declared = request.headers.get("content-length", "0")
-    is_too_large = declared.isdecimal() and len(declared) < 20 and int(declared) > settings.max_body
+    is_too_large = declared_length(request) > settings.max_body
     if is_too_large and "expect" in request.headers:
         raise _too_large(settings)
     patience = min(settings.body_seconds, DRAIN_SECONDS) if is_too_large else settings.body_seconds
@@ -86,12 +106,7 @@ async def _bytes(request: Request, settings: HttpSettings) -> bytes:
                     parts.append(part)
     except TimeoutError:
         if not is_too_large:
-            raise Refused(
-                408,
-                "request_timeout",
-                f"the body did not come within {settings.body_seconds:g} seconds",
-                headers={"Connection": "close"},
-            ) from None
+            raise late(settings.body_seconds) from None
     if is_too_large:
         raise _too_large(settings)
     return b"".join(parts)

@@ -60,9 +60,16 @@ _LIST = {
     "offset": INTEGER,
     "cursor": TEXT,
 }
+_TRIGGERS = {
+    "event_type": TEXT,
+    **{name: kind for name, kind in _FILTERS.items() if name != "kind"},
+    "newest_first": BOOLEAN,
+    "offset": INTEGER,
+    **_PAGE,
+}
 _PREVIEW = {"after": INSTANT, "count": INTEGER}
 _OCCURRENCES = {"include_terminal": BOOLEAN, "phase": TEXT, **_PAGE}
-_ONE, _SOME = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}"
+_ONE, _SOME, _SECRET = "/schedules/{schedule_id}", "/occurrences/{occurrence_id}", "/secrets/{name}"
 
 
 def _get(operation: str, path: str, query: Mapping[str, Kind] | None = None, *, is_schedule: bool = False) -> Route:
@@ -128,6 +135,13 @@ ROUTES: tuple[Route, ...] = (
     _get("run/get", "/runs/{run_id}"),
     _post("event/emit", "/events", Body.REQUIRED, status=202),
     _get("event/list", "/events", {"event_type": TEXT, **_PAGE}),
+    Route(operation="secret/set", method="PUT", path=_SECRET, body=Body.REQUIRED),
+    _get("secret/list", "/secrets"),
+    Route(operation="secret/delete", method="DELETE", path=_SECRET),
+    _post("event/match", "/events/match", Body.REQUIRED),
+    _get("trigger/list", "/triggers", _TRIGGERS),
+    _get("upload/list", "/uploads", _PAGE),
+    Route(operation="upload/delete", method="DELETE", path="/uploads/{upload_id}"),
     _get("node/list", "/nodes"),
     _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
     _post("worker/start", "/worker/start"),

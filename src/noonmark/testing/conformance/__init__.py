@@ -9,6 +9,7 @@
 
 from noonmark.testing.conformance import (
     admitting,
+    alerting,
     awaiting,
     cancelling,
     claiming,
@@ -25,9 +26,11 @@ from noonmark.testing.conformance import (
     pausing,
     planning,
     reading,
+    sealing,
     serving,
     settling,
     sharing,
+    telling,
     waiting,
 )
 from noonmark.testing.conformance.bench import CASES, Bench, HandClock, try_case
@@ -37,6 +40,7 @@ __all__ = [
     "Bench",
     "HandClock",
     "admitting",
+    "alerting",
     "awaiting",
     "cancelling",
     "claiming",
@@ -53,9 +57,11 @@ __all__ = [
     "pausing",
     "planning",
     "reading",
+    "sealing",
     "serving",
     "settling",
     "sharing",
+    "telling",
     "try_case",
     "waiting",
 ]

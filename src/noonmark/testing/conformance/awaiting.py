@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def _accept(bench: Bench, made: Schedule, one: Occurrence, within: int = MINUTE) -> Occurrence:
     """The target takes the work over, and has so long to say how it ended."""
     accepted = Accepted(started=bench.now, accepted=bench.now, deadline=bench.now + within)
-    settlement = settle(one, made.declaration, accepted, node="node-a")
+    settlement = settle(one, made, accepted, node="node-a")
     assert await bench.store.settle([settlement]) == [True]
     return await bench.row(one)
 
@@ -79,7 +79,7 @@ async def its_end_completes_the_run_in_place(bench: Bench) -> None:
     row = await _accepted(bench, made)
     bench.advance(MINUTE)
     delivered = Delivered(outcome=Outcome.COMPLETED, started=row.started or 0, ended=bench.now, result={"n": 1})
-    end = settle(row, made.declaration, delivered, node=row.node or "")
+    end = settle(row, made, delivered, node=row.node or "")
     assert await bench.store.settle([end, end]) == [True, False]
     ended = await bench.row(row)
     assert (ended.phase, ended.reason, ended.holds_slot) == (Phase.COMPLETED, Reason.SUCCEEDED, False)
@@ -97,7 +97,7 @@ async def what_is_accepted_is_accepted_once(bench: Bench) -> None:
     started = await bench.start(await bench.claim_one())
     row = await _accept(bench, made, started)
     later = Accepted(started=NOW, accepted=NOW, deadline=NOW + 9 * MINUTE)
-    assert await bench.store.settle([settle(started, made.declaration, later, node="node-a")]) == [False]
+    assert await bench.store.settle([settle(started, made, later, node="node-a")]) == [False]
     assert await bench.row(row) == row
     assert await bench.settle(started)  # whoever has the fence may tell the end
 
@@ -124,7 +124,7 @@ async def no_completion_in_time_ends_it_or_is_tried_again(bench: Bench) -> None:
     await _accepted(bench, made)
     bench.advance(MINUTE)
     [overdue] = await bench.store.overdue(now=bench.now, limit=10)
-    expired = expire(overdue, made.declaration, now=bench.now)
+    expired = expire(overdue, made, now=bench.now)
     assert await bench.store.settle([expired]) == [True]
     row = await bench.row(overdue)
     assert (row.phase, row.reason, row.deadline, row.holds_slot) == (
@@ -137,7 +137,7 @@ async def no_completion_in_time_ends_it_or_is_tried_again(bench: Bench) -> None:
     bench.advance(row.due - bench.now)
     again = await _accept(bench, made, await bench.start(await bench.claim_one()))
     bench.advance(MINUTE)
-    assert await bench.store.settle([expire(again, made.declaration, now=bench.now)]) == [True]
+    assert await bench.store.settle([expire(again, made, now=bench.now)]) == [True]
     ended = await bench.row(again)
     assert (ended.phase, ended.reason) == (Phase.TIMED_OUT, Reason.ATTEMPTS_EXHAUSTED)
     assert [run.outcome for run in await bench.store.runs(made.uid)] == [Outcome.TIMED_OUT, Outcome.TIMED_OUT]

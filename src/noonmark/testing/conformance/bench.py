@@ -162,7 +162,12 @@ class Bench:
             outcome=Outcome.COMPLETED,
         )
         success = Settlement(
-            occurrence=one, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, run=run, attempt=one.attempt
+            occurrence=one,
+            tenant="acme",
+            phase=Phase.COMPLETED,
+            reason=Reason.SUCCEEDED,
+            run=run,
+            attempt=one.attempt,
         )
         return replace(success, **changes)
 

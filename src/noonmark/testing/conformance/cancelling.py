@@ -145,7 +145,7 @@ async def what_makes_no_room_in_time_is_overdue(bench: Bench) -> None:
     bench.advance(GRACE)
     [overdue] = await bench.store.overdue(now=bench.now, limit=10)
     assert overdue == row
-    assert await bench.store.settle([expire(overdue, made.declaration, now=bench.now)]) == [True]
+    assert await bench.store.settle([expire(overdue, made, now=bench.now)]) == [True]
     ended = await bench.row(running)
     assert (ended.phase, ended.reason, ended.stop, ended.deadline) == (Phase.CANCELLED, Reason.REPLACED, None, None)
     assert not await bench.settle(running)
@@ -165,7 +165,7 @@ async def an_earlier_deadline_stays(bench: Bench) -> None:
     await _replace(bench, made, "d", grace=5)
     assert (await bench.row(running)).deadline == NOW + 6
     accepted = Accepted(started=NOW, accepted=bench.now)
-    assert await bench.store.settle([settle(running, made.declaration, accepted, node="node-a")]) == [True]
+    assert await bench.store.settle([settle(running, made, accepted, node="node-a")]) == [True]
     row = await bench.row(running)
     assert (row.phase, row.stop, row.deadline) == (Phase.AWAITING_COMPLETION, Reason.REPLACED, NOW + 6)
 
@@ -175,11 +175,11 @@ async def what_awaits_completion_makes_room_in_time_or_is_cut_off(bench: Bench) 
     made = await bench.create_quiet()
     running = await bench.run(made, "a")
     accepted = Accepted(started=NOW, accepted=NOW)
-    assert await bench.store.settle([settle(running, made.declaration, accepted, node="node-a")]) == [True]
+    assert await bench.store.settle([settle(running, made, accepted, node="node-a")]) == [True]
     waiting = await _replace(bench, made, "b")
     bench.advance(GRACE)
     [overdue] = await bench.store.overdue(now=bench.now, limit=10)
-    assert await bench.store.settle([expire(overdue, made.declaration, now=bench.now)]) == [True]
+    assert await bench.store.settle([expire(overdue, made, now=bench.now)]) == [True]
     ended = await bench.row(running)
     assert (ended.phase, ended.reason) == (Phase.CANCELLED, Reason.REPLACED)
     assert len(await bench.store.runs(made.uid)) == 1

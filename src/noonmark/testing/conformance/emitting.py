@@ -63,6 +63,10 @@ async def an_event_is_kept_once_for_its_tenant(bench: Bench) -> None:
     assert [one.event_id for one in await bench.store.events("acme", 9)] == ["c", "b", "a"]
     assert [one.event_id for one in await bench.store.events("other", 9)] == ["a"]
     assert await bench.store.events("nobody", 9) == []
+    known = await bench.store.event("acme", "b")
+    assert known == (await bench.store.events("acme", 9))[1]
+    assert await bench.store.event("acme", "z") is None
+    assert await bench.store.event("nobody", "a") is None
 
 
 @case

@@ -130,6 +130,22 @@ async def schedules_are_listed_by_the_type_of_their_trigger(bench: Bench) -> Non
 
 
 @case
+async def schedules_are_listed_by_the_events_they_listen_for(bench: Bench) -> None:
+    await _create(bench, 0)
+    await _create(bench, 1, trigger=EventTrigger("seen"))
+    await _create(bench, 2, trigger=EventTrigger(["told", "seen"]))
+    await _create(bench, 3, trigger=EventTrigger("told"))
+    await bench.create("uid-9", trigger=EventTrigger("seen"), owner=THEIRS)
+    assert await _seen(bench, event_type="seen") == [1, 2]
+    assert await _seen(bench, event_type="told", kinds=frozenset({"event"})) == [2, 3]
+    assert await _seen(bench, event_type="see") == []
+    assert await bench.commit(edits.pause(await bench.snapshot(factories.schedule("uid-1")), now=bench.now))
+    assert await bench.commit(edits.delete(await bench.snapshot(factories.schedule("uid-2")), now=bench.now))
+    assert await _seen(bench, event_type="seen") == [1]
+    assert await _seen(bench, event_type="seen", deleted=True) == []
+
+
+@case
 async def schedules_are_listed_by_their_labels(bench: Bench) -> None:
     await _create(bench, 0, labels={"team": "data", "tier": "1"})
     await _create(bench, 1, labels={"tier": "1"})

@@ -285,7 +285,7 @@ async def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
     bench.advance(1)
     second = await bench.run(made, "b", 1)
     accepted = Accepted(started=bench.now, accepted=bench.now)
-    assert await bench.store.settle([settle(second, made.declaration, accepted, node="node-a")]) == [True]
+    assert await bench.store.settle([settle(second, made, accepted, node="node-a")]) == [True]
     [activity] = await bench.store.activities([made.uid])
     assert activity.delivering == (second.id,)
     assert activity.last_run is not None

@@ -1,0 +1,96 @@
+"""The page of the events that Noonmark emits by itself."""
+
+from __future__ import annotations
+
+from docs.generating.words import NOTE
+from noonmark.core.chains import MAX_DEPTH
+from noonmark.core.events import NOONMARK
+from noonmark.core.facts import MAX_ERROR, MAX_LINE, Fact, of_lost_node, of_occurrence, of_schedule
+from noonmark.core.ids import TRIGGER
+from noonmark.testing import factories
+
+OF_SCHEDULES = {
+    "schedule_id": "of which schedule",
+    "schedule_name": "its name, or its id where it has none",
+    "labels": "its labels; `labels.team` in a filter is one of them",
+    "user": "who owns it",
+    "target_kind": "what it starts: `http`, `function`, ..",
+}
+LAST = {
+    "depth": "1, or one more than that of the event which led to it",
+    "chain": "the ids of the schedules that led to it, each by a fact about it; the last one is this schedule",
+}
+OCCURRENCES = {
+    "occurrence_id": "of which occurrence",
+    **OF_SCHEDULES,
+    "origin": "what asked for it: `trigger`, or `manual:`, `event:` and `backfill:` with a key",
+    "phase": "where it stands now",
+    "reason": "the [code](reasons.md) of why; null of one that has just started",
+    "summary": "the same in a sentence",
+    "detail": "the numbers behind the reason",
+    "nominal_at": "the time that its trigger named",
+    "due_at": "when it was first due",
+    "attempt": "how many attempts it has had",
+    "retry_at": "of `occurrence.retrying`, when the next one is due; else null",
+    "late_seconds": "of `occurrence.late`, by how much; else null",
+    "waited_for": "of `occurrence.late`, the code of what it had to wait for, if it had to; else null",
+    "missed_count": "how many fires a row stands for that was missed, skipped or cancelled as a gap; else 0",
+    "missed_from": "the first of them; else null",
+    "missed_to": "the last of them; else null",
+    "error": f"what went wrong, on one line of at most {MAX_LINE} characters; empty if nothing did",
+    "error_text": f"the last {MAX_ERROR:,} characters of all that was said about it",
+    **LAST,
+}
+SCHEDULES = {
+    **OF_SCHEDULES,
+    "trigger_type": "`cron`, `event`, ..; null where it follows others",
+    "phase": "where it stands now",
+    "revision": "its revision now",
+    "at": "when",
+    "by": "who asked for it; null where it came by itself, or a program did it to its own schedule",
+    "reason": "what they gave for one; `pause_on_failure` where it paused itself",
+    "failures_in_row": "after how many failures in a row it paused itself; else 0",
+    **LAST,
+}
+NODES = {
+    "node": "its name",
+    "seen_at": "when it was last heard of",
+    "started_at": "when it began",
+    "version": "the version of Noonmark that it ran",
+    "load": "how many occurrences it held when it was last heard of",
+    "routes": "what it served",
+    "depth": "1",
+}
+
+
+def events_page() -> str:
+    """Every fact, when it is told, and every field of its payload."""
+    made = factories.schedule()
+    one = factories.occurrence(made, TRIGGER)
+    lost = of_lost_node("", seen=0, started=0, version="", load=0, routes=())
+    examples = (of_occurrence(Fact.FAILED, made, one), of_schedule(Fact.SCHEDULE_CREATED, made), lost)
+    for fields, event in zip((OCCURRENCES, SCHEDULES, NODES), examples, strict=True):
+        if event is None or list(fields) != list(event.payload):
+            raise ValueError(f"{event} has other fields than the page tells of: {list(fields)}")
+    return (
+        f"{NOTE}# Events that Noonmark emits\n\n"
+        "What happens to occurrences, schedules and nodes is emitted as an event, in the transaction that makes it\n"
+        "so, if a schedule of the tenant listens for its type: an [alert](../guides/alerts.md). Where nobody listens,\n"
+        f"nothing is kept. The source of all of them is `{NOONMARK}`, which nobody else may use; the types are free\n"
+        "for everybody, so that an alert can be tried.\n\n"
+        "| type | told when |\n| --- | --- |\n"
+        + "".join(f"| `{fact}` | {fact.sentence} |\n" for fact in Fact)
+        + "\n## What ends the chain\n\n"
+        "- No schedule is set off by a fact about itself, or by one that follows from its own runs: by one whose\n"
+        "  `chain` has its id.\n"
+        f"- At most {MAX_DEPTH} events set each other off, one after another; what would be deeper is logged, and not\n"
+        "  emitted.\n"
+        + _section("Of an occurrence", OCCURRENCES)
+        + _section("Of a schedule", SCHEDULES)
+        + _section("Of a node", NODES)
+    )
+
+
+def _section(title: str, fields: dict[str, str]) -> str:
+    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in fields.items())
+    return f"\n## {title}\n\n| field of the payload | |\n| --- | --- |\n{rows}"

@@ -1,0 +1,143 @@
+"""Secrets: values that requests carry in a header, known by their names, and each bound to the hosts that may see it.
+
+Messages never repeat what was given in place of a name or a value: somebody may have put the secret itself there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from noonmark.core.errors import Problem
+from noonmark.core.instants import from_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from noonmark.core.instants import Micros
+
+MAX_SECRETS = 1_000
+"""So many a tenant may have."""
+MAX_HOSTS, MAX_HOST, MAX_PORT = 20, 260, 65_535
+MIN_VALUE, MAX_VALUE = 8, 8_192
+"""What is shorter could not be told from other text where it has to be masked."""
+
+# One or two dots would lead elsewhere in the path of a request.
+_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,63}")
+_VALUE = re.compile(rf"(?! )[\x20-\x7e]{{{MIN_VALUE},{MAX_VALUE}}}(?<! )")
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+# A dot at the end means the same host.
+_HOST = re.compile(rf"(?P<any>\*\.)?(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])\.?(?::(?P<port>[0-9]{{1,5}}))?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_REFUSAL = "must be a host such as api.example.com, api.example.com:8443 or *.example.com"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A secret as it is kept: its value is sealed, and told to nobody."""
+
+    name: str
+    """What the headers of requests call it."""
+    hosts: tuple[str, ...]
+    """Where requests may take it: `example.com`, `example.com:8443`, or `*.example.com` for all below that one."""
+    sealed: str = field(repr=False)
+    created: Micros
+    updated: Micros
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was first set, in UTC."""
+        return from_micros(self.created)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was last set, in UTC."""
+        return from_micros(self.updated)
+
+    def is_bound_to(self, url: str) -> bool:
+        """Whether a request to this URL may carry it."""
+        parts = urlsplit(url)
+        host, port = _plain(parts.hostname or ""), parts.port or _DEFAULT_PORTS.get(parts.scheme)
+        return any(_covers(bound, host, port) for bound in self.hosts)
+
+
+def _covers(bound: str, host: str, port: int | None) -> bool:
+    name, is_named, digits = bound.rpartition(":")
+    if not is_named or "]" in digits:
+        name, digits = bound, ""
+    if digits and int(digits) != port:
+        return False
+    return host.endswith(name[1:]) if name.startswith("*.") else host == name
+
+
+def _plain(host: str) -> str:
+    """A host in the one form in which hosts are compared. Names beyond ASCII have none: they equal nothing."""
+    if ":" in host:
+        return f"[{IPv6Address(host)}]"
+    return host.lower().removesuffix(".")
+
+
+def secret_name(value: object) -> str:
+    """The name of a secret."""
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise ValueError("must be the name of a secret: 1 to 63 letters, digits, -, _ or .; never its value")
+
+
+def secret_value(value: object) -> str:
+    """What is kept secret: the whole value of a header."""
+    if isinstance(value, str) and _VALUE.fullmatch(value):
+        return value
+    raise ValueError(
+        f"must be {MIN_VALUE} to {MAX_VALUE:,} printable ASCII characters, without a blank at either end; what was"
+        " given is not repeated here"
+    )
+
+
+def bound_host(value: object) -> str:
+    """A host that a secret is bound to, in the form in which it is compared."""
+    if isinstance(value, str) and not value.isascii():
+        raise ValueError("must be written in ASCII, with xn-- where a name has other letters")
+    found = _HOST.fullmatch(value.lower()) if isinstance(value, str) and len(value) <= MAX_HOST else None
+    if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
+        raise ValueError(_REFUSAL)
+    port = "" if found["port"] is None else f":{int(found['port'])}"
+    return (found["any"] or "") + _address_or_name(found["host"], is_any=found["any"] is not None) + port
+
+
+def _address_or_name(host: str, *, is_any: bool) -> str:
+    if not host.startswith("[") and not _NUMBER.fullmatch(host.rpartition(".")[2]):
+        return host
+    try:
+        address = IPv6Address(host[1:-1]) if host.startswith("[") else IPv4Address(host)
+    except ValueError:
+        raise ValueError("is an address in an unusual form; write it as 192.0.2.1 or [2001:db8::1]") from None
+    if is_any:
+        raise ValueError("is an address, and nothing lies below one: leave the star out")
+    return f"[{address}]" if isinstance(address, IPv6Address) else str(address)
+
+
+def bound_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Each host once, in order; a ValueError when there is none."""
+    found = tuple(dict.fromkeys(hosts))
+    if not found:
+        raise ValueError("must name at least one host that may see the secret")
+    return found
+
+
+def header_problems(wanted: Mapping[str, str], url: str, known: Mapping[str, Secret]) -> list[Problem]:
+    """Why a request to a URL cannot carry the secrets that its headers name, if it cannot."""
+    problems = []
+    for header, name in wanted.items():
+        secret = known.get(name)
+        if secret is None:
+            problems.append(Problem(f"target.secret_headers.{header}", "there is no secret of that name"))
+        elif not secret.is_bound_to(url):
+            hosts = ", ".join(secret.hosts)
+            problems.append(Problem(f"target.secret_headers.{header}", f"{name} is bound to {hosts}, not to this host"))
+    return problems

@@ -1,0 +1,56 @@
+"""Secrets of a program: what the requests that it schedules carry, and nobody can read in its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from noonmark.driver.drive import drive
+from noonmark.embedded.desk import OWNER
+
+if TYPE_CHECKING:
+    from noonmark.core.secret import Secret
+    from noonmark.ports.seal import Seal
+    from noonmark.ports.store import Store
+
+
+class _Seals(Protocol):
+    """What it needs of a scheduler."""
+
+    _store: Store
+    _seal: Seal | None
+
+    def _check_open(self) -> None: ...
+
+
+class Secrecy:
+    """Secrets by name. They are sealed with the `secret_key` of the scheduler, and no value is ever told again."""
+
+    def set_secret(self: _Seals, name: str, value: str, *, hosts: Iterable[str]) -> Secret:
+        """Keep a secret that requests to these hosts may carry; one of that name gets the new value and hosts.
+
+        A host is `api.example.com`, `api.example.com:8443`, or `*.example.com` for all below that one. The value is the
+        whole of a header: `Bearer` and a token, for instance.
+        """
+        from noonmark.operations import secrets  # noqa: PLC0415 - a program without secrets does not need it
+
+        self._check_open()
+        given = secrets.read_secret({"name": name, "value": value, "hosts": _several(hosts)})
+        return drive(secrets.keep(self._store, self._seal, OWNER.tenant, given))
+
+    def secrets(self: _Seals) -> list[Secret]:
+        """The secrets by name, each with its hosts."""
+        self._check_open()
+        return drive(self._store.secrets(OWNER.tenant))
+
+    def delete_secret(self: _Seals, name: str) -> Secret:
+        """Forget a secret; requests that need it are not sent from then on, and say why."""
+        from noonmark.operations import secrets  # noqa: PLC0415 - as above
+
+        self._check_open()
+        return drive(secrets.forget(self._store, OWNER.tenant, secrets.read_name({"name": name})))
+
+
+def _several(hosts: object) -> object:
+    """A list, unless it is one text, or nothing to go through: that is refused by whoever reads it."""
+    return hosts if isinstance(hosts, str) or not isinstance(hosts, Iterable) else list(hosts)

@@ -1,0 +1,130 @@
+"""Operations on uploads: list, delete; and what a surface needs that takes files in, for a file is no JSON.
+
+A file is kept first and told of then, by an event whose id follows from its own. If the server dies in between, the
+next one to start tells of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import Conflict, NotFound
+from noonmark.core.jsonvalues import text_of
+from noonmark.core.uploads import file_name, id_of_key, media_type, upload_id, virtual_path
+from noonmark.operations.arguments import Arguments, write_cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import BinaryIO
+
+    from noonmark.core.uploads import Upload
+    from noonmark.operations.service import Caller, Service
+    from noonmark.ports.uploads import Receiving, Uploads
+
+logger = logging.getLogger("noonmark.operations")
+USUAL_PAGE = 100
+MAX_KEY = 200
+
+
+async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A page of the files that were uploaded and are kept, the newest first."""
+    asked = Arguments(arguments)
+    limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
+    asked.done()
+    found = kept_by(service).all(caller.owner.tenant)
+    if cursor is not None:
+        found = [one for one in found if (one.created, one.upload_id) < cursor]
+    page = found[:limit]
+    more = write_cursor(page[-1].created, page[-1].upload_id) if len(found) > limit else None
+    return {"uploads": [one.to_document() for one in page], "next_cursor": more}
+
+
+async def delete_upload(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Forget a file that was uploaded, which makes room for others; what its event has set off goes on."""
+    asked = Arguments(arguments)
+    one_id = asked.read("upload_id", upload_id)
+    asked.done()
+    gone = kept_by(service).remove(caller.owner.tenant, one_id)
+    if gone is None:
+        raise _unknown(one_id)
+    note = caller.signed(f"upload {one_id}")(None, None, now=await service.store.clock())
+    await service.store.note(caller.owner.tenant, [note])
+    return gone.to_document()
+
+
+def kept_by(service: Service) -> Uploads:
+    """Where uploads are kept; Conflict where none are."""
+    if service.uploads is None:
+        raise Conflict("uploads are off here; `noonmark serve --upload-dir FOLDER` takes them, and keeps them there")
+    return service.uploads
+
+
+class Intake:
+    """One file that a caller sends: what is known of it is checked as soon as it is known."""
+
+    def __init__(self, service: Service, caller: Caller, key: str | None, *, expected: int = 0) -> None:
+        """Under a key, the same file again is the same upload."""
+        self._service, self._tenant = service, caller.owner.tenant
+        uploads = kept_by(service)
+        if key is None:
+            made = f"upl_{service.fresh_id()}"
+        else:
+            asked = Arguments({"idempotency_key": key})
+            asked.read("idempotency_key", text_of(1, MAX_KEY))
+            asked.done()
+            made = id_of_key(self._tenant, key)
+        self._receiving: Receiving = uploads.receive(self._tenant, made, expected=expected)
+        self.write, self.drop = self._receiving.write, self._receiving.drop
+
+    async def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
+        """Keep the file under the `filename` and the `path` that were said, tell of it, and give its document."""
+        filename, path = names(said)
+        upload = self._receiving.keep(
+            filename=filename, path=path, content_type=media_type(content_type), now=await self._service.store.clock()
+        )
+        await announce(self._service, self._tenant, upload)
+        return upload.to_document()
+
+
+def names(said: Mapping[str, Any]) -> tuple[str, str]:
+    """The name of a file and where it is said to belong; InvalidRequest tells what is wrong with them."""
+    asked = Arguments(said)
+    if not said.get("filename"):
+        asked.problem("filename", "is required: what the file is called")
+    filename = asked.read("filename", file_name, "")
+    path = asked.read("path", lambda value: virtual_path(value, filename), None)
+    asked.done()
+    return filename, path or virtual_path(None, filename)
+
+
+async def announce(service: Service, tenant: str, upload: Upload) -> None:
+    """Tell of a file by an event; a second time changes nothing."""
+    uploads = kept_by(service)
+    await service.store.emit(tenant, [upload.to_event(uploads.stored_path(tenant, upload))])
+    uploads.announced(tenant, upload.upload_id)
+    service.wake(None)
+
+
+async def recover(service: Service) -> None:
+    """Clear away what a server that was killed has left half done, and tell of what it kept and did not tell of."""
+    if service.uploads is not None:
+        for tenant, upload in service.uploads.sweep():
+            logger.warning("telling of upload %s, which was kept before a server was stopped", upload.upload_id)
+            await announce(service, tenant, upload)
+
+
+def content(service: Service, caller: Caller, one_id: object) -> tuple[Upload, BinaryIO]:
+    """A file that was uploaded, and what is in it."""
+    asked = Arguments({"upload_id": one_id})
+    asked_for = asked.read("upload_id", upload_id)
+    asked.done()
+    uploads = kept_by(service)
+    found = uploads.find(caller.owner.tenant, asked_for)
+    if found is None:
+        raise _unknown(asked_for)
+    return found, uploads.open(caller.owner.tenant, found)
+
+
+def _unknown(one_id: str) -> NotFound:
+    return NotFound(f"there is no upload {one_id!r}", field="upload_id")

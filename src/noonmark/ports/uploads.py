@@ -1,0 +1,59 @@
+"""Where uploads are kept. Every verb may wait for a disk, so whoever calls one does so in a thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.uploads import Upload
+
+
+class Receiving(Protocol):
+    """One file that is coming in. It is kept or dropped; what is neither is gone when a server next starts."""
+
+    def write(self, data: bytes) -> None:
+        """Add to it; PayloadTooLarge or QuotaExceeded as soon as it is more than may be kept."""
+
+    def keep(self, *, filename: str, path: str, content_type: str, now: Micros) -> Upload:
+        """Keep all that has come, for good, and with all it is to be known by.
+
+        The same file under the same id again is the one that is kept already; another one is KeyReused.
+        """
+
+    def drop(self) -> None:
+        """Leave nothing of it behind; of what is kept or dropped already, this changes nothing."""
+
+
+class Uploads(Protocol):
+    """Uploads of tenants, each by its id. What the disk refuses is StoreUnavailable."""
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest file that is taken."""
+
+    def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Receiving:
+        """Begin to take a file, of which so many bytes are expected; Conflict while another comes under that id."""
+
+    def all(self, tenant: str) -> list[Upload]:
+        """Those of a tenant that are kept, the newest first, then by id; those that cannot be read are left out."""
+
+    def find(self, tenant: str, upload_id: str) -> Upload | None:
+        """One of them."""
+
+    def open(self, tenant: str, upload: Upload) -> BinaryIO:
+        """What is in it."""
+
+    def stored_path(self, tenant: str, upload: Upload) -> str:
+        """Where programs of this machine find it."""
+
+    def remove(self, tenant: str, upload_id: str) -> Upload | None:
+        """Forget one, and tell which; None when there is none."""
+
+    def announced(self, tenant: str, upload_id: str) -> None:
+        """Remember that an event has told of it."""
+
+    def sweep(self) -> Iterator[tuple[str, Upload]]:
+        """Clear away what servers that were killed left behind; gives what they kept and did not tell of."""

@@ -1,0 +1,5 @@
+"""Files of tenants in a folder of this machine."""
+
+from noonmark.stores.files.uploads import UploadFolder
+
+__all__ = ["UploadFolder"]

@@ -1,0 +1,116 @@
+"""Folders by their descriptors: what is looked up is looked up in a folder that is open, never through a link."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, ELOOP, ENOSPC, ENOTDIR
+from stat import S_ISREG
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+FULL = frozenset({ENOSPC, EDQUOT})
+NO_FOLDER = frozenset({ENOTDIR, ELOOP})
+"""What is said of a link, or of anything else, where a folder was looked for."""
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Tell what a disk refuses as an error of ours, which says nothing of where that was."""
+    try:
+        yield
+    except OSError as error:
+        why = "the disk is full" if error.errno in FULL else error.strerror or "the disk failed"
+        raise StoreUnavailable(f"the folder of the uploads cannot be used: {why}") from error
+
+
+@contextmanager
+def opened(name: str, within: int, *, makes: bool = False) -> Iterator[int]:
+    """A folder in a folder; it is made if it is not there."""
+    if makes:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=within)
+    folder = os.open(name, FOLDER, dir_fd=within)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def locked(name: str, within: int) -> Iterator[None]:
+    """Nobody else is between these lines, in whichever process."""
+    lock = os.open(name, LOCK, 0o600, dir_fd=within)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def everything(folder: int) -> list[str]:
+    """What is in a folder."""
+    with os.scandir(folder) as found:
+        return [one.name for one in found]
+
+
+def names(folder: int) -> list[str]:
+    """What is in a folder, but for what begins with a dot."""
+    return sorted(one for one in everything(folder) if not one.startswith("."))
+
+
+def size_of(folder: int) -> int:
+    """The bytes of the files in a folder, but for those whose names begin with a dot."""
+    found = (os.stat(one, dir_fd=folder, follow_symlinks=False) for one in names(folder))
+    return sum(one.st_size for one in found if S_ISREG(one.st_mode))
+
+
+def forget(name: str, within: int) -> None:
+    """Remove a file; one that is not there is fine."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=within)
+
+
+def clear(name: str, within: int) -> None:
+    """Remove a folder and the files in it; one that is not there is fine, and a link is removed, not followed."""
+    try:
+        with opened(name, within) as folder:
+            for one in everything(folder):
+                os.unlink(one, dir_fd=folder)
+        os.rmdir(name, dir_fd=within)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in NO_FOLDER:
+            raise
+        os.unlink(name, dir_fd=within)
+
+
+def is_held(name: str, within: int) -> bool:
+    """Whether a process that is alive has a file of a folder open and locked."""
+    try:
+        with opened(name, within) as folder:
+            return any(_is_locked(one, folder) for one in everything(folder))
+    except OSError:
+        return False
+
+
+def _is_locked(name: str, within: int) -> bool:
+    file = os.open(name, READ, dir_fd=within)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(file)

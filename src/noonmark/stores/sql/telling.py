@@ -1,0 +1,91 @@
+"""Telling: what has happened becomes events, in the transaction in which it happened, where somebody listens for them.
+
+Whoever has noted nothing pays nothing. Otherwise one statement asks which of the types that occur are listened for.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from noonmark.stores.sql import events, listening, nodes
+from noonmark.stores.sql.records import Unreadable, from_json, occurrence
+from noonmark.stores.telling import to_event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from noonmark.core.events import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.stores.sql.ledger import Ledger, Noted
+    from noonmark.stores.sql.records import Row
+    from noonmark.stores.sql.session import Session
+
+logger = logging.getLogger("noonmark.store")
+_TENANTS = "SELECT key, tenant FROM schedules WHERE key IN EACH(bigint)"
+
+
+def tell(ledger: Ledger) -> None:
+    """Emit what has happened, in that order, once everything else was written."""
+    if not ledger.facts:
+        return
+    noted, ledger.facts = ledger.facts, []
+    tenants = _tenants(ledger, {sheet.schedule for _, sheet, *_ in noted})
+    owned = [(tenants.get(one[1].schedule, ""), one) for one in noted]
+    heard = listening.heard(ledger.session, {(tenant, str(one[0])) for tenant, one in owned})
+    wanted = [(tenant, one) for tenant, one in owned if (tenant, one[0]) in heard]
+    told: dict[str, list[Event]] = {}
+    for (tenant, _), event in zip(wanted, _events(ledger, [one for _, one in wanted]), strict=True):
+        if event is not None:
+            told.setdefault(tenant, []).append(event)
+    for tenant, emitted in told.items():
+        events.emit(ledger, tenant, emitted)
+        ledger.woke = True
+
+
+def tell_lost(ledger: Ledger, node: str, seen: Micros, event: Event, tenants: Iterable[str]) -> bool:
+    """Emit that a node was lost for some tenants, unless that was told before or is not so."""
+    if not nodes.miss(ledger.session, node, seen):
+        return False
+    for tenant in tenants:
+        events.emit(ledger, tenant, [event])
+        ledger.woke = True
+    return True
+
+
+def listening_for(session: Session, event: Event) -> list[str]:
+    """The tenants in which somebody listens for events like this one."""
+    return [tenant for (tenant,) in session.query(listening.LISTENING, event.event_type)]
+
+
+def _tenants(ledger: Ledger, keys: Iterable[int]) -> dict[int, str]:
+    """Whose schedules these are."""
+    unknown = [key for key in keys if key not in ledger.tenants]
+    if unknown:
+        ledger.tenants.update(ledger.session.query(_TENANTS, unknown))
+    return ledger.tenants
+
+
+def _events(ledger: Ledger, wanted: list[Noted]) -> list[Event | None]:
+    """The events of facts that somebody wants to hear."""
+    if not wanted:
+        return []
+    versions = {sheet.schedule: sheet.version for _, sheet, _, _, schedule in wanted if schedule is None}
+    stored = ledger.library.read(ledger.session, versions) if versions else {}
+    found: list[Event | None] = []
+    for fact, sheet, row, more, schedule in wanted:
+        of = stored[sheet.schedule] if schedule is None else schedule
+        try:
+            if isinstance(of, Unreadable):
+                raise of
+            found.append(to_event(fact, of, None if row is None else _occurrence(row, of), more))
+        except (Unreadable, KeyError) as error:
+            logger.error("%s of schedule %s is not told, its record cannot be read: %s", fact, sheet.uid, error)  # noqa: TRY400 - a damaged record is no mistake of ours
+            found.append(None)
+    return found
+
+
+def _occurrence(row: Row, schedule: Schedule) -> Occurrence:
+    return occurrence(row, schedule.uid, schedule.schedule_id, from_json(row.payload, "payload"))

@@ -1,0 +1,56 @@
+"""Secrets, as they were sealed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from noonmark.stores.sql.session import Session, Values
+
+NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated")
+_SELECTED = "name, hosts, sealed, created, updated"
+_ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # noqa: S608 - our own text
+_SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"  # noqa: S608 - likewise
+_COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"
+_REMOVE = "DELETE FROM secrets WHERE tenant = ? AND name = ?"
+
+
+def keep(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret | None:
+    """Keep a secret in the place of the one of that name; None where it is new, and there are too many."""
+    known = some(session, tenant, [secret.name])
+    if known:
+        secret = replace(secret, created=known[0].created)
+    elif session.query(_COUNT, tenant)[0][0] >= most:
+        return None
+    values = (tenant, secret.name, json.dumps(secret.hosts), secret.sealed, secret.created, secret.updated)
+    session.put("secrets", NAMES, [values], key=2)
+    return secret
+
+
+def every(session: Session, tenant: str) -> list[Secret]:
+    """The secrets of a tenant, by name."""
+    return [_secret(columns) for columns in session.gather(_SELECTED, _ALL, tenant)]
+
+
+def some(session: Session, tenant: str, names: Collection[str]) -> list[Secret]:
+    """Those that have one of the names, by name."""
+    return [_secret(columns) for columns in session.query(_SOME, tenant, list(names))]
+
+
+def forget(session: Session, tenant: str, name: str) -> Secret | None:
+    """Remove a secret; what it was."""
+    known = some(session, tenant, [name])
+    if known:
+        session.execute(_REMOVE, tenant, name)
+    return known[0] if known else None
+
+
+def _secret(columns: Values) -> Secret:
+    name, hosts, sealed, created, updated = columns
+    return Secret(name=name, hosts=tuple(json.loads(hosts)), sealed=sealed, created=created, updated=updated)

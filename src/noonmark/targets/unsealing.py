@@ -1,0 +1,43 @@
+"""Unsealing: the secrets that a request carries, fetched and judged by the node that is about to send it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from noonmark.core.secret import Secret
+    from noonmark.ports.seal import Seal
+    from noonmark.ports.vault import Vault
+
+    Drive = Callable[[Coroutine[Any, Any, list[Secret]]], list[Secret]]
+
+
+class Unsealer:
+    """Reads secrets from the store, and opens them with the keys of this node."""
+
+    def __init__(self, vault: Vault, drive: Drive, seal: Seal | None) -> None:
+        """Without a seal it can open none, and says so."""
+        self._vault, self._drive, self._seal = vault, drive, seal
+
+    def headers(self, tenant: str, wanted: Mapping[str, str], url: str) -> dict[str, str]:
+        """The values of headers, each from the secret it names; a ValueError says why one cannot be sent there.
+
+        The store may block: not for the thread of an event loop.
+        """
+        found = {secret.name: secret for secret in self._drive(self._vault.find_secrets(tenant, set(wanted.values())))}
+        return {header: self._value(tenant, header, name, found.get(name), url) for header, name in wanted.items()}
+
+    def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: str) -> str:
+        needs = f"the header {header} needs it, so nothing was sent"
+        if secret is None:
+            raise ValueError(f"there is no secret {name} any more; {needs}")
+        if not secret.is_bound_to(url):
+            raise ValueError(f"the secret {name} is for {', '.join(secret.hosts)}, not for this host; {needs}")
+        if self._seal is None:
+            raise ValueError(f"this node has no secret_key to open the secret {name} with; {needs}")
+        value = self._seal.open(tenant, name, secret.sealed)
+        if value is None:
+            raise ValueError(f"no key in the secret_key of this node opens the secret {name}; {needs}")
+        return value

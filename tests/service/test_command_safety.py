@@ -1,0 +1,190 @@
+"""Programs under attack, at a real server: what the network can start, say, read, leave running and fill up."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import NOONMARK, in_pipe
+from tests.embedded.waiting import FINAL, eventually
+from tests.service.server import serving
+from tests.targets.ordered import is_alive
+
+SCRIPTS = {
+    "show": """for one in "$@"; do printf '<%s>' "$one"; done""",
+    "environments": r"cat /proc/$$/environ /proc/$PPID/environ | tr '\0' '\n'",
+    "family": """trap '' TERM
+        sh -c 'trap "" TERM; sleep 600 & echo $$ $! > "$0.below"; wait' "$1" &
+        while ! test -s "$1.below"; do sleep 0.02; done
+        echo "$$ $(cat "$1.below")" > "$1.pids"
+        wait""",
+    "flood": "yes 0123456789 | head -c 44000000; echo the end",
+    "where": "pwd",
+}
+NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
+SECRETS = {
+    "NOONMARK_SIGNING_KEY": "hush, the key of signatures",
+    "NOONMARK_PUBLIC_URL": "http://hush.example.com",
+    "AWS_SECRET_ACCESS_KEY": "hush",
+    "DATABASE_URL": "postgresql://u:hush@h/d",
+    "PGPASSWORD": "hush",
+    "HUSH_TOKEN": "1",
+}
+FAMILIES = 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("safety")
+    for name, text in SCRIPTS.items():
+        (made / name).write_text(f"#!/bin/sh\n{text}\n")
+        (made / name).chmod(0o755)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    allowed = ",".join(f"{folder}/{name}" for name in SCRIPTS)
+    with serving(folder, "--store", "memory://", "--allow-commands", allowed, **SECRETS) as made:
+        yield made
+
+
+@pytest.fixture
+def figure(record_property):
+    return lambda text: record_property("figure", f"commands: {text}")
+
+
+def create(server, *argv, **fields):
+    target = {"target_kind": "command", "argv": list(argv), **fields.pop("target", {})}
+    return server.ask("POST", "/schedules", {"trigger": NEVER, "target": target, **fields})
+
+
+def start(server, schedule_id):
+    return server.ask("POST", f"/schedules/{schedule_id}/run", {}).json["occurrence_id"]
+
+
+def end_of(server, occurrence):
+    """How it ended: its phase, and its last run."""
+    found = eventually(lambda: (one := server.get(f"/occurrences/{occurrence}").json)["phase"] in FINAL and one)
+    return found["phase"], server.get(f"/occurrences/{occurrence}/runs").json["runs"][0]
+
+
+def run(server, *argv, **fields):
+    made = create(server, *argv, **fields)
+    assert made.status == 201, made.text
+    return end_of(server, start(server, made.json["schedule_id"]))
+
+
+def resident(server):
+    """Bytes of memory that a server has."""
+    [size] = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{server.process.pid}/status").read_text())
+    return int(size) * 1_024
+
+
+def test_by_default_nothing_is_started_for_the_network(tmp_path, figure):
+    marker = tmp_path / "started"
+    target = {"target_kind": "command", "argv": ["touch", str(marker)]}
+    with serving(tmp_path, "--store", "memory://") as server:
+        tried = [create(server, "touch", str(marker)).json["schedule_id"]]
+        rpc = {"jsonrpc": "2.0", "id": 1, "method": "schedule/create", "params": {"trigger": NEVER, "target": target}}
+        tried.append(server.ask("POST", "/rpc", rpc).json["result"]["schedule_id"])
+        words = ("schedule", "create", "--id", "typed", "--cron", "0 0 1 1 *", "--", "touch", str(marker))
+        assert in_pipe(*NOONMARK, *words, NOONMARK_SERVER=server.url).returncode == 0
+        harmless = {"trigger": NEVER, "target": {"target_kind": "event", "event_type": "x"}, "schedule_id": "changed"}
+        assert server.ask("POST", "/schedules", harmless).status == 201
+        assert server.ask("PATCH", "/schedules/changed", {"target": target}).status == 200
+        ends = [end_of(server, start(server, one)) for one in [*tried, "typed", "changed"]]
+        heard = {"trigger": {"type": "event", "event_type": "go"}, "target": target, "schedule_id": "heard"}
+        assert server.ask("POST", "/schedules", heard).status == 201
+        assert server.ask("POST", "/events", {"event_type": "go"}).status == 202
+        [one] = eventually(lambda: server.get("/schedules/heard/occurrences").json["occurrences"])
+        ends.append(end_of(server, one["occurrence_id"]))
+    assert {phase for phase, _ in ends} == {"delivery_failed"}
+    assert all("--allow-commands does not name it" in told["error"] for _, told in ends)
+    assert not marker.exists()
+    figure(f"without --allow-commands, tried {len(ends)} ways, started 0")
+
+
+def test_only_what_is_named_is_started_and_only_as_it_is_named(server, folder, figure):
+    (folder / "link").symlink_to(folder / "show")
+    others = ["sh", "/bin/sh", "show", "./show", f"{folder}/../{folder.name}/show", f"{folder}//show", f"{folder}/link"]
+    others += [f"{folder}/show ", f"{folder}/SHOW", f"{folder}/show;id", f"{folder}/", "*", "/proc/self/exe"]
+    ends = [run(server, one, "x") for one in others]
+    assert [phase for phase, _ in ends] == ["delivery_failed"] * len(others)
+    assert [told["result"] for _, told in ends] == [None] * len(others)
+    for name in ("LD_PRELOAD", "PATH", "BASH_ENV", "ENV", "PYTHONSTARTUP", "GIT_SSH_COMMAND"):
+        phase, told = run(server, f"{folder}/show", target={"env": {name: "/x"}})
+        assert (phase, f"{name!r} may not be set" in told["error"]) == ("delivery_failed", True)
+    assert run(server, f"{folder}/show", "x")[0] == "completed"
+    figure(f"other names for what is allowed, or variables that load other code: {len(others) + 6} tried, started 0")
+
+
+def test_arguments_are_words_and_nothing_else(server, folder, figure):
+    words = ["; touch pwned", "$(touch pwned)", "`touch pwned`", "| touch pwned", "a\ntouch pwned", "-rf", "--", "-"]
+    words += ["&& touch pwned", "> pwned", "*", "~", "$HOME", "%s", "\\", "'", '"', "", " ", "\u202e", "{{attempt}}"]
+    phase, told = run(server, f"{folder}/show", *words)
+    assert (phase, told["result"]["output"]) == ("completed", "".join(f"<{one}>" for one in words))
+    for field, argv, target in [
+        ("target.argv[1]", ["a\0b"], {}),
+        ("target.env.A", [], {"env": {"A": "x\0B=y"}}),
+        ("target.env.A=B", [], {"env": {"A=B": "c"}}),
+        ("target.env", [], {"env": {"A\0B": "c"}}),
+        ("target.cwd", [], {"cwd": "/x\0y"}),
+        ("target.argv", "rm -rf x", {}),
+        ("target.shell", [], {"shell": True}),
+    ]:
+        list_of = [f"{folder}/show", *argv] if isinstance(argv, list) else argv
+        document = {"trigger": NEVER, "target": {"target_kind": "command", "argv": list_of, **target}}
+        refused = server.ask("POST", "/schedules", document)
+        assert (refused.status, refused.json["field"]) == (400, field)
+    assert not list(folder.rglob("pwned*"))
+    figure(f"hostile arguments passed as they are {len(words)} of {len(words)}, refused with NUL and the like 7 of 7")
+
+
+def test_nothing_of_the_environment_of_the_server_is_there_to_be_read(server, folder, figure):
+    phase, told = run(server, f"{folder}/environments", target={"env": {"LEVEL": "9"}})
+    output = told["result"]["output"]
+    assert (phase, "LEVEL=9" in output, f"PATH={os.environ['PATH']}" in output) == ("completed", True, True)
+    names = set(re.findall(r"^(\w+)=", output, re.MULTILINE))
+    ours = {f"NOONMARK_{name}" for name in ("OCCURRENCE_ID", "SCHEDULE_ID", "NOMINAL_TIME", "ATTEMPT")}
+    assert {name for name in names if name.startswith("NOONMARK_")} == ours
+    assert "hush" not in output.lower()
+    assert not names & SECRETS.keys()
+    figure(f"variables of the server in the environment of a program or of what started it: 0 of {len(SECRETS)}")
+
+
+def test_it_starts_where_it_is_told_or_not_at_all(server, folder):
+    (folder / "inner").mkdir()
+    for cwd in ("inner", str(folder / "inner")):
+        phase, told = run(server, f"{folder}/where", target={"cwd": cwd})
+        assert (phase, told["result"]["output"]) == ("completed", f"{folder}/inner\n")
+    for cwd in ("nowhere", "/etc/passwd", str(folder / "show")):
+        phase, told = run(server, f"{folder}/where", target={"cwd": cwd})
+        assert (phase, "could not be started" in told["error"]) == ("delivery_failed", True)
+
+
+def test_whole_families_are_gone_after_their_timeout(server, folder, figure):
+    ones = [
+        start(server, create(server, f"{folder}/family", str(n), timeout_seconds=1).json["schedule_id"])
+        for n in range(FAMILIES)
+    ]
+    files = [folder / f"{n}.pids" for n in range(FAMILIES)]
+    pids = [int(pid) for one in files for pid in eventually(lambda one=one: one.exists() and one.read_text().split())]
+    assert len(pids) == 3 * FAMILIES
+    assert {end_of(server, one)[0] for one in ones} == {"timed_out"}
+    eventually(lambda: not any(map(is_alive, pids)))  # to kill takes a moment
+    figure(f"processes that ignore SIGTERM, gone after their timeout: {len(pids)} of {len(pids)}")
+
+
+def test_a_flood_of_output_costs_neither_memory_nor_room(server, folder, figure):
+    before = resident(server)
+    phase, told = run(server, f"{folder}/flood")
+    result = told["result"]
+    written = result["output_dropped"] + len(result["output"])
+    assert (phase, result["output"].endswith("0123456789\nthe end\n")) == ("completed", True)
+    assert written > 10_000_000
+    assert len(result["output"]) <= 32_768
+    grown = resident(server) - before
+    assert grown < 32 * 1_048_576
+    figure(f"a program that wrote {written // 1_000_000} MB: kept {len(result['output'])} bytes")

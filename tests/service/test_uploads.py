@@ -1,0 +1,88 @@
+"""Uploads of a server that is a process of its own: what it takes in memory, and what is left when it is killed."""
+
+import re
+import socket
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from noonmark.client import Client
+from noonmark.stores.files import UploadFolder
+from tests.embedded.waiting import eventually
+from tests.service.server import serving
+
+SIZE = 64 << 20
+TRIGGER = {"type": "event", "event_type": "file_uploaded", "filters": {"path": {"prefix": "/datasets/"}}}
+CAT = {"target_kind": "command", "argv": ["cat"]}
+"""A program that gives back what it is told: the event."""
+
+
+class Zeros:
+    """A large file that is nowhere."""
+
+    name = "large.bin"
+
+    def __init__(self, size):
+        self.left = size
+
+    def read(self, most):
+        taken = min(most, self.left)
+        self.left -= taken
+        return bytes(taken)
+
+
+def peak(server):
+    """The most memory that a process has had, in bytes."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1_024
+
+
+def coming(folder):
+    return [one.name for one in (folder / "default/.incoming").glob("*") if one.name != ".lock"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory a process has had")
+def test_a_large_file_is_never_held_in_memory(tmp_path):
+    with serving(tmp_path, "--no-worker") as server, Client(server.url) as client:
+        client.upload(Zeros(1_000))
+        before = peak(server)
+        kept = client.upload(Zeros(SIZE))
+        assert kept.size == SIZE
+        assert len(server.get(f"/uploads/{kept.upload_id}").body) == SIZE
+        assert peak(server) - before < SIZE // 4
+        assert (tmp_path / "noonmark.db.uploads/default" / kept.upload_id / "large.bin").stat().st_size == SIZE
+
+
+def test_a_server_that_is_killed_leaves_no_half_and_tells_of_what_it_kept(tmp_path):
+    folder = tmp_path / "kept"
+    asked = ("--upload-dir", str(folder), "--allow-commands", "cat")
+    with serving(tmp_path, *asked) as server:
+        with Client(server.url) as client:
+            made = client.create(trigger=TRIGGER, target=CAT).schedule_id
+            told = client.upload(Path(__file__), path="/datasets/told.py")
+            eventually(lambda: list(client.occurrences(made, phase="completed")))
+        with socket.create_connection(("127.0.0.1", server.port)) as line:
+            head = b"POST /uploads?filename=half HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900000\r\n\r\n"
+            line.sendall(head + b"x" * 400_000)
+            eventually(lambda: coming(folder))
+            server.process.kill()
+            server.process.wait()
+    assert coming(folder)
+    # Another was kept, and then its server was killed before it could tell; and of the first it told just before.
+    untold = UploadFolder(folder, max_bytes=100, quota=1 << 20).receive("default", "upl_untold")
+    untold.write(b"a,b")
+    untold.keep(filename="untold.csv", path="/datasets/untold.csv", content_type="text/csv", now=1)
+    (folder / "default/.incoming" / told.upload_id).touch()
+    with serving(tmp_path, *asked) as server, Client(server.url) as client:
+        assert coming(folder) == []
+        assert [one.filename for one in client.uploads()] == [Path(__file__).name, "untold.csv"]
+        ended = eventually(lambda: len(found := list(client.occurrences(made, phase="completed"))) == 2 and found)
+        assert len(list(client.events(event_type="file_uploaded"))) == 2
+        said = [str(client.occurrence_runs(one.occurrence_id)[0].result) for one in ended]
+        stored = str(folder / "default/upl_untold/untold.csv")
+        assert [stored in one for one in sorted(said, key=lambda one: stored in one)] == [False, True]
+    with closing(sqlite3.connect(tmp_path / "noonmark.db")) as store:
+        assert store.execute("SELECT count(*) FROM events").fetchone() == (2,)

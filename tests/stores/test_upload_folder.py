@@ -1,0 +1,220 @@
+"""Uploads on a real disk: kept whole or not at all, never through a link, and within what a tenant may have."""
+
+import errno
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from noonmark.core.errors import Conflict, KeyReused, PayloadTooLarge, QuotaExceeded, StoreUnavailable
+from noonmark.stores.files import UploadFolder, uploads
+
+ALL = {"filename": "a.txt", "path": "/a.txt", "content_type": "text/plain", "now": 1_000}
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "uploads"
+
+
+@pytest.fixture
+def home(place):
+    return UploadFolder(place, max_bytes=1_000, quota=2_000)
+
+
+def add(home, upload_id="upl_1", data=b"hello", tenant="acme", **said):
+    coming = home.receive(tenant, upload_id)
+    try:
+        coming.write(data)
+        return coming.keep(**{**ALL, **said})
+    finally:
+        coming.drop()
+
+
+def files(place):
+    return sorted(str(one.relative_to(place)) for one in place.rglob("*") if not one.is_dir())
+
+
+KEPT = ["acme/.incoming/.lock", "acme/.incoming/upl_1", "acme/upl_1/.upload.json", "acme/upl_1/a.txt"]
+
+
+def test_what_is_kept_is_there_under_its_name_for_its_owner_alone(home, place):
+    kept = add(home)
+    assert (kept.size, kept.sha256[:8]) == (5, "2cf24dba")
+    assert files(place) == KEPT
+    home.announced("acme", "upl_1")
+    assert files(place) == [KEPT[0], *KEPT[2:]]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in [place, *place.rglob("*")] if one.is_dir()} == {0o700}
+    assert {stat.S_IMODE(one.stat().st_mode) for one in place.rglob("*") if one.is_file()} == {0o600}
+    assert home.find("acme", "upl_1") == kept
+    assert (home.find("other", "upl_1"), home.all("other")) == (None, [])
+    with home.open("acme", kept) as file:
+        assert file.read() == b"hello"
+    assert home.stored_path("acme", kept) == str(place / "acme/upl_1/a.txt")
+
+
+def test_lists_have_the_newest_first_and_pass_over_what_cannot_be_read(home, place):
+    kept = [add(home, f"upl_{number}", now=number) for number in range(3)]
+    (place / "acme/upl_1/.upload.json").write_text("{")
+    (place / "acme/stray").write_text("not ours")
+    assert home.all("acme") == [kept[2], kept[0]]
+    assert home.find("acme", "upl_1") is None
+    assert home.remove("acme", "upl_2") == kept[2]
+    assert home.remove("acme", "upl_2") is None
+    assert home.all("acme") == [kept[0]]
+
+
+def test_what_is_dropped_leaves_nothing(home, place):
+    coming = home.receive("acme", "upl_1")
+    coming.write(b"x" * 900)
+    coming.drop()
+    coming.drop()
+    assert files(place) == []
+    assert not list((place / "acme/.incoming").iterdir())
+    add(home, data=b"x" * 1_000)
+    add(home, "upl_2", data=b"x" * 1_000)
+
+
+def test_one_byte_too_many_is_refused_as_it_comes(home, place):
+    coming = home.receive("acme", "upl_1")
+    coming.write(b"x" * 1_000)
+    with pytest.raises(PayloadTooLarge, match="1,000 bytes"):
+        coming.write(b"x")
+    coming.drop()
+    assert files(place) == []
+
+
+def test_the_quota_counts_what_is_kept_and_what_is_coming(home):
+    add(home, data=b"x" * 1_000)
+    with pytest.raises(QuotaExceeded):
+        home.receive("acme", "upl_2", expected=1_001)
+    second, third = home.receive("acme", "upl_2"), home.receive("acme", "upl_3")
+    second.write(b"x" * 600)
+    with pytest.raises(QuotaExceeded, match="2,000 bytes"):
+        third.write(b"x" * 401)
+    third.write(b"x" * 400)
+    second.keep(**ALL)
+    third.keep(**ALL)
+    with pytest.raises(QuotaExceeded):
+        add(home, "upl_4", data=b"x")
+    add(home, "upl_4", data=b"x" * 1_000, tenant="other")
+    home.remove("acme", "upl_1")
+    add(home, "upl_5", data=b"x" * 1_000)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["one server", "ten servers"])
+def test_the_quota_holds_however_many_come_at_once(place, shared):
+    homes = [UploadFolder(place, max_bytes=1_000, quota=2_000) for _ in range(10)]
+
+    def attempt(number):
+        try:
+            return add(homes[number % 10 if shared else 0], f"upl_{number}", b"x" * 300)
+        except QuotaExceeded:
+            return None
+
+    with ThreadPoolExecutor(10) as pool:
+        kept = [one for one in pool.map(attempt, range(40)) if one is not None]
+    assert sum(one.size for one in kept) <= 2_000
+    assert len(UploadFolder(place, max_bytes=1, quota=1).all("acme")) == len(kept)
+    # However they raced, whoever comes now gets what is left.
+    for number in range(6 - len(kept)):
+        add(homes[0], f"upl_more{number}", b"x" * 300)
+    with pytest.raises(QuotaExceeded):
+        add(homes[0], "upl_last", b"x" * 300)
+
+
+def test_there_may_be_only_so_many(home, monkeypatch):
+    monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
+    monkeypatch.setattr(uploads, "MAX_AT_ONCE", 1)
+    add(home)
+    coming = home.receive("acme", "upl_2")
+    with pytest.raises(QuotaExceeded, match="coming in already"):
+        home.receive("acme", "upl_3")
+    coming.drop()
+    add(home, "upl_2")
+    with pytest.raises(QuotaExceeded, match="delete some"):
+        home.receive("acme", "upl_3")
+
+
+def test_the_same_file_under_the_same_id_is_kept_once(home, place):
+    first = add(home)
+    assert add(home, now=9_999) == first
+    assert files(place) == KEPT
+    for other in ({"data": b"other"}, {"filename": "b.txt"}, {"path": "/b"}):
+        with pytest.raises(KeyReused):
+            add(home, **other)
+    assert files(place) == KEPT
+    coming = home.receive("acme", "upl_2")
+    with pytest.raises(Conflict, match="still coming in"):
+        home.receive("acme", "upl_2")
+    coming.drop()
+
+
+@pytest.mark.parametrize("where", ["acme", "acme/.incoming", "acme/.incoming/upl_1.part", "acme/.incoming/.lock"])
+def test_nothing_is_written_through_a_link(home, place, tmp_path, where):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = place / where
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere / "file" if where.endswith("lock") else elsewhere)
+    with pytest.raises((StoreUnavailable, Conflict)):
+        add(home)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_nothing_is_read_or_removed_through_a_link(home, place, tmp_path):
+    kept = add(home)
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (place / "acme/upl_1/a.txt").unlink()
+    (place / "acme/upl_1/a.txt").symlink_to(secret)
+    with pytest.raises(StoreUnavailable):
+        home.open("acme", kept)
+    home.remove("acme", "upl_1")
+    assert secret.read_text() == "secret"
+    (place / "acme/upl_2").symlink_to(tmp_path)
+    assert home.find("acme", "upl_2") is None
+    assert home.remove("acme", "upl_2") is None
+    (place / "acme/.incoming/upl_3.part").symlink_to(tmp_path)
+    assert list(home.sweep()) == []
+    assert (secret.exists(), (place / "acme/.incoming/upl_3.part").is_symlink()) == (True, False)
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(home, place, monkeypatch):
+    coming = home.receive("acme", "upl_1")
+    coming.write(b"hello")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(StoreUnavailable, match="the disk is full") as refused:
+            coming.write(b"more")
+        assert str(place) not in str(refused.value)
+        with pytest.raises(StoreUnavailable, match="the disk is full"):
+            coming.keep(**ALL)
+    coming.drop()
+    assert files(place) == []
+    add(home)
+
+
+def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_told_of(home, place):
+    kept = add(home)
+    add(home, "upl_2")
+    home.announced("acme", "upl_2")
+    live = home.receive("acme", "upl_3")
+    live.write(b"still coming")
+    for name in ("upl_4.part", "upl_5.gone"):
+        (place / "acme/.incoming" / name).mkdir()
+        (place / "acme/.incoming" / name / "content").write_text("half of it")
+    (place / "acme/.incoming/upl_6").touch()
+    other = UploadFolder(place, max_bytes=1_000, quota=2_000)
+    assert list(other.sweep()) == [("acme", kept)]
+    assert sorted(one.name for one in (place / "acme/.incoming").iterdir()) == [".lock", "upl_1", "upl_3.part"]
+    other.announced("acme", "upl_1")
+    assert live.keep(**ALL).size == 12
+    live.drop()
+    assert [one.upload_id for one in home.all("acme")] == ["upl_3", "upl_2", "upl_1"]
+    assert list(UploadFolder(place / "nowhere", max_bytes=1, quota=1).sweep()) == []
