@@ -28,6 +28,9 @@ class Settings:
     listed: int
     probed_burst: int
     probed_bursts: int
+    calls: int
+    triggers: int
+    emits: int
 
     def __str__(self) -> str:
         """One line for the head of the report."""
@@ -57,6 +60,9 @@ FULL = Settings(
     listed=10_000,
     probed_burst=5_000,
     probed_bursts=4,
+    calls=2_000,
+    triggers=100_000,
+    emits=2_000,
 )
 QUICK = Settings(
     fires=12,
@@ -78,4 +84,7 @@ QUICK = Settings(
     listed=100,
     probed_burst=50,
     probed_bursts=1,
+    calls=40,
+    triggers=400,
+    emits=20,
 )

@@ -9,6 +9,7 @@ from bench.history import tables as history
 from bench.ledger import tables as ledger
 from bench.postgres import tables as postgres
 from bench.service import tables as service
+from bench.work import tables as work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,4 +29,6 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres": postgres.tables,
     "history": history.tables,
     "service": service.tables,
+    "calls": work.calls,
+    "events": work.events,
 }

@@ -36,6 +36,11 @@ MEASUREMENTS = {
     "health_beside_creates": "bench.service.measuring",
     "health_beside_bursts": "bench.service.measuring",
     "run_now": "bench.service.measuring",
+    "calls_bare": "bench.work.calls",
+    "calls_of_target": "bench.work.calls",
+    "calls_of_schedules": "bench.work.calls",
+    "events_matched": "bench.work.events",
+    "emit_to_start": "bench.work.events",
 }
 
 

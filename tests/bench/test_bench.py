@@ -33,13 +33,15 @@ ROWS = {
     "Stored": len(QUICK.stored) + 1,
     "History": len(QUICK.history),
     "Kept history": len(QUICK.history),
+    "Calls": 4,
+    "Events": 4,
 }
 ROWS_ON_SERVERS = {
     "Burst on servers": len(RAW) + len(CONTESTANTS_ON_SERVERS),
     "Several nodes": len(NODES),
     "Steady on servers": len(CONTESTANTS_ON_SERVERS),
     "Claim on PostgreSQL": 2 * len(CLAIMS),
-    "Wake-up on PostgreSQL": 3,
+    "Wake-up on PostgreSQL": 4,
 }
 ROWS_OF_THE_SERVICE = {
     "Create over HTTP": 5,

@@ -53,7 +53,7 @@ def caller():
 
 def busy_lines(caller):
     """Connections that are neither hung up nor ready for another request."""
-    return [one for one in caller.target._exchanges._guarded._pool.connections if not one.is_idle()]
+    return [one for one in caller.target._exchanges._guarded.connections if not one.is_idle()]
 
 
 @pytest.fixture(autouse=True)

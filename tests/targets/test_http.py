@@ -256,10 +256,11 @@ def test_slow_calls_of_one_owner_do_not_shut_out_the_others(receiver):
 class Sluggish(asyncio.Protocol):
     """Answers a little later; looks each time how many calls and tasks the caller has."""
 
-    seen, look = set(), lambda: (0, 0)
+    seen, look, transports = set(), lambda: (0, 0), []
 
     def connection_made(self, transport):
         self.transport = transport
+        self.transports.append(transport)
 
     def data_received(self, _):
         self.seen.add(Sluggish.look())
@@ -273,7 +274,7 @@ def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
 
     caller.call("http://127.0.0.1:1/")
     Sluggish.look, Sluggish.seen = look, set()
-    with listening(Sluggish) as url:
+    with listening(Sluggish, Sluggish.transports) as url:
         for number in range(2_000):
             caller.deliver(url, key=str(number))
         outcomes = Counter(caller.report()[1].outcome for _ in range(2_000))
@@ -284,18 +285,24 @@ def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
 
 
 @contextmanager
-def listening(protocol):
-    """A server of that protocol, with a loop and a thread of its own."""
+def listening(protocol, transports):
+    """A server of that protocol, with a loop and a thread of its own; it hangs up in the end."""
     loop = asyncio.new_event_loop()
+
+    async def hang_up():
+        server.close()
+        for one in transports:
+            one.abort()
+
     server = loop.run_until_complete(loop.create_server(protocol, "127.0.0.1", 0, backlog=512))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     finally:
+        asyncio.run_coroutine_threadsafe(hang_up(), loop).result(SOON)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(SOON)
-        server.close()
         loop.close()
 
 

@@ -27,7 +27,8 @@ MAX_BODY = 65_536
 MAX_HEADER = 1_000
 OF_INTEREST = ("content-type", "content-encoding", "etag", "location", "retry-after", "x-request-id")
 """The headers of an answer that are kept."""
-CONNECTIONS = 256
+EACH = 16
+"""Connections of one part of a pool: the library looks at all of them, twice for every request."""
 KEEP_ALIVE = 3.0
 """Seconds for which an idle connection is kept: less than servers do, so that none hangs up on a request."""
 
@@ -70,22 +71,57 @@ class Answer:
         return text, is_cut
 
 
+@dataclass(slots=True)
+class _Part:
+    pool: httpcore2.AsyncConnectionPool
+    busy: int = 0
+    """So many calls are under way here."""
+
+
 class Pool:
     """Connections to whatever the rules let them go to; without rules, to everywhere."""
 
     def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolve: Resolve = look_up) -> None:
         """There are no connections yet."""
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls,
-            max_connections=CONNECTIONS,
-            max_keepalive_connections=CONNECTIONS,
-            keepalive_expiry=KEEP_ALIVE,
-            network_backend=Connector(reach, resolve),
-        )
+        self._tls, self._connector = tls, Connector(reach, resolve)
+        self._parts: list[_Part] = []
+
+    @property
+    def connections(self) -> list[httpcore2.AsyncConnectionInterface]:
+        """All that are open."""
+        return [one for part in self._parts for one in part.pool.connections]
 
     async def call(self, request: Request) -> Answer:
         """Send a request, and read the answer as far as it is kept. It takes as long as the other side likes."""
-        response = await self._pool.handle_async_request(_raw(request))
+        part = self._free_part()
+        part.busy += 1
+        try:
+            return await self._call(part.pool, request)
+        finally:
+            part.busy -= 1
+
+    async def close(self) -> None:
+        """Hang up."""
+        for part in self._parts:
+            await part.pool.aclose()
+
+    def _free_part(self) -> _Part:
+        """The first that has room: where there are few calls it is always the same, and they find its connections."""
+        for part in self._parts:
+            if part.busy < EACH:
+                return part
+        pool = httpcore2.AsyncConnectionPool(
+            ssl_context=self._tls,
+            max_connections=EACH,
+            max_keepalive_connections=EACH,
+            keepalive_expiry=KEEP_ALIVE,
+            network_backend=self._connector,
+        )
+        self._parts.append(_Part(pool))
+        return self._parts[-1]
+
+    async def _call(self, pool: httpcore2.AsyncConnectionPool, request: Request) -> Answer:
+        response = await pool.handle_async_request(_raw(request))
         try:
             body, is_cut = bytearray(), False
             async for chunk in response.aiter_stream():
@@ -96,10 +132,6 @@ class Pool:
             await response.aclose()
         headers = {name.decode("latin-1").lower(): _value(value) for name, value in reversed(response.headers)}
         return Answer(status=response.status, headers=headers, body=bytes(body[:MAX_BODY]), is_cut=is_cut)
-
-    async def close(self) -> None:
-        """Hang up."""
-        await self._pool.aclose()
 
 
 def _raw(request: Request) -> httpcore2.Request:

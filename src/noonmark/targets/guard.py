@@ -87,10 +87,13 @@ class Line(AsyncNetworkStream):
     def __init__(self, stream: AsyncNetworkStream) -> None:
         """Nothing was heard yet."""
         self._stream, self._left = stream, MAX_HEARD
+        self._unsaid = b""
         self._socket: socket.socket = stream.get_extra_info("socket")
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - of the library
         """What comes next."""
+        if self._unsaid:
+            await self.write(b"", timeout)
         heard = await self._stream.read(max_bytes, timeout)
         self._left -= len(heard)
         if self._left < 0:
@@ -98,9 +101,12 @@ class Line(AsyncNetworkStream):
         return heard
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - of the library
-        """Say something, which may be answered anew."""
+        """Say something, which may be answered anew. The head and the body of a request go out together, at its end."""
         self._left = MAX_HEARD
-        await self._stream.write(buffer, timeout)
+        self._unsaid += buffer
+        if not buffer:
+            said, self._unsaid = self._unsaid, b""
+            await self._stream.write(said, timeout)
 
     async def aclose(self) -> None:
         """Hang up."""

@@ -37,6 +37,8 @@ def parse_trigger(document: object, *, now: datetime, key: str = "") -> Trigger:
     fields = READERS[kind](reader) | _read_bounds(reader)
     reader.close()
     if problems:
+        # Filters are read once, by the trigger itself, for there are stores full of them; unless there will be none.
+        _collect(reader, lambda: EventTrigger("any", fields.get("filters")))
         raise refusal(problems)
     try:
         trigger: Trigger = KINDS[kind](**fields)
@@ -108,10 +110,8 @@ def _read_calendar_field(reader: Reader, name: str) -> tuple[int, ...] | None:
 def _read_event(reader: Reader) -> dict[str, Any]:
     given = reader.raw("event_type")
     types = given if isinstance(given, str) else tuple(reader.items("event_type", high=MAX_EVENT_TYPES))
-    filters = reader.raw("filters")
     _collect(reader, lambda: event_types(types))
-    _collect(reader, lambda: EventTrigger("any", filters))
-    return {"event_type": types, "filters": filters}
+    return {"event_type": types, "filters": reader.raw("filters")}
 
 
 def _read_zone(reader: Reader) -> dict[str, Any]:

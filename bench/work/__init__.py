@@ -1,0 +1,1 @@
+"""Work beyond functions: requests to other servers, and schedules that events set off."""

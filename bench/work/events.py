@@ -1,0 +1,73 @@
+"""Events: emitted one by one, then matched and run, beside many schedules that wait for events."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from bench.ledger import ours
+from noonmark import EventTrigger, Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def events_matched(stored: int, each: int, emits: int, singles: int) -> dict[str, float]:
+    """So many schedules stored, `each` of one type, of which one wants an event; and events of all these types.
+
+    With `each` 0, the stored ones are of other types, and one more wants them all.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        scheduler = Scheduler(f"sqlite:///{folder}/bench.db")
+        scheduler.register_function("nothing", ours.nothing)
+        scheduler.register_function("listen", _listen)
+        ours.keep(scheduler, ours._schedules(scheduler, "nothing", _triggers(stored, each)))  # noqa: SLF001 - a part of the bench
+        if not each:
+            scheduler.schedule(ours.nothing, function_name="nothing", trigger=EventTrigger("wanted"), overlap="allow")
+        scheduler.schedule(_listen, function_name="listen", trigger=EventTrigger("timed"))
+        types = stored // each if each else 1
+        begun = time.perf_counter()
+        for number in range(emits):
+            scheduler.emit(f"type.{number % types}" if each else "wanted", {"number": number % max(1, each)})
+        emit_seconds = time.perf_counter() - begun
+        started = time.time()
+        scheduler.start()
+        matched_seconds = ours.settled(scheduler, emits) - started
+        waited = percentiles_of_singles(scheduler, singles)
+        scheduler.stop()
+        return {"emitted": emits / emit_seconds, "rate": emits / matched_seconds, **waited}
+
+
+def emit_to_start(url: str, count: int) -> dict[str, float]:
+    """From the call of emit to the start of the function that it sets off, one event at a time."""
+    scheduler = Scheduler(url)
+    scheduler.schedule(_listen, function_name="listen", trigger=EventTrigger("timed"))
+    with scheduler:
+        return percentiles_of_singles(scheduler, count)
+
+
+_STARTED = threading.Event()
+_WAITED: list[float] = []
+
+
+def _listen(context: object) -> None:
+    _WAITED.append(time.perf_counter() - context.payload)  # type: ignore[attr-defined]
+    _STARTED.set()
+
+
+def percentiles_of_singles(scheduler: Scheduler, count: int) -> dict[str, float]:
+    """How long each of some events took to start its function."""
+    for _ in range(count):
+        _STARTED.clear()
+        scheduler.emit("timed", time.perf_counter())
+        assert _STARTED.wait(30), "the event set nothing off"
+    return ours.percentiles(_WAITED)
+
+
+def _triggers(stored: int, each: int) -> Iterator[EventTrigger]:
+    if not each:
+        return (EventTrigger(f"other.{number}") for number in range(stored))
+    types = stored // each
+    return (EventTrigger(f"type.{number % types}", {"number": number // types}) for number in range(stored))
