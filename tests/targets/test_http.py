@@ -20,6 +20,7 @@ from noonmark.targets.http import HttpCaller
 from noonmark.targets.outbound import Outbound
 from tests.embedded.waiting import SOON, eventually
 from tests.targets.receiving import arrived, calling, receiving, sent
+from tests.targets.rogue import Deaf, rogue
 
 MINUTE = 60 * SECOND
 
@@ -193,12 +194,16 @@ def test_a_host_that_nobody_knows_is_a_failure(receiver):
     assert "no address is known for nobody.example" in delivered.error
 
 
-def test_a_call_that_is_asked_to_stop_hangs_up(caller, receiver):
-    assignment = caller.deliver(f"{receiver.url}/silent")
-    arrived(receiver)
-    assignment.stop(Reason.CANCELLED)
-    _, delivered = caller.report()
-    assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.CANCELLED)
+@pytest.mark.parametrize(
+    ("reason", "outcome"), [(Reason.CANCELLED, Outcome.CANCELLED), (Reason.LEASE_LOST, Outcome.LEASE_LOST)]
+)
+def test_a_call_that_is_asked_to_stop_hangs_up(caller, reason, outcome):
+    with rogue(Deaf) as server:
+        assignment = caller.deliver(f"http://{server.url}/")
+        eventually(lambda: server.heard)
+        assignment.stop(reason)
+        assert caller.report()[1].outcome is outcome
+        assert eventually(lambda: server.heard[-1] == b"")
 
 
 def test_what_is_asked_to_stop_before_its_time_is_not_sent(caller, receiver):
