@@ -280,8 +280,7 @@ def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
     caller.call("http://127.0.0.1:1/")
     Sluggish.look, Sluggish.seen = look, set()
     with listening(Sluggish, Sluggish.transports) as url:
-        for number in range(2_000):
-            caller.deliver(url, key=str(number))
+        caller.target.deliver([caller.made(url, key=str(number)) for number in range(2_000)])
         outcomes = Counter(caller.report()[1].outcome for _ in range(2_000))
     assert outcomes == {Outcome.COMPLETED: 2_000}
     assert max(calls for calls, _ in Sluggish.seen) == 128
