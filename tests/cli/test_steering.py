@@ -132,6 +132,7 @@ def test_an_update_of_an_old_revision_is_refused(desk):
 
 
 def test_what_is_not_there(desk):
+    desk.create("--cron", "0 0 1 1 *")  # so that there is a store
     for command in ("status", "pause", "resume", "delete", "run-now", "occurrences", "runs", "preview", "explain"):
         problem = desk.problem(3, "schedule", command, "missing")
         assert (problem["code"], problem["field"]) == ("not_found", "schedule_id")

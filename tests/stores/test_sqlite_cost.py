@@ -8,6 +8,7 @@ from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Wait, after_upstreams
 from noonmark.core.audit import Note
 from noonmark.core.events import Event
+from noonmark.core.facts import Fact, of_lost_node
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -146,22 +147,41 @@ def a_day_of_limits(bench):
     done(store.commit_plans([edits.delete(done(bench.snapshot(made[2])), now=bench.now)]))
 
 
+def _tell_of_everything(bench, made):
+    """Somebody listens for all facts but one, and some things happen."""
+    store = bench.store
+    done(bench.create("told", trigger=EventTrigger([str(fact) for fact in Fact if fact is not Fact.SCHEDULE_UPDATED])))
+    done(bench.add(made, "late"))
+    bench.advance(MINUTE)
+    assert done(bench.settle(done(bench.start(done(bench.claim_one())))))
+    assert done(store.cancel(done(bench.add(made, "cancelled")).id))
+    done(store.beat(Beat(node="node-a", lease=LEASE), now=bench.now))
+    lost = of_lost_node("node-a", seen=bench.now, started=0, version="", load=0, routes=())
+    assert done(store.lose("node-a", bench.now, lost))
+    facts = [one.event_type for one in done(store.events("acme", 9))]
+    assert facts == ["node.lost", "occurrence.cancelled", "occurrence.completed", "occurrence.late", "schedule.created"]
+
+
 def a_day_of_events(bench):
     """Fifty listen for one type, and fifty for another."""
     store = bench.store
     made = [factories.schedule(f"uid-{n}", trigger=EventTrigger(f"type-{n % 2}")) for n in range(100)]
     assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
+    _tell_of_everything(bench, made[0])
     events = [Event(event_type=f"type-{n % 3}", emitted=0, event_id=f"e{n}") for n in range(30)]
     assert all(done(store.emit("acme", events)))
     while audiences := done(store.unmatched(20)):
         rows = [[match(one.event, each, now=bench.now) for each in one.listeners] for one in audiences]
-        reactions = [Reaction(audience=one, occurrences=tuple(of)) for one, of in zip(audiences, rows, strict=True)]
+        reactions = [
+            Reaction(audience=one, occurrences=tuple(row for row in of if row is not None))
+            for one, of in zip(audiences, rows, strict=True)
+        ]
         assert all(done(store.commit_reactions(reactions)))
-    assert len(done(bench.claim(limit=2_000))) == 1_000
+    assert len(done(bench.claim(limit=2_000))) == 1_000 + 4
     assert len(done(store.events("acme", 5))) == 5
     done(store.next_time([ROUTE]))
     assert done(store.prune_events(before=bench.now + 2, keep=5, limit=10)) == 10
-    assert done(store.prune_events(before=0, keep=5, limit=100)) == 15
+    assert done(store.prune_events(before=0, keep=5, limit=100)) == 20
     other = replace(made[0].declaration, trigger=EventTrigger("other"))
     snapshot = done(bench.snapshot(made[0]))
     assert done(bench.commit(edits.edit(snapshot, other, now=bench.now, lookahead=LOOKAHEAD)))

@@ -60,8 +60,7 @@ class Command:
         if not said:
             self.put_down()
         elif self._process is not None:
-            for number in said:
-                self.send(number)
+            self.send(*said)
         else:
             self._asked += said
             size = int.from_bytes(self._asked[:HEADER], "big")
@@ -80,8 +79,8 @@ class Command:
         elif self.kill_at is not None and monotonic() >= self.kill_at:
             self.send(signal.SIGKILL)
 
-    def send(self, number: int, *, far: bool = True) -> None:
-        """Send a signal to its group, and to the groups that others of its session have made for themselves.
+    def send(self, *numbers: int, far: bool = True) -> None:
+        """Send signals to its group, and to the groups that others of its session have made for themselves.
 
         `timeout` does so, for one, and shells with jobs. Looking for those costs a look at every process there is, so
         the end of a command that nobody has asked to end is not `far`.
@@ -90,8 +89,9 @@ class Command:
             return
         self._is_asked = self._is_asked or far
         for group in [self._process.pid, *(other_groups(self._process.pid) if far else ())]:
-            with suppress(OSError):  # there is nobody left
-                os.killpg(group, number)
+            for number in numbers:
+                with suppress(OSError):  # there is nobody left
+                    os.killpg(group, number)
 
     def put_down(self) -> None:
         """Nobody waits for it: ask it to end, and make it soon."""
@@ -100,8 +100,7 @@ class Command:
             self.is_over = True
         elif self.kill_at is None:
             self.kill_at = monotonic() + LAST_WORD
-            self.send(signal.SIGTERM)
-            self.send(signal.SIGCONT)  # one that is suspended would not hear it
+            self.send(signal.SIGTERM, signal.SIGCONT)  # one that is suspended would not hear the first
 
     def _start(self, asked: dict[str, Any]) -> None:
         try:
@@ -161,7 +160,8 @@ def limit(what: int, most: int, slack: int = 0) -> None:
 def other_groups(session: int) -> set[int]:
     """The groups of processes of a session, besides its first; none where there is no way to tell."""
     found = set()
-    for name in os.listdir(PROCESSES) if os.path.isdir(PROCESSES) else ():  # noqa: PTH112, PTH208 - nothing to load
+    names = os.listdir(PROCESSES) if os.path.isdir(PROCESSES) else ()  # noqa: PTH112, PTH208 - nothing to load
+    for name in filter(str.isdigit, names):
         with suppress(OSError, ValueError, IndexError), open(f"{PROCESSES}/{name}/stat", "rb") as stat:  # noqa: PTH123
             group, of = stat.read().rpartition(b")")[2].split()[2:4]
             if int(of) == session:

@@ -21,7 +21,18 @@ HEARD = """
     SELECT j.c0, j.c1, (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1)
     FROM ROWS(text, text) AS j
 """
-LISTENING = "SELECT DISTINCT tenant FROM event_listeners WHERE event_type = ? ORDER BY tenant"
+# From each tenant to the next: there may be many listeners, and nobody is to read them all.
+LISTENING = """
+    WITH RECURSIVE one(tenant) AS (
+        SELECT min(tenant) FROM event_listeners
+        UNION ALL
+        SELECT (SELECT min(event_listeners.tenant) FROM event_listeners WHERE event_listeners.tenant > one.tenant)
+        FROM one WHERE one.tenant IS NOT NULL
+    )
+    SELECT tenant, (
+        SELECT 1 FROM event_listeners WHERE event_listeners.tenant = one.tenant AND event_type = ? LIMIT 1
+    ) FROM one WHERE tenant IS NOT NULL ORDER BY tenant
+"""
 Heard = tuple[str, str]
 """A tenant, and a type of event."""
 

@@ -57,7 +57,7 @@ def tell_lost(ledger: Ledger, node: str, seen: Micros, event: Event, tenants: It
 
 def listening_for(session: Session, event: Event) -> list[str]:
     """The tenants in which somebody listens for events like this one."""
-    return [tenant for (tenant,) in session.query(listening.LISTENING, event.event_type)]
+    return [tenant for tenant, found in session.query(listening.LISTENING, event.event_type) if found]
 
 
 def _tenants(ledger: Ledger, keys: Iterable[int]) -> dict[int, str]:
