@@ -37,8 +37,7 @@ def calls(settings: Settings) -> Iterator[Table]:
             found = {
                 "bare loop": measure("calls_bare", port=port, count=count),
                 "the HTTP target alone": measure("calls_of_target", port=port, count=count),
-                "schedules, memory": measure("calls_of_schedules", store="memory", port=port, count=count),
-                "schedules, SQLite": measure("calls_of_schedules", store="sqlite", port=port, count=count),
+                "schedules, SQLite": measure("calls_of_schedules", port=port, count=count),
             }
             best = {name: max(one["rate"], best.get(name, 0)) for name, one in found.items()}
     bare = best["bare loop"]
