@@ -34,6 +34,7 @@ def desk(tmp_path_factory):
         (("--cron", "@daily", "--jitter", "5m"), {"jitter_seconds": 300}),
         (("--at", "2036-05-25T02:00:00Z"), {"type": "once", "due_at_utc": "2036-05-25T02:00:00Z"}),
         (("--event", "paid", "--filter-json", '{"sum": [1]}'), {"event_type": "paid", "filters": {"sum": [1]}}),
+        (("--event", "paid", "--event", "refunded"), {"type": "event", "event_type": ["paid", "refunded"]}),
         (("--schedule-json", '{"trigger": {"type": "cron", "expression": "@daily"}}'), {"timezone": "Asia/Tokyo"}),
         (
             ("--schedule-json", '{"cron": "@daily", "timezone": "Europe/Paris"}', "--cron", "@hourly"),
@@ -75,6 +76,10 @@ def test_when_it_fires(desk, monkeypatch, options, trigger):
         (("--command", "backup 'two words' --full"), {"argv": ["backup", "two words", "--full"]}),
         (("--", "backup", "--full", "--json", "--", "a b"), {"argv": ["backup", "--full", "--json", "--", "a b"]}),
         (("--", "two words"), {"argv": ["two", "words"]}),
+        (
+            ("--emit", "day_closed", "--payload-json", '{"books": 2}'),
+            {"target_kind": "event", "event_type": "day_closed", "payload": {"books": 2}},
+        ),
         (
             ("--schedule-json", '{"target": {"target_kind": "command", "argv": ["a"], "cwd": "jobs"}}', "--", "b", "c"),
             {"argv": ["b", "c"], "cwd": "jobs"},
@@ -127,10 +132,13 @@ def test_it_may_follow_others(desk):
     [
         (("create", *REPORT), "say when it is to run: give --cron, --every, --at, --in or --event, or --depends-on"),
         (("create", *REPORT, "--timezone", "UTC"), "say when it is to run: give --cron"),
-        (("create", *DAILY), "say what it is to start: give --function, --http or --command"),
+        (("create", *DAILY), "say what it is to start: give --function, --http, --command or --emit"),
         (("create", *DAILY, *REPORT, "--every", "1s"), "--every: cannot stand beside --cron: give one of --cron"),
         (("create", *REPORT, "--at", "2036-05-25T02:00:00Z", "--in", "5m"), "--in: cannot stand beside --at"),
         (("create", *DAILY, *REPORT, "--", "backup"), "--command: cannot stand beside --function"),
+        (("create", *DAILY, "--command", "cat", "--", "sleep", "5"), "--command: cannot stand beside a program behind"),
+        (("create", *DAILY, "--command=cat", "--", "sleep", "5"), "--command: cannot stand beside a program behind --"),
+        (("create", *DAILY, *REPORT, "--emit", "e"), "--emit: cannot stand beside --function"),
         (("create", *DAILY, *REPORT, "--method", "PUT"), "--method: goes with --http"),
         (("create", *DAILY, "--http", "https://e.com", "--payload-json", "1"), "--payload-json: goes with --function"),
         (("create", *DAILY, "--http", "ftp://e.com"), "target.url: "),
@@ -192,10 +200,8 @@ def test_bundles_are_refused_by_name(desk, tmp_path):
         ("trigger", "create", "--event", "e"),
     ):
         [line] = desk.refused(2, *command[:2], bundle, *command[2:])
-        assert (
-            line
-            == f"{bundle}: this release runs no bundles yet: name what it starts by --function, --http or --command"
-        )
+        instead = "name what it starts by --function, --http, --command or --emit"
+        assert line == f"{bundle}: this release runs no bundles yet: {instead}"
         [line] = desk.refused(3, *command[:2], tmp_path / "missing", *command[2:])
         assert line.startswith(f"{tmp_path / 'missing'}: there is no such file or folder")
 
