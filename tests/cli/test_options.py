@@ -96,6 +96,33 @@ def test_what_it_starts(desk, options, target):
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--http", "https://example.com/hook", "--method", "PUT"), "Starts PUT https://example.com/hook When busy"),
+        (("--retries", "2", "--", "backup", "a b"), "Starts command backup 'a b', at most 3 attempts When busy"),
+        (("--emit", "day_closed"), "Starts event day_closed When busy"),
+        (("--", "x" * 1_000), "Starts command " + "x" * (300 - len("command ")) + "… When busy"),
+        ((*REPORT, "--timeout", "90"), "When busy a new one is skipped Takes at most 1 minute 30 seconds When late"),
+        ((*REPORT, "--window", "2h"), "Window 2 hours, then it is asked to stop When late"),
+        (
+            (
+                *(
+                    "--schedule-json",
+                    '{"target": {"target_kind": "http", "url": "http://e.com", "timeout_seconds": 5}}',
+                ),
+                *("--timeout", "1m"),
+            ),
+            "Takes at most 1 minute, 5 seconds for each request When late",
+        ),
+    ],
+)
+def test_what_people_see_of_it(desk, options, said):
+    made = desk.json("schedule", "create", *DAILY, *options)["schedule_id"]
+    shown = " ".join(desk("schedule", "status", made).split())
+    assert said in shown.replace("x x", "xx"), shown
+
+
+@pytest.mark.parametrize(
     ("options", "part"),
     [
         (("--label", "team=data", "--label", "formula=a=b"), {"labels": {"team": "data", "formula": "a=b"}}),
