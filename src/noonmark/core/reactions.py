@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import ids
-from noonmark.core.facts import concerns
+from noonmark.core.chains import concerns
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.jitter import due_at

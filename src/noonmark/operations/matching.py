@@ -5,10 +5,10 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.chains import concerns
 from noonmark.core.describe.hearing import why_not
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.events import parse_event
-from noonmark.core.facts import concerns
 from noonmark.core.instants import from_micros
 from noonmark.core.jsonvalues import identifier, shown
 from noonmark.core.matching import Matcher, compile_filters
