@@ -268,6 +268,24 @@ def test_no_schedule_is_set_off_by_what_its_own_runs_led_to(source, chain, is_se
     assert (match(told, alert, now=NOW) is not None) is is_set_off
 
 
+@pytest.mark.parametrize(
+    ("source", "event_id", "is_set_off"),
+    [
+        ("schedule:schedule-of-turn", "evt1_occ_1", False),
+        ("schedule:schedule-of-turn", "evt5.2_occ_1", False),
+        ("schedule:schedule-of-other", "evt1_occ_1", True),
+        ("schedule:schedule-of-turn", "by-hand", True),
+        ("shop", "evt1_occ_1", True),
+    ],
+)
+def test_no_schedule_is_set_off_by_what_its_own_run_emitted(source, event_id, is_set_off):
+    turn = factories.schedule("turn", trigger=EventTrigger("turned"))
+    emitted = Event(event_type="turned", emitted=NOW, event_id=event_id, source=source)
+    assert concerns(emitted, turn) is not is_set_off
+    assert (match(emitted, turn, now=NOW) is not None) is is_set_off
+    assert not concerns(replace(emitted, event_id=None), turn)
+
+
 def test_a_payload_of_any_kind_has_no_chain():
     assert [chain_of(NOONMARK, one) for one in (None, 7, ["x"], {"chain": {}})] == [[]] * 4
 

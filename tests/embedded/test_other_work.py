@@ -269,6 +269,19 @@ class TestEvents:
             eventually(lambda: heard)
         assert heard == [(f"schedule:{job}", {"rows": 3})]
 
+    def test_no_schedule_sets_itself_off(self, keeper):
+        turn = keeper.schedule_event("turned", trigger=EventTrigger("turned"))
+        with keeper:
+            given = keeper.emit("turned", source=f"schedule:{turn}")
+            assert ended(keeper, turn) == ["completed"]
+            eventually(lambda: not drive(keeper.runtime.store.unmatched(1)))
+        [run] = keeper.runs(turn)
+        assert [(one["event_id"], one["why"]) for one in keeper.match_events(turn)["events"]] == [
+            (run.result["event_id"], "source: a run of this schedule has emitted it itself"),
+            (given, None),
+        ]
+        assert len(keeper.occurrences(turn)) == 1
+
     def test_two_that_set_each_other_off_come_to_an_end(self, keeper):
         ping = keeper.schedule_event("ping", trigger=EventTrigger("pong"), name="ping")
         pong = keeper.schedule_event("pong", trigger=EventTrigger("ping"), name="pong")

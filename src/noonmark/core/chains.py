@@ -79,8 +79,13 @@ def chain_behind(occurrence: Occurrence) -> list[str]:
 
 
 def concerns(event: Event, schedule: Schedule) -> bool:
-    """Whether an event is a fact about a schedule itself, or about something that its own runs have led to."""
-    return schedule.schedule_id in chain_of(event.source, event.payload)
+    """Whether an event is a schedule's own: emitted by its run, a fact about it, or about what its runs have led to."""
+    return is_emitted_by(event, schedule) or schedule.schedule_id in chain_of(event.source, event.payload)
+
+
+def is_emitted_by(event: Event, schedule: Schedule) -> bool:
+    """Whether a run of a schedule has emitted an event. Others may give the same source, but not have such an id."""
+    return event.source == f"{EMITTER}{schedule.schedule_id}" and _ID.fullmatch(event.event_id or "") is not None
 
 
 def _place_behind(occurrence: Occurrence) -> Place:
