@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.instants import SECOND
+from noonmark.core.targets.placeholders import Filling
 from noonmark.core.uploads import (
     UNKNOWN_TYPE,
     Upload,
@@ -190,3 +191,8 @@ def test_an_event_tells_of_it_under_an_id_that_follows_from_its_own():
         "bucket": "local",
         "stored_path": "/somewhere/eval.jsonl",
     }
+
+
+def test_a_request_can_carry_what_is_told():
+    filling = Filling({"event": UPLOAD.to_event("/somewhere/eval.jsonl").to_envelope()})
+    assert filling.text("{{event.payload.path}} {{event.payload.size}}") == "/datasets/eval.jsonl 3"
