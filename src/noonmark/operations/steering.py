@@ -220,8 +220,8 @@ async def _end(
     asked.done()
     one, schedule = await find_occurrence(service, caller, one_id)
     may_end = {Phase.AWAITING_COMPLETION}
-    if token is not None and service.signing_key is not None:
-        check_token(token, service.signing_key, occurrence_id=one.id, fence=one.fence)
+    if token is not None and service.token_keys:
+        check_token(token, service.token_keys, occurrence_id=one.id, fence=one.fence)
         may_end.add(Phase.DISPATCHING)
     if one.phase not in may_end:
         raise Conflict(f"it does not await its completion: it is {one.phase}")
