@@ -14,14 +14,14 @@ import httpcore2
 import httpx2
 
 from noonmark.core.jsonvalues import json_problem, printable
-from noonmark.targets.guard import Connector, look_up
+from noonmark.targets.guard import Connector
 
 if TYPE_CHECKING:
     import ssl
 
     from noonmark.core.targets.reach import Reach
-    from noonmark.targets.outbound import Resolve
     from noonmark.targets.requests import Request
+    from noonmark.targets.resolving import Resolver
 
 MAX_BODY = 65_536
 MAX_HEADER = 1_000
@@ -81,9 +81,9 @@ class _Part:
 class Pool:
     """Connections to whatever the rules let them go to; without rules, to everywhere."""
 
-    def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolve: Resolve = look_up) -> None:
+    def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
         """There are no connections yet."""
-        self._tls, self._connector = tls, Connector(reach, resolve)
+        self._tls, self._connector = tls, Connector(reach, resolver)
         self._parts: list[_Part] = []
 
     @property
