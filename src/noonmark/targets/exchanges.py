@@ -28,6 +28,7 @@ from noonmark.targets.answers import brief
 from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused
+from noonmark.targets.hushing import hush
 from noonmark.targets.requests import carrying, make_request
 from noonmark.targets.resolving import Resolver, asked_by, look_up
 
@@ -52,7 +53,11 @@ class Exchanges:
     """Sends requests on behalf of one node."""
 
     def __init__(self, outbound: Outbound, unsealer: Unsealer | None, now: Callable[[], Micros]) -> None:
-        """Connections that may go anywhere are kept apart, so that nobody else's request comes to use one."""
+        """Made in the thread that sends them.
+
+        Connections that may go anywhere are kept apart, so that nobody else's request comes to use one.
+        """
+        hush()
         self._outbound, self._unsealer, self._now = outbound, unsealer, now
         tls, resolver = httpcore2.default_ssl_context(), Resolver(outbound.resolve or look_up)
         self._guarded, self._free = Pool(outbound.reach, tls, resolver), Pool(None, tls, resolver)
