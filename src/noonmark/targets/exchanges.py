@@ -113,7 +113,8 @@ class Exchanges:
         except BROKEN as error:
             return self._broken(assignment, request, brief(error, hidden.text), error)
         if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
-            return Accepted(started=started, accepted=self._now())
+            accepted, limit = self._now(), target.completion_timeout
+            return Accepted(started=started, accepted=accepted, deadline=None if limit is None else accepted + limit)
         return self._answered(target, assignment, answer, hidden)
 
     async def close(self) -> None:
