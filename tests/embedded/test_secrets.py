@@ -11,14 +11,14 @@ import httpcore2
 import httpx2
 import pytest
 
-from noonmark import AsyncScheduler, CronTrigger, Scheduler
+from noonmark import AsyncScheduler, Scheduler
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.sealing import fresh_key
 from noonmark.targets.hushing import LOGGERS
+from tests.embedded.waiting import NEVER
 from tests.targets.receiving import receiving
 
 MARK = "s3cr3t-mark-0123456789"
-NEVER = CronTrigger("0 0 1 1 *")
 
 
 @pytest.fixture(scope="module")

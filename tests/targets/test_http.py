@@ -239,6 +239,21 @@ def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
         assert len(receiver.requests) == 4
 
 
+def test_connections_that_nobody_uses_are_closed_whatever_part_of_the_pool_they_are_in(receiver):
+    with calling() as caller:
+        for number in range(20):
+            caller.deliver(f"{receiver.url}/wait", key=str(number))
+        arrived(receiver, 20)
+        caller.deliver(f"{receiver.url}/silent", key="slow")
+        arrived(receiver, 21)
+        pool = caller.target._exchanges._guarded
+        assert len(pool.connections) == 21
+        receiver.opened.set()
+        assert {caller.report()[1].outcome for _ in range(20)} == {Outcome.COMPLETED}
+        eventually(lambda: len(pool.connections) == 1)  # the call that goes on
+        assert caller.call(f"{receiver.url}/", key="next").outcome is Outcome.COMPLETED
+
+
 def test_slow_names_of_one_owner_do_not_shut_out_the_others(receiver):
     """Also when nobody waits for them any more: the system goes on looking, and keeps a thread for each."""
     ada, bob = Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob")
