@@ -232,6 +232,7 @@ class TestRequests:
             ("http://host", {"body": object()}, "body"),
             ("http://host", {"expected_statuses": []}, "expected_statuses"),
             ("http://host", {"retry_statuses": ["5x"]}, "retry_statuses[0]"),
+            ("http://host", {"completion_timeout_seconds": 0}, "completion_timeout_seconds"),
         ],
     )
     def test_what_is_wrong_is_named_as_it_was_written(self, url, options, field):
