@@ -1,7 +1,7 @@
 """Operations on uploads: list, delete; and what a surface needs that takes files in, for a file is no JSON.
 
-A file is kept first and told of then, by an event whose id follows from its own. If the server dies in between, the
-next one to start tells of it.
+A file is kept first and told of then, by an event whose id follows from what is kept. If the server dies in between,
+the next one to start tells of it; if the store is away, whoever of the tenant next sends a file, or asks for a list.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str,
     asked = Arguments(arguments)
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
+    await tell_untold(service, caller.owner.tenant)
     found = kept_by(service).all(caller.owner.tenant)
     if cursor is not None:
         found = [one for one in found if (one.created, one.upload_id) < cursor]
@@ -80,6 +81,7 @@ class Intake:
     async def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
         """Keep the file under the `filename` and the `path` that were said, tell of it, and give its document."""
         filename, path = names(said)
+        await tell_untold(self._service, self._tenant)
         upload = self._receiving.keep(
             filename=filename, path=path, content_type=media_type(content_type), now=await self._service.store.clock()
         )
@@ -104,6 +106,13 @@ async def announce(service: Service, tenant: str, upload: Upload) -> None:
     await service.store.emit(tenant, [upload.to_event(uploads.stored_path(tenant, upload))])
     uploads.announced(tenant, upload.upload_id)
     service.wake(None)
+
+
+async def tell_untold(service: Service, tenant: str) -> None:
+    """Tell of what was kept while the store could not be told."""
+    for upload in kept_by(service).untold(tenant):
+        logger.warning("telling of upload %s, which was kept while the store was away", upload.upload_id)
+        await announce(service, tenant, upload)
 
 
 async def recover(service: Service) -> None:

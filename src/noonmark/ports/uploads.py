@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class Receiving(Protocol):
-    """One file that is coming in. It is kept or dropped; what is neither is gone when a server next starts."""
+    """One file that is coming in. Whoever takes it drops it in the end, whether or not it is kept.
+
+    What is neither kept nor dropped is gone when a server next starts.
+    """
 
     def write(self, data: bytes) -> None:
         """Add to it; PayloadTooLarge or QuotaExceeded as soon as it is more than may be kept."""
@@ -24,7 +27,7 @@ class Receiving(Protocol):
         """
 
     def drop(self) -> None:
-        """Leave nothing of it behind; of what is kept or dropped already, this changes nothing."""
+        """Be done with it; unless it is kept, nothing of it is left behind. A second time changes nothing."""
 
 
 class Uploads(Protocol):
@@ -54,6 +57,9 @@ class Uploads(Protocol):
 
     def announced(self, tenant: str, upload_id: str) -> None:
         """Remember that an event has told of it."""
+
+    def untold(self, tenant: str) -> list[Upload]:
+        """What was kept and not told of, and of which nobody is about to tell."""
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
         """Clear away what servers that were killed left behind; gives what they kept and did not tell of."""

@@ -1,8 +1,8 @@
 """One file that is coming in, in a folder of its own until it is complete.
 
-What comes is written to `.incoming/<id>.part/content`, which is locked for as long as the process that writes it
-lives. When all of it has come and is on disk, the folder moves to where uploads are kept, in one step. `.incoming/<id>`
-is there from before that until an event has told of it.
+What comes is written to `.incoming/<id>.part/content`, which is locked until whoever writes it is done with it, or
+dies. When all of it has come and is on disk, the folder moves to where uploads are kept, in one step. `.incoming/<id>`
+is there from before that until an event has told of it; if the file is locked no longer, nobody is about to tell.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Incoming:
     def __init__(self, home: Home, tenant: str, upload_id: str) -> None:
         """Begin with an empty one; Conflict while another comes in under the same id."""
         self._home, self._tenant, self._id = home, tenant, upload_id
-        self._size, self._hash = 0, sha256()
+        self._size, self._hash, self._is_kept = 0, sha256(), False
         self._part = f"{upload_id}{PART}"
         with folders.told(), home.of(tenant, makes=True) as folder, folders.opened(INCOMING, folder, makes=True) as to:
             try:
@@ -104,7 +104,8 @@ class Incoming:
             os.rename(self._part, self._id, src_dir_fd=coming, dst_dir_fd=folder)
             os.fsync(coming)
             os.fsync(folder)
-        self._leave(is_kept=True)
+        self._is_kept = True
+        self._home.leave(self._tenant, self._size, is_kept=True)
         return upload
 
     def _complete(self, upload: Upload, coming: int) -> None:
@@ -122,20 +123,17 @@ class Incoming:
             os.fsync(part)
 
     def drop(self) -> None:
-        """Leave nothing of it behind."""
+        """Be done with it: unless it is kept, nothing of it is left behind."""
         if self._file is None:
             return
-        with suppress(OSError), self._home.of(self._tenant) as folder, folders.opened(INCOMING, folder) as coming:
-            folders.clear(self._part, coming)
-        self._leave(is_kept=False)
-
-    def _leave(self, *, is_kept: bool) -> None:
-        """Let go of the file, and of the room that was reserved for it: what is kept is counted as such."""
-        os.close(self._open_file())
+        if not self._is_kept:
+            with suppress(OSError), self._home.of(self._tenant) as folder, folders.opened(INCOMING, folder) as coming:
+                folders.clear(self._part, coming)
+            self._home.leave(self._tenant, self._size, is_kept=False)
+        os.close(self._file)
         self._file = None
-        self._home.leave(self._tenant, self._size, is_kept=is_kept)
 
     def _open_file(self) -> int:
-        if self._file is None:
+        if self._file is None or self._is_kept:
             raise ValueError("it is kept or dropped already")
         return self._file

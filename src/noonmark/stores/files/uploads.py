@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from noonmark.core.errors import QuotaExceeded
 from noonmark.core.uploads import folder_name, read_upload
 from noonmark.stores.files import folders
-from noonmark.stores.files.receiving import ABOUT, GONE, INCOMING, PART, Incoming
+from noonmark.stores.files.receiving import ABOUT, GONE, INCOMING, LOCKED, PART, Incoming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,22 +123,28 @@ class UploadFolder:
 
     def remove(self, tenant: str, upload_id: str) -> Upload | None:
         """Forget one: it is gone in one step, and then its files are removed."""
-        found = self.find(tenant, upload_id)
-        if found is None:
+        if self.find(tenant, upload_id) is None:
             return None
-        with folders.told(), self.of(tenant) as folder, folders.opened(INCOMING, folder, makes=True) as coming:
-            gone = f"{upload_id}{GONE}"
-            try:
-                os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
-            except FileNotFoundError:  # somebody else was first
+        gone = f"{upload_id}{GONE}"
+        with folders.told(), self._coming_to(tenant) as (folder, coming), folders.locked(LOCKED, coming):
+            if (found := self._read(upload_id, folder)) is None:  # somebody else was first
                 return None
             folders.clear(gone, coming)
-        return found
+            os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
+            folders.forget(upload_id, coming)
+            folders.clear(gone, coming)
+        return found[1]
 
     def announced(self, tenant: str, upload_id: str) -> None:
         """Remember that an event has told of it."""
-        with folders.told(), self.of(tenant) as folder, folders.opened(INCOMING, folder) as coming:
+        with folders.told(), self._coming_to(tenant) as (_, coming):
             folders.forget(upload_id, coming)
+
+    def untold(self, tenant: str) -> list[Upload]:
+        """What was kept and not told of, and of which nobody is about to tell."""
+        with folders.told(), suppress(FileNotFoundError), self._coming_to(tenant) as (folder, coming):
+            return [upload for _, upload in self._untold(folder, coming)]
+        return []
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
         """Clear away what was left behind; gives what was kept and not told of."""
@@ -150,20 +156,23 @@ class UploadFolder:
             for name in folders.names(base):
                 with ExitStack() as stack, suppress(FileNotFoundError, NotADirectoryError):
                     folder = stack.enter_context(folders.opened(name, base))
-                    yield from self._left(folder, stack.enter_context(folders.opened(INCOMING, folder)))
+                    coming = stack.enter_context(folders.opened(INCOMING, folder))
+                    with folders.locked(LOCKED, coming):
+                        self._clear_away(folder, coming)
+                    yield from self._untold(folder, coming)
 
-    def _left(self, folder: int, coming: int) -> Iterator[tuple[str, Upload]]:
+    def _clear_away(self, folder: int, coming: int) -> None:
+        """Remove what was left of files that did not come, or are deleted."""
         for name in folders.names(coming):
             if name.endswith(GONE) or (name.endswith(PART) and not folders.is_held(name, coming)):
                 folders.clear(name, coming)
-        for name in folders.names(coming):
-            if name.endswith(PART):
-                continue
-            found = self._read(name, folder)
-            if found is not None:
-                yield found
-            elif not folders.is_held(f"{name}{PART}", coming):
+            elif not name.endswith(PART) and self._read(name, folder) is None:
                 folders.forget(name, coming)
+
+    def _untold(self, folder: int, coming: int) -> list[tuple[str, Upload]]:
+        marked = [name for name in folders.names(coming) if not name.endswith((GONE, PART))]
+        found = [self._read(name, folder) for name in marked if not folders.is_held(name, folder)]
+        return [one for one in found if one is not None]
 
     @contextmanager
     def of(self, tenant: str, *, makes: bool = False) -> Iterator[int]:
@@ -172,6 +181,12 @@ class UploadFolder:
             self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._base() as base, folders.opened(folder_name(tenant), base, makes=makes) as folder:
             yield folder
+
+    @contextmanager
+    def _coming_to(self, tenant: str) -> Iterator[tuple[int, int]]:
+        """The folder of a tenant, and that of what is coming to it."""
+        with self.of(tenant) as folder, folders.opened(INCOMING, folder, makes=True) as coming:
+            yield folder, coming
 
     @contextmanager
     def _base(self) -> Iterator[int]:
