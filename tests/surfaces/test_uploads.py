@@ -20,6 +20,7 @@ from tests.surfaces.serving import read_answer, serving
 
 LARGEST, QUOTA = 100_000, 400_000
 TEXT = b"one\ntwo\n"
+KEYS = {name: {"Idempotency-Key": f"of {name}"} for name in "abc"}
 
 
 @pytest.fixture(scope="module")
@@ -270,15 +271,22 @@ class TestASender:
         assert (status, json.loads(body)["code"]) == (408, "request_timeout")
 
 
-def test_pages_and_who_deletes_are_kept(served):
-    kept = [served.client.post(f"/uploads?filename={name}", content=TEXT).json() for name in "abc"]
+def test_pages_and_who_sends_and_deletes_are_kept(served):
+    sent = [served.client.post(f"/uploads?filename={name}", content=TEXT, headers=KEYS[name]) for name in "abc"]
+    kept = [one.json() for one in sent]
     page = served.client.get("/uploads?limit=2").json()
     rest = served.client.get("/uploads", params={"cursor": page["next_cursor"]}).json()
     assert page["uploads"] + rest["uploads"] == kept[::-1]
     assert served.client.delete(f"/uploads/{kept[0]['upload_id']}").json() == kept[0]
     refused(served.client.get(f"/uploads/{kept[0]['upload_id']}"), 404, "not_found", "upload_id")
-    entry = served.client.get("/audit").json()["entries"][0]
-    assert (entry["operation"], entry["reason"]) == ("upload/delete", f"upload {kept[0]['upload_id']}")
+    assert served.client.post("/uploads?filename=c", content=TEXT, headers=KEYS["c"]).json() == kept[2]
+    entries = served.client.get("/audit").json()["entries"][:4]
+    told = [(one["operation"], one["reason"], one["request_id"], one["caller"]) for one in entries]
+    assert told[0][:2] == ("upload/delete", f"upload {kept[0]['upload_id']}")
+    assert told[1:] == [
+        ("upload/create", f"upload {one.json()['upload_id']}", one.headers["x-request-id"], "local")
+        for one in reversed(sent)
+    ]
 
 
 class TestClients:

@@ -7,6 +7,7 @@ the next one to start tells of it; if the store is away, whoever of the tenant n
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotFound
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import BinaryIO
 
+    from noonmark.core.audit import Note
+    from noonmark.core.instants import Micros
     from noonmark.core.uploads import Upload
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.uploads import Receiving, Uploads
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.operations")
 USUAL_PAGE = 100
 MAX_KEY = 200
+CREATE = "upload/create"
+"""What the audit log calls the sending of a file, which is no operation of the registry: its arguments are no JSON."""
 
 
 async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +54,7 @@ async def delete_upload(service: Service, caller: Caller, arguments: Mapping[str
     gone = kept_by(service).remove(caller.owner.tenant, one_id)
     if gone is None:
         raise _unknown(one_id)
-    note = caller.signed(f"upload {one_id}")(None, None, now=await service.store.clock())
+    note = _note(caller, one_id, await service.store.clock())
     await service.store.note(caller.owner.tenant, [note])
     return gone.to_document()
 
@@ -67,6 +72,7 @@ class Intake:
     def __init__(self, service: Service, caller: Caller, key: str | None, *, expected: int = 0) -> None:
         """Under a key, the same file again is the same upload."""
         self._service, self._tenant = service, caller.owner.tenant
+        self._caller = replace(caller, operation=CREATE)
         uploads = kept_by(service)
         if key is None:
             made = f"upl_{service.fresh_id()}"
@@ -82,10 +88,12 @@ class Intake:
         """Keep the file under the `filename` and the `path` that were said, tell of it, and give its document."""
         filename, path = names(said)
         await tell_untold(self._service, self._tenant)
-        upload = self._receiving.keep(
-            filename=filename, path=path, content_type=media_type(content_type), now=await self._service.store.clock()
-        )
+        now = await self._service.store.clock()
+        kind = media_type(content_type)
+        upload = self._receiving.keep(filename=filename, path=path, content_type=kind, now=now)
         await announce(self._service, self._tenant, upload)
+        if upload.created == now:  # else it was kept before, and is on record
+            await self._service.store.note(self._tenant, [_note(self._caller, upload.upload_id, now)])
         return upload.to_document()
 
 
@@ -133,6 +141,10 @@ def content(service: Service, caller: Caller, one_id: object) -> tuple[Upload, B
     if found is None:
         raise _unknown(asked_for)
     return found, uploads.open(caller.owner.tenant, found)
+
+
+def _note(caller: Caller, one_id: str, now: Micros) -> Note:
+    return caller.signed(f"upload {one_id}")(None, None, now=now)
 
 
 def _unknown(one_id: str) -> NotFound:
