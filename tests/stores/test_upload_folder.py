@@ -124,14 +124,24 @@ def test_the_quota_holds_however_many_come_at_once(place, shared):
         add(homes[0], "upl_last", b"x" * 300)
 
 
+def test_one_tenant_leaves_places_for_others(place, monkeypatch):
+    monkeypatch.setattr(uploads, "MAX_AT_ONCE", 4)
+    home = UploadFolder(place, max_bytes=1_000, quota=2_000)
+    coming = [home.receive("acme", f"upl_{number}") for number in range(2)]
+    with pytest.raises(QuotaExceeded, match="coming in already"):
+        home.receive("acme", "upl_2")
+    coming.append(home.receive("other", "upl_2"))
+    coming[0].drop()
+    coming[1].keep(**ALL)  # its place is free from now on
+    coming += [home.receive("acme", "upl_3")]
+    for one in coming:
+        one.drop()
+    assert all(add(home, f"upl_{number}", tenant="third") for number in range(4, 8))
+
+
 def test_there_may_be_only_so_many(home, monkeypatch):
     monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
-    monkeypatch.setattr(uploads, "MAX_AT_ONCE", 1)
     add(home)
-    coming = home.receive("acme", "upl_2")
-    with pytest.raises(QuotaExceeded, match="coming in already"):
-        home.receive("acme", "upl_3")
-    coming.drop()
     add(home, "upl_2")
     with pytest.raises(QuotaExceeded, match="delete some"):
         home.receive("acme", "upl_3")

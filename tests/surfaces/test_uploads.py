@@ -8,6 +8,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from io import BytesIO
+from select import select
 
 import pytest
 
@@ -267,6 +268,14 @@ class TestASender:
     def test_who_stops_is_given_up(self, served, folder):
         with served.connect() as line:
             line.sendall(b"POST /uploads?filename=slow HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nx")
+            status, _, body = read_answer(line)
+        assert (status, json.loads(body)["code"]) == (408, "request_timeout")
+
+    def test_who_sends_drop_by_drop_is_given_up(self, served):
+        with served.connect() as line:
+            line.sendall(b"POST /uploads?filename=slow HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50000\r\n\r\n")
+            while not select([line], [], [], 0.1)[0]:
+                line.sendall(b"x")
             status, _, body = read_answer(line)
         assert (status, json.loads(body)["code"]) == (408, "request_timeout")
 

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
 from noonmark.core.errors import QuotaExceeded
+from noonmark.core.turns import Places
 from noonmark.core.uploads import folder_name, read_upload
 from noonmark.stores.files import folders
 from noonmark.stores.files.receiving import ABOUT, GONE, INCOMING, LOCKED, PART, Incoming
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MAX_UPLOADS = 10_000
 """So many files a tenant may have: each of them is looked at whenever one is added."""
 MAX_AT_ONCE = 64
-"""So many files may be coming in at a time."""
+"""So many files may be coming in at a time; one tenant alone may send half of them."""
 MAX_ABOUT = 65_536
 
 
@@ -38,7 +39,7 @@ class UploadFolder:
         self._lock = Lock()
         self._used: dict[str, int] = {}
         self._coming: dict[str, int] = {}
-        self._at_once = 0
+        self._places = Places(MAX_AT_ONCE)
 
     @property
     def max_bytes(self) -> int:
@@ -50,9 +51,9 @@ class UploadFolder:
         with folders.told(), self.of(tenant, makes=True) as folder:
             self.check_room(tenant, folder, expected)
         with self._lock:
-            if self._at_once >= MAX_AT_ONCE:
-                raise QuotaExceeded(f"{MAX_AT_ONCE} files are coming in already; try again when some have come")
-            self._at_once += 1
+            if not self._places.may_have_one(tenant):
+                raise QuotaExceeded("too many files are coming in already; try again when some have come")
+            self._places.take(tenant)
         try:
             return Incoming(self, tenant, upload_id)
         except BaseException:
@@ -83,7 +84,7 @@ class UploadFolder:
     def leave(self, tenant: str, size: int, *, is_kept: bool) -> None:
         """Count no longer as coming what has come, or will not."""
         with self._lock:
-            self._at_once -= 1
+            self._places.give_back(tenant)
             self._coming[tenant] = self._coming.get(tenant, 0) - size
             if is_kept:
                 self._used[tenant] = self._used.get(tenant, 0) + size
