@@ -41,7 +41,7 @@ def peak(server):
 
 
 def coming(folder):
-    return [one.name for one in (folder / "default/.incoming").glob("*") if one.name != ".lock"]
+    return [one.name for one in (folder / "default/.incoming").glob("*") if not one.name.startswith(".")]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory a process has had")

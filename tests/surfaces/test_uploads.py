@@ -48,7 +48,7 @@ def served(server, folder):
 def left_behind(folder):
     """What is neither kept nor told of."""
     coming = folder / "default/.incoming"
-    return [one.name for one in coming.iterdir() if one.name != ".lock"] if coming.exists() else []
+    return [one.name for one in coming.iterdir() if not one.name.startswith(".")] if coming.exists() else []
 
 
 def told_of(served, upload_id):

@@ -38,12 +38,11 @@ async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str,
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
     await tell_untold(service, caller.owner.tenant)
-    found = kept_by(service).all(caller.owner.tenant)
-    if cursor is not None:
-        found = [one for one in found if (one.created, one.upload_id) < cursor]
-    page = found[:limit]
-    more = write_cursor(page[-1].created, page[-1].upload_id) if len(found) > limit else None
-    return {"uploads": [one.to_document() for one in page], "next_cursor": more}
+    page, end = kept_by(service).page(caller.owner.tenant, limit, after=cursor)
+    return {
+        "uploads": [one.to_document() for one in page],
+        "next_cursor": None if end is None else write_cursor(*end),
+    }
 
 
 async def delete_upload(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:

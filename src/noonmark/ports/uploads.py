@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from noonmark.core.instants import Micros
     from noonmark.core.uploads import Upload
+
+Place: TypeAlias = tuple[int, str]
+"""Where an upload stands in the list of a tenant's: when it came, and its id."""
 
 
 class Receiving(Protocol):
@@ -40,8 +43,11 @@ class Uploads(Protocol):
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Receiving:
         """Begin to take a file, of which so many bytes are expected; Conflict while another comes under that id."""
 
-    def all(self, tenant: str) -> list[Upload]:
-        """Those of a tenant that are kept, the newest first, then by id; those that cannot be read are left out."""
+    def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
+        """So many of those that a tenant has, from after a place on, and where they end if there are more.
+
+        The newest come first, then they go by their ids. Those that cannot be read are left out.
+        """
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
         """One of them."""

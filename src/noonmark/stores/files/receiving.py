@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from noonmark.core.errors import Conflict, KeyReused, PayloadTooLarge
 from noonmark.core.uploads import Upload
 from noonmark.stores.files import folders
+from noonmark.stores.files.counting import Count, changing
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -46,8 +47,8 @@ class Home(Protocol):
     def leave(self, tenant: str, size: int, *, is_kept: bool) -> None:
         """Count no longer as coming what has come, or will not."""
 
-    def check_room(self, tenant: str, folder: int, size: int) -> None:
-        """QuotaExceeded if there is no room for a file of that size beside those that are kept."""
+    def check_room(self, tenant: str, folder: int, coming: int, size: int) -> None:
+        """QuotaExceeded if there is no room for a file of that size beside those that are kept; under the lock."""
 
 
 class Incoming:
@@ -99,9 +100,10 @@ class Incoming:
                 if not before.is_same(upload):
                     raise KeyReused("was used for another file", field="idempotency_key")
                 return before
-            self._home.check_room(self._tenant, folder, upload.size)
+            self._home.check_room(self._tenant, folder, coming, upload.size)
             os.close(os.open(self._id, folders.LOCK, 0o600, dir_fd=coming))
-            os.rename(self._part, self._id, src_dir_fd=coming, dst_dir_fd=folder)
+            with changing(folder, coming, Count(1, upload.size)):
+                os.rename(self._part, self._id, src_dir_fd=coming, dst_dir_fd=folder)
             os.fsync(coming)
             os.fsync(folder)
         self._is_kept = True
@@ -120,6 +122,8 @@ class Incoming:
             finally:
                 os.close(about)
             os.rename(CONTENT, upload.filename, src_dir_fd=part, dst_dir_fd=part)
+            # Lists have the newest first, and then need not open every one of them.
+            os.utime(part, ns=(upload.created * 1_000, upload.created * 1_000))
             os.fsync(part)
 
     def drop(self) -> None:

@@ -1,6 +1,7 @@
 """Uploads in a folder: `<folder>/<tenant>/<upload id>/<file name>`, each with a note of what it is.
 
 Several servers may share the folder. How much a tenant may have is decided while its lock is held, by what is there.
+An upload is as old as its folder: that has the time at which it was kept.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from noonmark.core.errors import QuotaExceeded
 from noonmark.core.turns import Places
 from noonmark.core.uploads import folder_name, read_upload
 from noonmark.stores.files import folders
+from noonmark.stores.files.counting import COUNTED, Count, changing, count
 from noonmark.stores.files.receiving import ABOUT, GONE, INCOMING, LOCKED, PART, Incoming
 
 if TYPE_CHECKING:
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.core.uploads import Upload
+    from noonmark.ports.uploads import Place
 
 MAX_UPLOADS = 10_000
-"""So many files a tenant may have: each of them is looked at whenever one is added."""
+"""So many files a tenant may have: the names of all of them are read for a page of a list."""
 MAX_AT_ONCE = 64
 """So many files may be coming in at a time; one tenant alone may send half of them."""
 MAX_ABOUT = 65_536
@@ -48,8 +51,8 @@ class UploadFolder:
 
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Incoming:
         """Begin to take a file."""
-        with folders.told(), self.of(tenant, makes=True) as folder:
-            self.check_room(tenant, folder, expected)
+        with folders.told(), self._locked(tenant, makes=True) as (folder, coming):
+            self.check_room(tenant, folder, coming, expected)
         with self._lock:
             if not self._places.may_have_one(tenant):
                 raise QuotaExceeded("too many files are coming in already; try again when some have come")
@@ -60,17 +63,14 @@ class UploadFolder:
             self.leave(tenant, 0, is_kept=False)
             raise
 
-    def check_room(self, tenant: str, folder: int, size: int) -> None:
-        """Refuse a file of that size if there is no room for it beside those that are kept."""
-        sizes = []
-        for name in folders.names(folder):
-            with suppress(FileNotFoundError, NotADirectoryError), folders.opened(name, folder) as one:
-                sizes.append(folders.size_of(one))
+    def check_room(self, tenant: str, folder: int, coming: int, size: int) -> None:
+        """Refuse a file of that size if there is no room for it beside those that are kept; under the lock."""
+        found = count(folder, coming)
         with self._lock:
-            self._used[tenant] = sum(sizes)
-        if len(sizes) >= MAX_UPLOADS:
-            raise QuotaExceeded(f"there are {len(sizes):,} uploads, and no more are kept: delete some", field="file")
-        if sum(sizes) + size > self._quota:
+            self._used[tenant] = found.size
+        if found.files >= MAX_UPLOADS:
+            raise QuotaExceeded(f"there are {found.files:,} uploads, and no more are kept: delete some", field="file")
+        if found.size + size > self._quota:
             raise self._over()
 
     def reserve(self, tenant: str, size: int) -> None:
@@ -92,16 +92,19 @@ class UploadFolder:
     def _over(self) -> QuotaExceeded:
         return QuotaExceeded(f"all uploads together may have {self._quota:,} bytes: delete some", field="file")
 
-    def all(self, tenant: str) -> list[Upload]:
-        """Those of a tenant, the newest first."""
-        with folders.told():
-            try:
-                with self.of(tenant) as folder:
-                    found = [self._read(name, folder) for name in folders.names(folder)]
-            except FileNotFoundError:
-                return []
-        known = [one[1] for one in found if one is not None]
-        return sorted(known, key=lambda one: (one.created, one.upload_id), reverse=True)
+    def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
+        """So many of a tenant's, the newest first, and where they end if there are more."""
+        found: list[Upload] = []
+        end = after
+        with folders.told(), suppress(FileNotFoundError), self.of(tenant) as folder:
+            for place in folders.newest_first(folder):
+                if (after is not None and place >= after) or (read := self._read(place[1], folder)) is None:
+                    continue
+                if len(found) == limit:
+                    return found, end
+                found.append(read[1])
+                end = place
+        return found, None
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
         """One of them."""
@@ -127,11 +130,14 @@ class UploadFolder:
         if self.find(tenant, upload_id) is None:
             return None
         gone = f"{upload_id}{GONE}"
-        with folders.told(), self._coming_to(tenant) as (folder, coming), folders.locked(LOCKED, coming):
+        with folders.told(), self._locked(tenant) as (folder, coming):
             if (found := self._read(upload_id, folder)) is None:  # somebody else was first
                 return None
             folders.clear(gone, coming)
-            os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
+            with folders.opened(upload_id, folder) as one:
+                size = folders.size_of(one)
+            with changing(folder, coming, Count(-1, -size)):
+                os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
             folders.forget(upload_id, coming)
             folders.clear(gone, coming)
         return found[1]
@@ -163,7 +169,8 @@ class UploadFolder:
                     yield from self._untold(folder, coming)
 
     def _clear_away(self, folder: int, coming: int) -> None:
-        """Remove what was left of files that did not come, or are deleted."""
+        """Remove what was left of files that did not come, or are deleted; and count again, next time."""
+        folders.forget(COUNTED, coming)
         for name in folders.names(coming):
             if name.endswith(GONE) or (name.endswith(PART) and not folders.is_held(name, coming)):
                 folders.clear(name, coming)
@@ -184,9 +191,15 @@ class UploadFolder:
             yield folder
 
     @contextmanager
-    def _coming_to(self, tenant: str) -> Iterator[tuple[int, int]]:
+    def _coming_to(self, tenant: str, *, makes: bool = False) -> Iterator[tuple[int, int]]:
         """The folder of a tenant, and that of what is coming to it."""
-        with self.of(tenant) as folder, folders.opened(INCOMING, folder, makes=True) as coming:
+        with self.of(tenant, makes=makes) as folder, folders.opened(INCOMING, folder, makes=True) as coming:
+            yield folder, coming
+
+    @contextmanager
+    def _locked(self, tenant: str, *, makes: bool = False) -> Iterator[tuple[int, int]]:
+        """The same two folders, in which nobody else changes anything."""
+        with self._coming_to(tenant, makes=makes) as (folder, coming), folders.locked(LOCKED, coming):
             yield folder, coming
 
     @contextmanager
