@@ -73,6 +73,11 @@ class Handler(BaseHTTPRequestHandler):
     def take_over(self):
         self.answer(202, Noonmark_Callback="accepted")
 
+    def tell_first(self):
+        """It is done before it is taken over."""
+        self.server.receiver.told.append(self.server.receiver.tell(self.headers))
+        self.take_over()
+
     def redirect(self):
         status, _, left = self.path.removeprefix("/redirect/").partition("/")
         where = f"redirect/{status}/{int(left) - 1}" if left else "inside"
@@ -108,7 +113,8 @@ class Receiver:
         self.reset()
 
     def reset(self):
-        self.requests, self.answers = [], []
+        self.requests, self.answers, self.told = [], [], []
+        self.tell = None
         self.closing, self.opened = threading.Event(), threading.Event()
 
 
@@ -134,15 +140,19 @@ class Caller:
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)
 
-    def deliver(self, url, *, key="one", after=0, source="rest", payload=None, origin=None, declared=None, **document):
-        """Hand over one request; a target instead of a URL is one that nobody has checked."""
+    def deliver(self, url, **options):
+        """Hand over one request."""
+        assignment = self.made(url, **options)
+        self.target.deliver([assignment])
+        return assignment
+
+    def made(self, url, *, key="one", after=0, source="rest", payload=None, origin=None, declared=None, **document):
+        """One request; a target instead of a URL is one that nobody has checked."""
         begins = now() + after
         target = url if isinstance(url, HttpTarget) else parse_target(request(url, **document))
         made = replace(factories.schedule(target=target, **declared or {}), source=source)
         one = factories.occurrence(made, origin or manual(key), nominal=begins, attempt=1, payload=payload)
-        assignment = Assignment(one, made, begins=begins)
-        self.target.deliver([assignment])
-        return assignment
+        return Assignment(one, made, begins=begins)
 
     def report(self):
         """The next one."""
