@@ -178,6 +178,10 @@ def _timed_out(case: Case) -> str:
     return f"the run took longer than {limit} (attempt {attempts(case)})"
 
 
+def _completion_timed_out(case: Case) -> str:
+    return f"{plain(Reason.COMPLETION_TIMED_OUT)} (attempt {attempts(case)})"
+
+
 def _retry(case: Case) -> str:
     due = case.occurrence.due
     when = f"is due at {instant_words(due)}" if due > case.now else f"has been due since {instant_words(due)}"
@@ -229,7 +233,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.FAILED: _failed(Reason.FAILED),
         Reason.UNDELIVERABLE: _failed(Reason.UNDELIVERABLE),
         Reason.TIMED_OUT: _timed_out,
-        Reason.COMPLETION_TIMED_OUT: _failed(Reason.COMPLETION_TIMED_OUT),
+        Reason.COMPLETION_TIMED_OUT: _completion_timed_out,
         Reason.CANCELLED: _alone(Reason.CANCELLED),
         Reason.RETRY_SCHEDULED: _retry,
         Reason.ATTEMPTS_EXHAUSTED: _failed(Reason.ATTEMPTS_EXHAUSTED),
