@@ -126,6 +126,9 @@ def _window(case: Case) -> Step:
     opening = window.judge(rule, first_due=row.first_due, now=case.now if case.began is None else case.began)
     is_live = row.phase in LIVE and not case.has_begun
     facts = {**rule.to_document(), "closes_at": to_text(opening.closes_at)}
+    if (still := case.suspended) is not None:
+        facts |= known(suspended_since=to_text(still.since), goes_on_at=instant(still.until))
+        return Step(rule=Rule.WINDOW, decision=str(Reason.WINDOW_CLOSED), facts=facts)
     # An old row may have had another window, or none; that it went on says that it was open.
     return Step(rule=Rule.WINDOW, decision=str(opening.reason if is_live else Reason.WINDOW_OPEN), facts=facts)
 
