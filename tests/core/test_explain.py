@@ -343,6 +343,9 @@ def test_only_the_newest_runs_are_listed_and_those_of_others_never():
         "ended_at": "2026-11-15T12:03:21Z",
         "outcome": "failed",
         "error": "ValueError: no disk",
+        "told": (
+            "Attempt 20 on node n1 began at 2026-11-15 12:03:20 UTC, and failed after 1 second: ValueError: no disk"
+        ),
     }
 
 

@@ -23,6 +23,7 @@ from noonmark.core.explain.phrases import (
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.policies.misfire import Skip
 from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,6 +156,9 @@ def _accepted(case: Case) -> str:
 
 def _succeeded(case: Case) -> str:
     caught_up = f"{_caught_up(case)}; " if case.occurrence.caught_up is not None else ""
+    lost = sum(run.outcome is Outcome.LEASE_LOST for run in case.runs)
+    if lost:
+        caught_up += f"its node stopped, or was lost, {times(lost)} before it had ended, and it was delivered again; "
     if not case.runs or case.runs[-1].ended is None:
         return f"{caught_up}{plain(Reason.SUCCEEDED)}"
     last = case.runs[-1]
