@@ -158,7 +158,8 @@ def explain(
     /,
     *,
     at: Annotated[
-        str | None, Parameter(show_default=False, help="The instant that is asked about; now unless given.")
+        str | None,
+        Parameter(show_default=False, help="The instant that is asked about; the last run without one."),
     ] = None,
     place: Where = USUAL_PLACE,
 ) -> None:

@@ -69,6 +69,11 @@ def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
     }
 
 
+def next_run(kept: Kept, *, now: Micros) -> Micros | None:
+    """When a schedule is next due by itself, as far as that is known."""
+    return _next_run(kept, _next_fires(kept, now=now))
+
+
 def _next_fires(kept: Kept, *, now: Micros) -> list[Micros]:
     """The next nominal times of its trigger, no more than the runs it has left; none while it is not active."""
     schedule = kept.schedule
