@@ -176,6 +176,6 @@ def explain(
     if place.as_json:
         print_json(answer)
         return
-    from noonmark.cli.tables import show_explanation  # noqa: PLC0415 - as above
+    from noonmark.cli.explained import show_explanation  # noqa: PLC0415 - as above
 
     show_explanation(one_line(answer["summary"]), answer["steps"])
