@@ -4,11 +4,13 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from noonmark import AsyncScheduler, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
+from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
@@ -16,6 +18,8 @@ from noonmark.targets import watching
 from tests.embedded.waiting import NEVER, ended, eventually, phases
 from tests.targets.ordered import CLAN, is_alive, is_stopped
 from tests.targets.receiving import receiving, sent
+
+KEY = "a key of the tests"
 
 
 class TestCommands:
@@ -211,6 +215,24 @@ class TestRequests:
         job = keeper.schedule_http(f"{receiver.url}/silent", timeout=0.2)
         with keeper:
             assert ended(keeper, job) == ["timed_out"]
+
+    def test_it_is_signed_where_there_is_a_key(self, receiver):
+        with closing(Scheduler(signing_key=KEY)) as program:
+            assert "http" not in program.runtime.target.routes()
+            program.run_now(program.schedule_http(f"{receiver.url}/a", body="text", trigger=NEVER))
+        with closing(Scheduler()) as other:
+            other.run_now(other.schedule_http(f"{receiver.url}/a", trigger=NEVER))
+        (_, _, signed, body), (_, _, plain, _) = receiver.requests
+        assert verify(signed, body, KEY) == signed["Idempotency-Key"]
+        assert "Noonmark-Callback" not in signed
+        assert "Noonmark-Signature" not in plain
+
+    @pytest.mark.parametrize("key", ["a short key", "ä" * 20, 12345, b"k" * 20])
+    def test_a_key_that_is_none_is_refused_and_not_repeated(self, key):
+        with pytest.raises(InvalidSchedule, match="must be 16 to 500 printable ASCII characters") as caught:
+            Scheduler(signing_key=key)
+        assert caught.value.field == "signing_key"
+        assert repr(key) not in str(caught.value)
 
     def test_one_that_was_made_before_is_taken_up_again(self, open_on_file, receiver):
         job = open_on_file().schedule_http(f"{receiver.url}/a", name="it")

@@ -26,3 +26,5 @@ class Outbound:
     """What requests are signed with."""
     public_url: str | None = None
     """Where receivers reach the service, to tell how work has ended that they took over."""
+    is_offered: bool = True
+    """Whether requests are served before a program has declared one."""
