@@ -232,6 +232,33 @@ def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(ser
     assert server.ask("POST", f"/occurrences/{one}/complete", {"token": another}).json["phase"] == "completed"
 
 
+@pytest.mark.parametrize(("verb", "phase"), [("complete", "completed"), ("fail", "failed")])
+def test_work_that_is_done_before_it_was_taken_over_has_ended(server, receiver, verb, phase):
+    """The receiver tells the end while its answer is still to come; what that says then changes nothing."""
+    receiver.reset()
+    made = create(server, f"{receiver.url}/tell_first").json
+
+    def tell(headers):
+        where = f"/occurrences/{headers['Idempotency-Key']}"
+        asked = [{}, {"token": "0" * 64}, {"token": headers["Noonmark-Callback-Token"]}]
+        answers = [server.ask("POST", f"{where}/{verb}", body) for body in asked]
+        return [answer.status for answer in answers], server.get(where).json["phase"]
+
+    receiver.tell = tell
+    one = run(server, made["schedule_id"])
+    eventually(lambda: f'"occurrence_id": "{one}"' in line_about("a callback took it away", server))
+    assert receiver.told == [([409, 403, 200], phase)]
+    assert in_phase(server, one, "completed", "failed", "awaiting_completion")[0] == phase
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert kept["outcome"] == phase
+    assert {record["level"] for record in server.records if record.get("occurrence_id") == one} <= {"debug", "info"}
+
+
+def line_about(text, server):
+    """The last line of the log that has this text."""
+    return next((line for line in reversed(server.log.splitlines()) if text in line), "")
+
+
 def test_neither_the_key_nor_what_others_answer_is_logged(server, receiver):
     receiver.reset()
     receiver.answers.append((200, b"", {"Set_Cookie": "session=marked"}))

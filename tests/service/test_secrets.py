@@ -235,7 +235,7 @@ def test_nothing_shows_a_secret_by_accident():
         }
     )
     shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
-    shown.append(repr(Outbound(reach=Reach(), signing_key=SIGNING)))
+    shown.append(repr(Outbound(reach=Reach(), signing_key=SIGNING, token_key=SIGNING)))
     assert found("".join(shown)) == []
 
 

@@ -24,6 +24,8 @@ class Outbound:
     """Looks names up; None leaves it to the system."""
     signing_key: str | None = field(default=None, repr=False)
     """What requests are signed with."""
+    token_key: str | None = field(default=None, repr=False)
+    """What the tokens are made with by which receivers end what they took over."""
     public_url: str | None = None
     """Where receivers reach the service, to tell how work has ended that they took over."""
     is_offered: bool = True
