@@ -68,7 +68,7 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(vault, monkeypatch,
     for raw in (b"", b"\n", f"{MARK}\n{MARK}".encode(), b"\xff" * 20, MARK.encode() * 9_000):
         pipe(monkeypatch, raw)
         [line] = vault.desk.refused(2, "secret", "set", "token", *host)
-        assert line.startswith("value: must be 8 to 8,192 printable ASCII characters")
+        assert line.startswith("value: must be 4 to 8,192 printable ASCII characters")
         assert MARK not in line
     gone, folder = str(tmp_path / "gone.txt"), str(tmp_path)
     assert vault.desk.refused(3, "secret", "set", "token", *host, "--value-file", gone) == [

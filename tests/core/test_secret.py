@@ -30,16 +30,16 @@ def test_what_is_no_name_is_not_repeated(name):
     assert MARK not in str(refused.value)
 
 
-@pytest.mark.parametrize("value", ["12345678", f"Bearer {MARK}", "x" * 8192, "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"])
+@pytest.mark.parametrize("value", ["1234", f"Bearer {MARK}", "x" * 8192, "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"])
 def test_values(value):
     assert secret_value(value) == value
 
 
 @pytest.mark.parametrize(
-    "value", ["", "1234567", "x" * 8193, f"{MARK}\n", f"{MARK}\r\nX: y", f" {MARK}", f"{MARK} ", f"{MARK}é", None, 7]
+    "value", ["", "123", "x" * 8193, f"{MARK}\n", f"{MARK}\r\nX: y", f" {MARK}", f"{MARK} ", f"{MARK}é", None, 7]
 )
 def test_what_is_no_value_is_not_repeated(value):
-    with pytest.raises(ValueError, match="must be 8 to 8,192 printable ASCII characters") as refused:
+    with pytest.raises(ValueError, match="must be 4 to 8,192 printable ASCII characters") as refused:
         secret_value(value)
     assert MARK not in str(refused.value)
 

@@ -4,7 +4,7 @@ import pytest
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND
-from noonmark.core.signatures import check_signature, check_token, completion_token, signature
+from noonmark.core.signatures import check_signature, check_token, completion_token, signature, token_keys
 
 KEY, NOW = "0123456789abcdef", 1_900_000_000 * SECOND
 MADE = signature(KEY, at=NOW + SECOND // 2, occurrence_id="occ_1", body=b"{}")
@@ -56,13 +56,26 @@ def test_what_is_no_signature_is_refused(text):
 
 def test_a_token_ends_one_delivery_and_no_other():
     token = completion_token(KEY, occurrence_id="occ_1", fence=3)
-    check_token(token, KEY, occurrence_id="occ_1", fence=3)
+    check_token(token, [KEY], occurrence_id="occ_1", fence=3)
+    check_token(token, ["a newer key", KEY], occurrence_id="occ_1", fence=3)
     for wrong in (
         {"occurrence_id": "occ_2", "fence": 3},
         {"occurrence_id": "occ_1", "fence": 4},
     ):
         with pytest.raises(NotAllowed, match="not the token of this delivery"):
-            check_token(token, KEY, **wrong)
+            check_token(token, [KEY], **wrong)
     for text in ("", "ü", token[:-1], completion_token("another", occurrence_id="occ_1", fence=3)):
         with pytest.raises(NotAllowed):
-            check_token(text, KEY, occurrence_id="occ_1", fence=3)
+            check_token(text, [KEY], occurrence_id="occ_1", fence=3)
+    with pytest.raises(NotAllowed):
+        check_token(token, [], occurrence_id="occ_1", fence=3)
+
+
+def test_whoever_can_check_signatures_cannot_make_tokens():
+    """With a key that only nodes have, the signing key leads to none of the keys of tokens."""
+    (alone,) = token_keys(KEY, None)
+    newest, oldest = token_keys(KEY, "new, old")
+    assert len({KEY, alone, newest, oldest}) == 4
+    assert token_keys(KEY, "old") == (oldest,)
+    assert token_keys("another key", "old") != (oldest,)
+    assert token_keys(None, "old") == ()

@@ -6,8 +6,12 @@ import pytest
 
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotFound, QuotaExceeded
 from noonmark.core.secret import MAX_SECRETS
+from noonmark.core.targets import parse_target
+from noonmark.driver.drive import drive
+from noonmark.operations import schedules
 from noonmark.operations.secrets import read_secret
 from noonmark.sealing import fresh_key
+from noonmark.testing.factories import schedule
 from noonmark.wiring import make_seal
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, Desk
 
@@ -148,3 +152,13 @@ def test_a_request_that_is_refused_has_not_used_its_key(desk):
     assert desk.create(target=http("https://api.example.com/other"), idempotency_key="once") == made
     with pytest.raises(KeyReused):
         desk.create(target=http(), idempotency_key="once")
+
+
+def test_nor_do_many_at_once(desk):
+    put(desk)
+    told = [parse_target(document) for document in (http(), http(X="token"), http(X="gone"))]
+    made = [schedule(f"many{number}", owner=LOCAL.owner, target=target) for number, target in enumerate(told)]
+    with pytest.raises(InvalidSchedule, match=r"secret_headers\.X: there is no secret of that name"):
+        drive(schedules.create_many(desk.service.store, made, lookahead=0))
+    assert desk("schedule/list")["schedules"] == []
+    assert drive(schedules.create_many(desk.service.store, made[:2], lookahead=0)) == [True, True]

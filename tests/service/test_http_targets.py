@@ -169,6 +169,14 @@ def test_work_is_taken_over_only_by_who_says_so(server, receiver):
         assert in_phase(server, run(server, made["schedule_id"]), "completed", "awaiting_completion")[0] == "completed"
 
 
+def test_work_whose_end_nobody_tells_in_time_has_timed_out(server, receiver):
+    one, token = awaited(server, receiver, target={"completion_timeout_seconds": 1})
+    assert in_phase(server, one, "timed_out", "completed") == ("timed_out", "completion_timed_out")
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert kept["outcome"] == "timed_out"
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 409
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\nforged line\x00<script>"
 OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -230,6 +238,33 @@ def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(ser
     assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 403
     another = receiver.requests[-1][2]["Noonmark-Callback-Token"]
     assert server.ask("POST", f"/occurrences/{one}/complete", {"token": another}).json["phase"] == "completed"
+
+
+@pytest.mark.parametrize(("verb", "phase"), [("complete", "completed"), ("fail", "failed")])
+def test_work_that_is_done_before_it_was_taken_over_has_ended(server, receiver, verb, phase):
+    """The receiver tells the end while its answer is still to come; what that says then changes nothing."""
+    receiver.reset()
+    made = create(server, f"{receiver.url}/tell_first").json
+
+    def tell(headers):
+        where = f"/occurrences/{headers['Idempotency-Key']}"
+        asked = [{}, {"token": "0" * 64}, {"token": headers["Noonmark-Callback-Token"]}]
+        answers = [server.ask("POST", f"{where}/{verb}", body) for body in asked]
+        return [answer.status for answer in answers], server.get(where).json["phase"]
+
+    receiver.tell = tell
+    one = run(server, made["schedule_id"])
+    eventually(lambda: f'"occurrence_id": "{one}"' in line_about("a callback took it away", server))
+    assert receiver.told == [([409, 403, 200], phase)]
+    assert in_phase(server, one, "completed", "failed", "awaiting_completion")[0] == phase
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert kept["outcome"] == phase
+    assert {record["level"] for record in server.records if record.get("occurrence_id") == one} <= {"debug", "info"}
+
+
+def line_about(text, server):
+    """The last line of the log that has this text."""
+    return next((line for line in reversed(server.log.splitlines()) if text in line), "")
 
 
 def test_neither_the_key_nor_what_others_answer_is_logged(server, receiver):

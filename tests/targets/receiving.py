@@ -73,6 +73,11 @@ class Handler(BaseHTTPRequestHandler):
     def take_over(self):
         self.answer(202, Noonmark_Callback="accepted")
 
+    def tell_first(self):
+        """It is done before it is taken over."""
+        self.server.receiver.told.append(self.server.receiver.tell(self.headers))
+        self.take_over()
+
     def redirect(self):
         status, _, left = self.path.removeprefix("/redirect/").partition("/")
         where = f"redirect/{status}/{int(left) - 1}" if left else "inside"
@@ -108,7 +113,8 @@ class Receiver:
         self.reset()
 
     def reset(self):
-        self.requests, self.answers = [], []
+        self.requests, self.answers, self.told = [], [], []
+        self.tell = None
         self.closing, self.opened = threading.Event(), threading.Event()
 
 

@@ -18,11 +18,13 @@ from noonmark.cli.listening import BACKLOG, url_of
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.signatures import token_keys
 from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
-from noonmark.operations.service import Limits, Service
+from noonmark.operations.secrets import warn_of_unreadable
+from noonmark.operations.service import LOCAL, Limits, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
@@ -105,7 +107,12 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
     programs = Programs(settings.allow_commands)
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
-    outbound = Outbound(reach=_reach(settings), signing_key=settings.signing_key, public_url=settings.public_url)
+    outbound = Outbound(
+        reach=_reach(settings),
+        signing_key=settings.signing_key,
+        token_key=next(iter(token_keys(settings.signing_key, settings.secret_key)), None),
+        public_url=settings.public_url,
+    )
     runtime = Runtime(
         node=node_name(),
         store=store,
@@ -157,7 +164,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         wake=worker.wake,
         attend=worker.attend,
         worker=worker,
-        signing_key=settings.signing_key,
+        token_keys=token_keys(settings.signing_key, settings.secret_key),
         seal=make_seal(settings.secret_key),
         reach=_reach(settings),
         limits=Limits(
@@ -173,6 +180,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         ),
     )
     drive(recover(service))
+    drive(warn_of_unreadable(service, LOCAL.owner.tenant))
     http = HttpSettings(
         host=settings.host,
         port=settings.port,

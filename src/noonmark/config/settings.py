@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from noonmark.config import readers
+from noonmark.core.signatures import read_signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,10 +91,13 @@ class Settings:
         default="auto",
     )
     allow_hosts: tuple[str, ...] = _set(
-        readers.places, "hosts, addresses and networks that requests may go to whatever the guard says", default=()
+        readers.places,
+        "hosts, addresses and networks that requests may go to whatever the guard says; a host or an address may have"
+        " a port, and only that is open then",
+        default=(),
     )
     signing_key: str | None = _set(
-        readers.key,
+        read_signing_key,
         "what requests are signed with, the same on every node; better in the environment or a file than in a flag,"
         " which every user of this machine can see",
         default=None,

@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MASK = "***"
-SHORTEST = 8
-"""A part of a value that is shorter is no secret by itself: `Bearer`, for instance."""
+SHORTEST = 4
+"""What is shorter cannot be told from other text."""
+SCHEME = 8
+"""The first of several words of a value, if it is shorter, is no secret by itself: `Bearer`, for instance."""
 BEGINNING = 4
-"""So many characters at the end of a text that was cut may be those of a secret."""
+"""So many characters at the end of a text that was cut may be those of a secret; of a short one, half of it."""
 
 
 class Concealment:
@@ -22,7 +24,7 @@ class Concealment:
 
     def __init__(self, values: Iterable[str]) -> None:
         """Without values, everything is left as it is."""
-        wholes = {one for value in values for one in (value, *value.split()) if len(one) >= SHORTEST}
+        wholes = {one for value in values for one in (value, *_parts(value)) if len(one) >= SHORTEST}
         written = {way(one) for one in wholes for way in WAYS}
         # The longest first: a value goes before its parts.
         self._forms = sorted(written, key=lambda form: (-len(form), form))
@@ -34,7 +36,7 @@ class Concealment:
                 text = text.replace(form, MASK)
         if is_cut:
             for form in self._forms:
-                for length in range(len(form) - 1, BEGINNING - 1, -1):
+                for length in range(len(form) - 1, min(BEGINNING, len(form) // 2) - 1, -1):
                     if text.endswith(form[:length]):
                         return text[:-length] + MASK
         return text
@@ -51,6 +53,11 @@ class Concealment:
             return {self.text(name): self.json(one, is_cut=is_cut) for name, one in value.items()}
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return MASK if is_number and str(value) in self._forms else value
+
+
+def _parts(value: str) -> list[str]:
+    first, *others = value.split() or [""]
+    return [first, *others] if len(first) >= SCHEME else others
 
 
 def _in_json(value: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_SECRETS = 1_000
 """So many a tenant may have."""
 MAX_HOSTS, MAX_HOST, MAX_PORT = 20, 260, 65_535
-MIN_VALUE, MAX_VALUE = 8, 8_192
+MIN_VALUE, MAX_VALUE = 4, 8_192
 """What is shorter could not be told from other text where it has to be masked."""
 
 # One or two dots would lead elsewhere in the path of a request.

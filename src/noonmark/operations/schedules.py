@@ -84,6 +84,8 @@ async def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: S
 
 async def create_many(store: Store, made: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
     """Keep new schedules, those that depend on no other in one transaction; False where an id is taken."""
+    for one in made:
+        await check_secrets(store, one.owner.tenant, one.declaration.target)
     alone = [one for one in made if not one.declaration.depends_on]
     plans = [first_plan(one, lookahead=lookahead) for one in alone]
     kept = dict(zip((one.uid for one in alone), await store.create(plans), strict=True))

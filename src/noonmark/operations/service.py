@@ -58,8 +58,8 @@ class Service:
     """Tells the driver in this process that something that runs is to stop."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
-    signing_key: str | None = field(default=None, repr=False)
-    """What the tokens are made with by which receivers end what they took over; None where there are none."""
+    token_keys: tuple[str, ...] = field(default=(), repr=False)
+    """What the tokens are checked with by which receivers end what they took over; none where there are none."""
     seal: Seal | None = field(default=None, repr=False)
     """What secrets are sealed with; None where there is no key."""
     reach: Reach | None = None

@@ -19,7 +19,7 @@ from noonmark.core.signatures import check_token
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
-from noonmark.operations.carrying import conceal
+from noonmark.operations.carrying import conceal, without_secrets
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
 
@@ -209,24 +209,30 @@ async def _end(
     result: Any = None,  # noqa: ANN401 - JSON
     error: str | None = None,
 ) -> dict[str, Any]:
-    """Write the end of what awaits its completion."""
+    """Write the end of what awaits its completion.
+
+    Its token proves that the target has the work: then its end may be told before the answer that takes it over has
+    come to be written.
+    """
     one_id = asked.read("occurrence_id", identifier)
     token = asked.text("token", None)
     usage = _usage(asked)
     asked.done()
     one, schedule = await find_occurrence(service, caller, one_id)
-    if token is not None and service.signing_key is not None:
-        check_token(token, service.signing_key, occurrence_id=one.id, fence=one.fence)
-    if one.phase is not Phase.AWAITING_COMPLETION:
+    may_end = {Phase.AWAITING_COMPLETION}
+    if token is not None and service.token_keys:
+        check_token(token, service.token_keys, occurrence_id=one.id, fence=one.fence)
+        may_end.add(Phase.DISPATCHING)
+    if one.phase not in may_end:
         raise Conflict(f"it does not await its completion: it is {one.phase}")
     now = await service.store.clock()
-    hidden = await conceal(service.store, service.seal, schedule.owner.tenant, schedule.declaration.target)
+    hidden = await conceal(service.store, service.seal, schedule, one)
     delivered = Delivered(
         outcome=outcome,
         started=now if one.started is None else one.started,
         ended=now,
-        result=hidden.json(result),
-        error=None if error is None else hidden.text(error),
+        result=without_secrets(result, hidden),
+        error=without_secrets(error, hidden),
         usage=usage,
     )
     ended = settle(one, schedule, delivered, node=one.node or "")

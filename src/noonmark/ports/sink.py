@@ -75,7 +75,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """Another node, or an edit, took an occurrence away; what this node does with it no longer counts."""
+    """Another node, an edit, or whoever told its end took it away; what this node does with it no longer counts."""
 
     occurrence_id: str
     run: Run | None = None

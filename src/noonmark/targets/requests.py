@@ -100,9 +100,9 @@ def _signed(key: str | None, occurrence: Occurrence, body: bytes, *, now: Micros
 
 def _callback(outbound: Outbound, occurrence: Occurrence) -> dict[str, str]:
     """Where to tell how the work has ended, and the token for that. Without a key, nobody could check one."""
-    if outbound.signing_key is None or outbound.public_url is None:
+    if outbound.token_key is None or outbound.public_url is None:
         return {}
-    token = completion_token(outbound.signing_key, occurrence_id=occurrence.id, fence=occurrence.fence)
+    token = completion_token(outbound.token_key, occurrence_id=occurrence.id, fence=occurrence.fence)
     return {
         "Noonmark-Callback": f"{outbound.public_url}/occurrences/{occurrence.id}",
         "Noonmark-Callback-Token": token,

@@ -71,7 +71,7 @@ class Metrics:
         self._runs = Count("runs", "Runs that ended, by target and outcome.", "target", "outcome")
         self._phases = Count("occurrences", "Occurrences that ended, by phase; a gap counts all its fires.", "phase")
         self._claims = Count("claims", "Occurrences that this node has claimed.")
-        self._lost = Count("lease_losses", "Occurrences that another node, or an edit, took away.")
+        self._lost = Count("lease_losses", "Occurrences that another node, an edit, or a callback took away.")
         self._misfires = Count("misfires", "Fires that were missed and did not run.")
         self._events = Count("events_matched", "Events whose listeners were asked.")
         self._pruned = Count("pruned", "Occurrences and events that were forgotten by age or number.")

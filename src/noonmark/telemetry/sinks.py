@@ -80,7 +80,7 @@ class LogSink:
             case NodeStopped(node, handed_back):
                 logger.info("the worker has stopped, %d handed back", handed_back, extra={"node": node})
             case LeaseLost(occurrence_id, _):
-                logger.info("another node, or an edit, took it away", extra={"occurrence_id": occurrence_id})
+                logger.info("another node, an edit, or a callback took it away", extra={"occurrence_id": occurrence_id})
             case Abandoned(occurrence, threads):
                 logger.warning("its thread outlived its timeout; there are %d such", threads, extra=ids(occurrence))
             case Claimed(occurrence, found_in):

@@ -166,7 +166,7 @@ class NewSecret(Body):
     value: Annotated[
         str,
         Field(
-            min_length=8,
+            min_length=4,
             max_length=8_192,
             pattern=r"^[!-~]([ -~]*[!-~])?$",
             json_schema_extra={"writeOnly": True},

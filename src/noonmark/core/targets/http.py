@@ -16,10 +16,10 @@ from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.jsonvalues import number_value, shown, text_of
 from noonmark.core.secret import secret_name
-from noonmark.core.targets.placeholders import check_json, tidied
+from noonmark.core.targets.placeholders import check_json, tidied, unfillable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from noonmark.core.documents import Reader
 
@@ -30,6 +30,7 @@ MAX_STATUSES = 100
 MAX_TIMEOUT_SECONDS = 86_400
 TIMEOUT: Micros = 30 * SECOND
 """For the whole call, where the target says nothing else."""
+MAX_COMPLETION_SECONDS = 30 * 86_400
 EXPECTED = ("2xx",)
 RETRIED = (408, 425, 429, "5xx")
 OWN_HEADERS = ("idempotency-key", "traceparent")
@@ -83,6 +84,8 @@ class HttpTarget:
     retry_statuses: tuple[int | str, ...] | None = None
     """The other answers after which the retry policy has its say; None for those that tell of a passing trouble."""
     timeout: Micros | None = None
+    completion_timeout: Micros | None = None
+    """How long a receiver that takes the work over has to tell its end; None for a day."""
 
     def expects(self, status: int) -> bool:
         """Whether that answer means success."""
@@ -91,6 +94,13 @@ class HttpTarget:
     def retries(self, status: int) -> bool:
         """Whether another attempt may follow that answer, which does not mean success."""
         return _is_among(status, RETRIED if self.retry_statuses is None else self.retry_statuses)
+
+    def unfillable(self, *, has_event: bool) -> Iterator[tuple[str, str]]:
+        """What in it can never be filled in, with the field; `has_event` where events set it off."""
+        texts = {"url": self.url, "body": self.body} | {f"headers.{name}": text for name, text in self.headers.items()}
+        for field_name, value in texts.items():
+            if (problem := unfillable(value, has_event=has_event)) is not None:
+                yield field_name, problem
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""
@@ -104,6 +114,9 @@ class HttpTarget:
             expected_statuses=None if self.expected_statuses is None else list(self.expected_statuses),
             retry_statuses=None if self.retry_statuses is None else list(self.retry_statuses),
             timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
+            completion_timeout_seconds=(
+                None if self.completion_timeout is None else micros_to_seconds(self.completion_timeout)
+            ),
         )
 
 
@@ -132,6 +145,7 @@ def read_http(reader: Reader) -> HttpTarget:
         expected_statuses=expected,
         retry_statuses=_read_statuses(reader, "retry_statuses"),
         timeout=reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+        completion_timeout=reader.seconds("completion_timeout_seconds", None, low=1, high=MAX_COMPLETION_SECONDS),
     )
 
 
