@@ -93,7 +93,11 @@ def test_a_run_is_called_off(desk, node):
     assert desk.json("audit", "list", "--schedule", made)["entries"][0]["reason"] == "never mind"
     ended = call("schedule", "run-now", made, "--key", "once", "--wait", *desk.place)
     assert (ended.code, ended.out.startswith(f"{one} cancelled: ")) == (1, True), ended
-    assert desk.refused(4, "run", "cancel", one) == ["it has ended already, as cancelled"]
+    for again in (one, f"{one}-1"):
+        assert desk.refused(4, "run", "cancel", again) == ["it has ended already, as cancelled"]
+    assert desk.refused(2, "run", "cancel", one, "two", "more") == [
+        "2 more arguments than noonmark run cancel takes; see noonmark run cancel --help"
+    ]
     assert desk.refused(3, "run", "cancel", "occ_0") == ["occurrence_id: there is no occurrence 'occ_0'"]
 
 

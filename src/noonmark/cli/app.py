@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import noonmark
 from noonmark.cli.output import complain, complain_in_json
@@ -154,11 +154,19 @@ def run(arguments: Sequence[str]) -> int:
     words, rest = _parted(_spelled_out(arguments))
     try:
         code: int = app([*words, *_program(words, rest)])
+    except UnusedCliTokensError as error:
+        return _fail(_too_many(error), is_json="--json" in words)
     except CycloptsError as error:
         return _fail(InvalidRequest(f"{error} See noonmark --help."), is_json="--json" in words)
     except NoonmarkError as error:
         return _fail(error, is_json="--json" in words)
     return code
+
+
+def _too_many(error: UnusedCliTokensError) -> InvalidRequest:
+    """What stands where nothing belongs is not repeated: it may be a secret."""
+    command = " ".join(["noonmark", *(error.command_chain or ())])
+    return InvalidRequest(f"{len(error.unused_tokens or ())} more arguments than {command} takes; see {command} --help")
 
 
 def _spelled_out(arguments: Sequence[str]) -> list[str]:

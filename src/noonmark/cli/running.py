@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,8 @@ from noonmark.core.lifecycle import FINAL
 if TYPE_CHECKING:
     from noonmark.cli.remote import Remote
 
+_RUN = re.compile(r"(occ_[0-9a-f]{32})-[0-9]+")
+"""The id of a run: that of its occurrence, and the attempt."""
 LOOK_AGAIN = 0.25
 """Seconds between two looks at a run that is waited for."""
 
@@ -85,15 +88,17 @@ def _short(error: str) -> str:
 
 
 def cancel(
-    occurrence_id: Annotated[str, Parameter(help="The id of the occurrence, as run-now and the lists show it.")],
+    occurrence_id: Annotated[str, Parameter(help="The id of the occurrence, or of its run, as the lists show it.")],
     /,
     *,
     reason: Reason = None,
     place: Where = USUAL_PLACE,
 ) -> None:
     """Let one occurrence not begin, or ask its run to stop; the schedule goes on."""
+    run = _RUN.fullmatch(occurrence_id)
+    asked = present(occurrence_id=occurrence_id if run is None else run[1], reason=reason)
     with connected(place) as remote:
-        one = remote.call("occurrence/cancel", present(occurrence_id=occurrence_id, reason=reason))
+        one = remote.call("occurrence/cancel", asked)
     if place.as_json:
         print_json(one)
     elif one["phase"] in FINAL:
