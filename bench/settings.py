@@ -62,7 +62,7 @@ FULL = Settings(
     probed_bursts=4,
     calls=2_000,
     triggers=100_000,
-    emits=2_000,
+    emits=1_000,
 )
 QUICK = Settings(
     fires=12,

@@ -93,10 +93,10 @@ def calls_of_target(port: int, count: int) -> dict[str, float]:
     return {"rate": count / seconds}
 
 
-def calls_of_schedules(store: str, port: int, count: int) -> dict[str, float]:
+def calls_of_schedules(port: int, count: int) -> dict[str, float]:
     """Schedules that are due at one instant: from then until the last answer is written down."""
     with tempfile.TemporaryDirectory() as folder:
-        scheduler = Scheduler("memory://" if store == "memory" else f"sqlite:///{folder}/bench.db")
+        scheduler = Scheduler(f"sqlite:///{folder}/bench.db")
         due = round(time.time() + max(1.0, count / 1_500), 3)
         plans = [*_plans(scheduler, _declared(port), count, due)]
         for begin in range(0, count, CHUNK):

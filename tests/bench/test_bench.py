@@ -33,7 +33,7 @@ ROWS = {
     "Stored": len(QUICK.stored) + 1,
     "History": len(QUICK.history),
     "Kept history": len(QUICK.history),
-    "Calls": 4,
+    "Calls": 3,
     "Events": 4,
 }
 ROWS_ON_SERVERS = {

@@ -34,6 +34,7 @@ def desk(tmp_path_factory):
         (("--cron", "@daily", "--jitter", "5m"), {"jitter_seconds": 300}),
         (("--at", "2036-05-25T02:00:00Z"), {"type": "once", "due_at_utc": "2036-05-25T02:00:00Z"}),
         (("--event", "paid", "--filter-json", '{"sum": [1]}'), {"event_type": "paid", "filters": {"sum": [1]}}),
+        (("--event", "paid", "--event", "refunded"), {"type": "event", "event_type": ["paid", "refunded"]}),
         (("--schedule-json", '{"trigger": {"type": "cron", "expression": "@daily"}}'), {"timezone": "Asia/Tokyo"}),
         (
             ("--schedule-json", '{"cron": "@daily", "timezone": "Europe/Paris"}', "--cron", "@hourly"),
@@ -76,6 +77,10 @@ def test_when_it_fires(desk, monkeypatch, options, trigger):
         (("--", "backup", "--full", "--json", "--", "a b"), {"argv": ["backup", "--full", "--json", "--", "a b"]}),
         (("--", "two words"), {"argv": ["two", "words"]}),
         (
+            ("--emit", "day_closed", "--payload-json", '{"books": 2}'),
+            {"target_kind": "event", "event_type": "day_closed", "payload": {"books": 2}},
+        ),
+        (
             ("--schedule-json", '{"target": {"target_kind": "command", "argv": ["a"], "cwd": "jobs"}}', "--", "b", "c"),
             {"argv": ["b", "c"], "cwd": "jobs"},
         ),
@@ -88,6 +93,33 @@ def test_when_it_fires(desk, monkeypatch, options, trigger):
 def test_what_it_starts(desk, options, target):
     answer = desk.json("schedule", "create", *DAILY, *options)
     assert contains(answer["target"], target), answer["target"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--http", "https://example.com/hook", "--method", "PUT"), "Starts PUT https://example.com/hook When busy"),
+        (("--retries", "2", "--", "backup", "a b"), "Starts command backup 'a b', at most 3 attempts When busy"),
+        (("--emit", "day_closed"), "Starts event day_closed When busy"),
+        (("--", "x" * 1_000), "Starts command " + "x" * (300 - len("command ")) + "… When busy"),
+        ((*REPORT, "--timeout", "90"), "When busy a new one is skipped Takes at most 1 minute 30 seconds When late"),
+        ((*REPORT, "--window", "2h"), "Window 2 hours, then it is asked to stop When late"),
+        (
+            (
+                *(
+                    "--schedule-json",
+                    '{"target": {"target_kind": "http", "url": "http://e.com", "timeout_seconds": 5}}',
+                ),
+                *("--timeout", "1m"),
+            ),
+            "Takes at most 1 minute, 5 seconds for each request When late",
+        ),
+    ],
+)
+def test_what_people_see_of_it(desk, options, said):
+    made = desk.json("schedule", "create", *DAILY, *options)["schedule_id"]
+    shown = " ".join(desk("schedule", "status", made).split())
+    assert said in shown.replace("x x", "xx"), shown
 
 
 @pytest.mark.parametrize(
@@ -127,10 +159,13 @@ def test_it_may_follow_others(desk):
     [
         (("create", *REPORT), "say when it is to run: give --cron, --every, --at, --in or --event, or --depends-on"),
         (("create", *REPORT, "--timezone", "UTC"), "say when it is to run: give --cron"),
-        (("create", *DAILY), "say what it is to start: give --function, --http or --command"),
+        (("create", *DAILY), "say what it is to start: give --function, --http, --command or --emit"),
         (("create", *DAILY, *REPORT, "--every", "1s"), "--every: cannot stand beside --cron: give one of --cron"),
         (("create", *REPORT, "--at", "2036-05-25T02:00:00Z", "--in", "5m"), "--in: cannot stand beside --at"),
         (("create", *DAILY, *REPORT, "--", "backup"), "--command: cannot stand beside --function"),
+        (("create", *DAILY, "--command", "cat", "--", "sleep", "5"), "--command: cannot stand beside a program behind"),
+        (("create", *DAILY, "--command=cat", "--", "sleep", "5"), "--command: cannot stand beside a program behind --"),
+        (("create", *DAILY, *REPORT, "--emit", "e"), "--emit: cannot stand beside --function"),
         (("create", *DAILY, *REPORT, "--method", "PUT"), "--method: goes with --http"),
         (("create", *DAILY, "--http", "https://e.com", "--payload-json", "1"), "--payload-json: goes with --function"),
         (("create", *DAILY, "--http", "ftp://e.com"), "target.url: "),
@@ -192,10 +227,8 @@ def test_bundles_are_refused_by_name(desk, tmp_path):
         ("trigger", "create", "--event", "e"),
     ):
         [line] = desk.refused(2, *command[:2], bundle, *command[2:])
-        assert (
-            line
-            == f"{bundle}: this release runs no bundles yet: name what it starts by --function, --http or --command"
-        )
+        instead = "name what it starts by --function, --http, --command or --emit"
+        assert line == f"{bundle}: this release runs no bundles yet: {instead}"
         [line] = desk.refused(3, *command[:2], tmp_path / "missing", *command[2:])
         assert line.startswith(f"{tmp_path / 'missing'}: there is no such file or folder")
 

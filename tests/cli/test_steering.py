@@ -5,7 +5,7 @@ import json
 import pytest
 
 from noonmark import Scheduler
-from tests.cli.calling import Desk, call
+from tests.cli.calling import Desk, call, contains
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
@@ -121,6 +121,80 @@ def test_an_update_changes_what_it_says_and_keeps_the_rest(desk):
     after = desk.json("schedule", "update", made, "--every", "1h", "--", "backup", "--full")
     assert (after["trigger"]["type"], after["target"]["argv"]) == ("interval", ["backup", "--full"])
     assert desk("schedule", "update", made, "--name", "again").startswith(f"Changed again ({made}).\n")
+
+
+@pytest.mark.parametrize(
+    ("made", "update", "after"),
+    [
+        (
+            ("--label", "team=data", "--label", "tier="),
+            ("--label", "place=here"),
+            {"labels": {"team": "data", "tier": "", "place": "here"}},
+        ),
+        (("--label", "team=data", "--label", "tier=1"), ("--label", "team="), {"labels": {"tier": "1"}}),
+        (("--label", "team=data"), ("--label", "team=", "--label", "Team=x"), {"labels": {"Team": "x"}}),
+        (
+            ("--schedule-json", '{"window": {"duration_seconds": 60, "end_action": "none"}}'),
+            ("--window", "10"),
+            {"window": {"duration_seconds": 10, "end_action": "none"}},
+        ),
+        (
+            ("--schedule-json", '{"retry_policy": {"max_attempts": 2, "backoff_seconds": 7}}'),
+            ("--retries", "4"),
+            {"retry_policy": {"max_attempts": 5, "backoff_seconds": 7}},
+        ),
+        (
+            ("--schedule-json", '{"misfire_policy": {"type": "spread", "grace_seconds": 5, "window_seconds": 9}}'),
+            ("--catchup-limit", "3"),
+            {"misfire_policy": {"type": "spread", "grace_seconds": 5, "window_seconds": 9, "limit": 3}},
+        ),
+        (
+            ("--schedule-json", '{"misfire_policy": {"type": "catch_up_all", "grace_seconds": 5, "limit": 3}}'),
+            ("--misfire", "catchup_one"),
+            {"misfire_policy": {"type": "catch_up_one", "grace_seconds": 5}},
+        ),
+        (
+            ("--schedule-json", '{"misfire_policy": {"type": "catch_up_all", "grace_seconds": 5, "limit": 3}}'),
+            ("--misfire", "catchup_all"),
+            {"misfire_policy": {"type": "catch_up_all", "grace_seconds": 5, "limit": 3}},
+        ),
+        (
+            ("--schedule-json", '{"overlap_policy": {"type": "queue", "queue_limit": 3}}'),
+            ("--overlap", "queue", "--name", "new"),
+            {"name": "new", "overlap_policy": {"type": "queue", "queue_limit": 3}},
+        ),
+        (
+            ("--schedule-json", '{"overlap_policy": {"type": "queue", "queue_limit": 3}}'),
+            ("--overlap", "skip"),
+            {"overlap_policy": "skip"},
+        ),
+    ],
+)
+def test_an_update_of_a_part_keeps_the_other_parts(desk, made, update, after):
+    changed = desk.json("schedule", "update", create(desk, *made), *update)
+    for name, value in after.items():
+        told = changed[name]
+        assert contains(told, value), told
+        assert name != "labels" or told == value
+
+
+def test_an_update_changes_headers_by_their_names(desk):
+    made = desk.json(
+        *("schedule", "create", *NEVER, "--http", "https://example.com/hook", "--header", "X-Team: data"),
+        *("--header", "X-Kind: a", "--body-json", "[1]"),
+    )
+    after = desk.json("schedule", "update", made["schedule_id"], "--header", "x-kind: b", "--header", "X-New: c")
+    assert after["target"] == {**made["target"], "headers": {"X-Team": "data", "X-Kind": "b", "X-New": "c"}}
+    after = desk.json("schedule", "update", made["schedule_id"], "--header", "X-TEAM:", "--header", "x-new: ")
+    assert after["target"] == {**made["target"], "headers": {"X-Kind": "b"}}
+
+
+def test_an_id_that_names_another_event_is_told(desk):
+    assert desk("event", "emit", "paid", "--event-id", "known") == "Emitted paid as known.\n"
+    assert desk("event", "emit", "paid", "--event-id", "known") == "Emitted paid as known.\n"
+    told = "known was emitted before, with another type or payload: nothing new.\n"
+    assert desk("event", "emit", "other", "--event-id", "known") == told
+    assert desk("event", "emit", "paid", "--payload-json", "1", "--event-id", "known") == told
 
 
 def test_an_update_of_an_old_revision_is_refused(desk):

@@ -3,6 +3,7 @@
 import pytest
 
 from noonmark.cli.local_zone import local_zone
+from noonmark.cli.tables import when
 from noonmark.cli.times import parse_duration
 from noonmark.core.errors import InvalidRequest
 
@@ -27,6 +28,25 @@ from noonmark.core.errors import InvalidRequest
 def test_lengths_of_time(text, seconds):
     found = parse_duration(text, field="--in")
     assert (found, type(found)) == (seconds, type(seconds))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.000034, "0.034 ms"),
+        (0.0071234, "7.12 ms"),
+        (0.25, "250 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1 s"),
+        (1, "1 s"),
+        (3.14159, "3.14 s"),
+        (59.96, "60 s"),
+        (90, "1 min 30 s"),
+        (7_200, "2 h"),
+    ],
+)
+def test_lengths_of_time_for_people(seconds, told):
+    assert when({"trigger": {"type": "interval", "every_seconds": seconds}}) == f"every {told}"
 
 
 @pytest.mark.parametrize(

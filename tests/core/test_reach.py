@@ -139,6 +139,23 @@ def test_what_is_opened_is_open_by_name_by_address_and_by_network():
     assert reach.host_problem("::ffff:10.1.2.3") is None
 
 
+def test_a_host_or_an_address_may_be_open_at_one_port_alone():
+    reach = reach_of(Guard.STRICT, ["127.0.0.1:9321", "inside.example:8080", "[::1]:443", "[fd12::9]", "localhost:80"])
+    open_ones = ["http://127.0.0.1:9321/", "http://localhost/", "https://[::1]/", "http://[fd12::9]:5/"]
+    shut_ones = ["http://127.0.0.1/", "http://127.0.0.2:9321/", "https://localhost/", "http://[::1]/", "ftp://[::1]/"]
+    assert [reach.url_problem(url) for url in open_ones] == [None] * 4
+    assert [reach.url_problem(url) is not None for url in shut_ones] == [True] * 5
+    assert reach.address_problem("inside.example", "10.0.0.1", 8080) is None
+    assert reach.address_problem("inside.example", "10.0.0.1", 8081) is not None
+    assert reach.address_problem("other.example", "127.0.0.1", 9321) is None
+
+
+@pytest.mark.parametrize("written", ["a.example:0", "a.example:65536", "10.0.0.0/8:80", "127.1:80", "[::1", "a b"])
+def test_what_is_no_place_cannot_be_opened(written):
+    with pytest.raises(ValueError):  # noqa: PT011 - the reader of the setting says what is allowed
+        reach_of(Guard.STRICT, [written])
+
+
 def test_a_refusal_says_what_it_is_and_who_can_change_it():
     assert STRICT.url_problem("http://[::1]:80/") == (
         "::1 is a loopback address, and this node sends no requests there; its settings target_guard and allow_hosts"

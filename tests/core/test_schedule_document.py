@@ -590,3 +590,62 @@ def test_an_anchor_set_by_an_edit_is_kept_too():
     kept = stored(document, created=edited, anchored=to_micros(edited))
     kept = replace(kept, created=to_micros(created))
     assert declare_again(document, kept, now=datetime(2026, 12, 1, tzinfo=UTC)) == kept.declaration
+
+
+EVENT = {"type": "event", "event_type": "file_uploaded"}
+
+
+def http(trigger=EVENT, **fields):
+    target = {"target_kind": "http", "url": "https://example.com/", **fields}
+    return minimal(trigger=trigger, target=target)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        ({"body": {"a": ["{{payload}"]}}, "body", "has {{ without its }}"),
+        ({"body": "{{ payload.x"}, "body", "has {{ without its }}"),
+        ({"body": "{{payload}} {{ {{payload}}"}, "body", "has {{ without its }}"),
+        ({"headers": {"X-A": "{{attempt} }"}}, "headers.X-A", "has {{ without its }}"),
+        ({"url": "https://example.com/{{payload.a"}, "url", "has {{ without its }}"),
+        ({"body": "{{event.type}}"}, "body", "asks for {{event.type}}; allowed are event.event_id, event.event_type"),
+        ({"body": "{{ event.source.name }}"}, "body", "asks for {{event.source.name}}; allowed are event.event_id"),
+        ({"url": "https://example.com/{{event.path}}"}, "url", "asks for {{event.path}}; allowed are event.event_id"),
+        (
+            {"trigger": MINIMAL_SCHEDULE["trigger"], "body": "{{event}}"},
+            "body",
+            "only a schedule with an event trigger",
+        ),
+        ({"trigger": MINIMAL_SCHEDULE["trigger"], "body": "{{event.payload.x}}"}, "body", "with an event trigger"),
+    ],
+)
+def test_a_placeholder_that_can_never_be_filled_in_is_refused(fields, field, message):
+    (problem,) = refused(http(**fields)).problems
+    assert problem.field == f"target.{field}"
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"a":{"b":{{payload.x}}}}',
+        "{{{payload}}} }} {",
+        ["{{event}}", "{{ event.payload.a.0 }}", "{{event.emitted_at}}{{event.event_id}}", {"{{": "{{event.source}}"}],
+    ],
+)
+def test_one_that_can_be_is_not(body):
+    assert parse(http(body=body)).target.body == body
+
+
+def test_a_trigger_that_cannot_be_read_says_nothing_about_events():
+    (problem,) = refused(http(trigger={"type": "event"}, body="{{event}}")).problems
+    assert problem.field == "trigger.event_type"
+
+
+def test_what_was_kept_before_can_be_read_and_declared_again_until_its_target_changes():
+    old = http(MINIMAL_SCHEDULE["trigger"], body="{{payload")
+    kept = restore_schedule(old)
+    schedule = replace(stored(MINIMAL_SCHEDULE, created=NOW), declaration=kept)
+    assert declare_again(old, schedule, now=NOW) == kept
+    with pytest.raises(InvalidSchedule, match=r"target\.body"):
+        declare_again(http(MINIMAL_SCHEDULE["trigger"], body="{{payload.a"), schedule, now=NOW)

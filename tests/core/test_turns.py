@@ -154,7 +154,11 @@ def test_nobody_has_more_places_than_are_free():
     for _ in range(100):
         places.give_back("a")
     assert taken_by(places, *"aj") == "a36j32"
-    assert Places(1).may_have_one("a")
+    alone = Places(1)
+    alone.take("a")
+    assert not alone.may_have_one("b")
+    alone.give_back("a")
+    assert alone.may_have_one("b")
 
 
 def test_owners_of_whom_each_wants_everything_come_to_have_the_same():

@@ -1,10 +1,13 @@
 """What an uploaded file may be called, and what is told of it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.instants import SECOND
+from noonmark.core.targets.placeholders import Filling
 from noonmark.core.uploads import (
     UNKNOWN_TYPE,
     Upload,
@@ -177,9 +180,11 @@ def test_what_was_not_written_by_us_is_no_upload(wrong):
         read_upload({**UPLOAD.to_document(), **wrong})
 
 
-def test_an_event_tells_of_it_under_an_id_that_follows_from_its_own():
+def test_an_event_tells_of_it_under_an_id_that_follows_from_what_is_kept():
     event = UPLOAD.to_event("/somewhere/eval.jsonl")
-    assert (event.event_type, event.event_id, event.source) == ("file_uploaded", "evt_upl_1", "upload")
+    assert (event.event_type, event.event_id, event.source) == ("file_uploaded", UPLOAD.event_id, "upload")
+    others = [replace(UPLOAD, **one) for one in ({"upload_id": "upl_2"}, {"sha256": "1" * 64}, {"created": 1})]
+    assert len({one.event_id for one in (UPLOAD, *others)}) == 4
     assert event.payload == {
         "upload_id": "upl_1",
         "filename": "eval.jsonl",
@@ -190,3 +195,8 @@ def test_an_event_tells_of_it_under_an_id_that_follows_from_its_own():
         "bucket": "local",
         "stored_path": "/somewhere/eval.jsonl",
     }
+
+
+def test_a_request_can_carry_what_is_told():
+    filling = Filling({"event": UPLOAD.to_event("/somewhere/eval.jsonl").to_envelope()})
+    assert filling.text("{{event.payload.path}} {{event.payload.size}}") == "/datasets/eval.jsonl 3"

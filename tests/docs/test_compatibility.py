@@ -66,4 +66,4 @@ def test_the_command_line_of_the_job_runtime(server, tmp_path):
     assert "in flight" in desk.refused(4, "schedule", "run-now", busy)[0]
     assert desk.json("schedule", "run-now", busy, "--overlap", "allow")["phase"] == "pending"
     [refused] = desk.refused(2, "schedule", "create", tmp_path, "--cron", "@daily")
-    assert "--function, --http or --command" in refused
+    assert "--function, --http, --command or --emit" in refused

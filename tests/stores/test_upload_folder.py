@@ -218,3 +218,11 @@ def test_what_a_killed_server_left_is_swept_and_what_it_kept_is_told_of(home, pl
     live.drop()
     assert [one.upload_id for one in home.all("acme")] == ["upl_3", "upl_2", "upl_1"]
     assert list(UploadFolder(place / "nowhere", max_bytes=1, quota=1).sweep()) == []
+
+
+def test_a_folder_that_is_none_is_told(home, place):
+    place.write_text("a file")
+    for use in (home.all, home.receive, lambda *_: list(home.sweep())):
+        with pytest.raises(StoreUnavailable) as refused:
+            use(*("acme", "upl_1")[: 2 if use == home.receive else 1])
+        assert str(place) not in str(refused.value)

@@ -130,6 +130,13 @@ class TestAFileThatComes:
         assert len(told_of(served, first.json()["upload_id"])) == 1
         again = served.client.post("/uploads", content=b"other", **asked)
         refused(again, 409, "idempotency_key_reused", "idempotency_key")
+        served.client.delete(f"/uploads/{first.json()['upload_id']}")
+        for number, content in enumerate((b"other", TEXT), start=2):
+            another = served.client.post("/uploads", content=content, **asked).json()
+            events = told_of(served, another["upload_id"])
+            assert [another["event_id"] == one["event_id"] for one in events].count(True) == 1
+            assert len(events) == number
+            served.client.delete(f"/uploads/{another['upload_id']}")
         asked["headers"]["Idempotency-Key"] = "x" * 201
         refused(served.client.post("/uploads", content=TEXT, **asked), 400, "invalid_request", "idempotency_key")
 

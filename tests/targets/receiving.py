@@ -140,15 +140,19 @@ class Caller:
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)
 
-    def deliver(self, url, *, key="one", after=0, source="rest", payload=None, origin=None, declared=None, **document):
-        """Hand over one request; a target instead of a URL is one that nobody has checked."""
+    def deliver(self, url, **options):
+        """Hand over one request."""
+        assignment = self.made(url, **options)
+        self.target.deliver([assignment])
+        return assignment
+
+    def made(self, url, *, key="one", after=0, source="rest", payload=None, origin=None, declared=None, **document):
+        """One request; a target instead of a URL is one that nobody has checked."""
         begins = now() + after
         target = url if isinstance(url, HttpTarget) else parse_target(request(url, **document))
         made = replace(factories.schedule(target=target, **declared or {}), source=source)
         one = factories.occurrence(made, origin or manual(key), nominal=begins, attempt=1, payload=payload)
-        assignment = Assignment(one, made, begins=begins)
-        self.target.deliver([assignment])
-        return assignment
+        return Assignment(one, made, begins=begins)
 
     def report(self):
         """The next one."""

@@ -120,6 +120,12 @@ def test_what_was_opened_is_reached(inside):
         assert refused(caller.call(f"http://other.example:{inside.port}/"), "other.example (127.0.0.1)")
     with calling(guard=Guard.STRICT, allow_hosts=["127.0.0.0/8"]) as caller:
         assert caller.call(f"{inside.url}/").outcome is Outcome.COMPLETED
+    with calling(
+        guard=Guard.STRICT, allow_hosts=[f"127.0.0.1:{inside.port}"], resolve=resolver(["127.0.0.1"])
+    ) as caller:
+        assert caller.call(f"{inside.url}/").outcome is Outcome.COMPLETED
+        assert caller.call(f"http://a.example:{inside.port}/").outcome is Outcome.COMPLETED
+        assert refused(caller.call(f"http://a.example:{inside.port + 1}/"), "a.example (127.0.0.1)")
     with calling(guard=Guard.OFF) as caller:
         assert caller.call(f"{inside.url}/").outcome is Outcome.COMPLETED
 

@@ -20,6 +20,7 @@ from noonmark.targets.http import HttpCaller
 from noonmark.targets.outbound import Outbound
 from tests.embedded.waiting import SOON, eventually
 from tests.targets.receiving import arrived, calling, receiving, sent
+from tests.targets.rogue import Deaf, rogue
 
 MINUTE = 60 * SECOND
 
@@ -193,12 +194,16 @@ def test_a_host_that_nobody_knows_is_a_failure(receiver):
     assert "no address is known for nobody.example" in delivered.error
 
 
-def test_a_call_that_is_asked_to_stop_hangs_up(caller, receiver):
-    assignment = caller.deliver(f"{receiver.url}/silent")
-    arrived(receiver)
-    assignment.stop(Reason.CANCELLED)
-    _, delivered = caller.report()
-    assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.CANCELLED)
+@pytest.mark.parametrize(
+    ("reason", "outcome"), [(Reason.CANCELLED, Outcome.CANCELLED), (Reason.LEASE_LOST, Outcome.LEASE_LOST)]
+)
+def test_a_call_that_is_asked_to_stop_hangs_up(caller, reason, outcome):
+    with rogue(Deaf) as server:
+        assignment = caller.deliver(f"http://{server.url}/")
+        eventually(lambda: server.heard)
+        assignment.stop(reason)
+        assert caller.report()[1].outcome is outcome
+        assert eventually(lambda: server.heard[-1] == b"")
 
 
 def test_what_is_asked_to_stop_before_its_time_is_not_sent(caller, receiver):
@@ -313,8 +318,7 @@ def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
     caller.call("http://127.0.0.1:1/")
     Sluggish.look, Sluggish.seen = look, set()
     with listening(Sluggish, Sluggish.transports) as url:
-        for number in range(2_000):
-            caller.deliver(url, key=str(number))
+        caller.target.deliver([caller.made(url, key=str(number)) for number in range(2_000)])
         outcomes = Counter(caller.report()[1].outcome for _ in range(2_000))
     assert outcomes == {Outcome.COMPLETED: 2_000}
     assert max(calls for calls, _ in Sluggish.seen) == 128

@@ -148,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; what went wrong is told on stderr, a line for each thing, or as one JSON object."""
     words, rest = _parted(_spelled_out(arguments))
     try:
-        code: int = app([*words, *rest])
+        code: int = app([*words, *_program(words, rest)])
     except CycloptsError as error:
         return _fail(InvalidRequest(f"{error} See noonmark --help."), is_json="--json" in words)
     except NoonmarkError as error:
@@ -165,13 +165,19 @@ def _spelled_out(arguments: Sequence[str]) -> list[str]:
 
 
 def _parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments before `--`, and the rest; behind a command that starts programs, that is one."""
+    """The arguments before `--`, and the rest."""
     words = list(arguments)
-    if "--" not in words:
-        return words, []
-    place = words.index("--")
-    words, rest = words[:place], words[place:]
-    return words, [f"--command={word}" for word in rest[1:]] if tuple(words[:2]) in STARTING else rest
+    place = words.index("--") if "--" in words else len(words)
+    return words[:place], words[place:]
+
+
+def _program(words: list[str], rest: list[str]) -> list[str]:
+    """What stands from `--` on: behind a command that starts programs, that is one, with its arguments."""
+    if not rest or tuple(words[:2]) not in STARTING:
+        return rest
+    if any(word.partition("=")[0] == "--command" for word in words):
+        raise InvalidRequest("cannot stand beside a program behind --: give one of them", field="--command")
+    return [f"--command={word}" for word in rest[1:]]
 
 
 def _fail(error: NoonmarkError, *, is_json: bool) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from noonmark.cli.drafting import KINDS, TARGETS, given_document, target_document, terms_document, trigger_document
+from noonmark.cli.drafting import KINDS, TARGETS, given_document, target_document, trigger_document
 from noonmark.cli.options import (
     NO_EVENT,
     NO_MOMENT,
@@ -30,6 +30,7 @@ from noonmark.cli.options import (
 )
 from noonmark.cli.output import called, print_json
 from noonmark.cli.remote import connected
+from noonmark.cli.terms import PARTLY_SAID, terms_document
 from noonmark.core.errors import InvalidRequest
 
 Bundle = Annotated[str | None, Parameter(show_default=False, help="A bundle to start; none are run yet.")]
@@ -101,19 +102,22 @@ def update(
     ] = None,
     place: Where = USUAL_PLACE,
 ) -> None:
-    """Change what options say of a schedule; all else stays. null in --schedule-json takes a field back."""
+    """Change what options say of a schedule; all else stays, other labels and headers too.
+
+    An empty value takes a label or header away; null in --schedule-json takes a field back.
+    """
     given = given_document(terms.schedule_json)
     with connected(place) as remote:
         before = remote.call("schedule/get", {"schedule_id": schedule_id})
-        changes = given | terms_document(terms)
+        changes = given | terms_document(terms, before | given, is_change=True)
         found = {
             "trigger": trigger_document(timing, given.get("trigger", before["trigger"])),
-            "target": target_document(starts, before=given.get("target", before["target"])),
+            "target": target_document(starts, before=given.get("target", before["target"]), is_change=True),
         }
         changes |= {name: value for name, value in found.items() if value is not None and value != before[name]}
         if not changes:
             raise InvalidRequest("say what is to change; see noonmark schedule update --help")
-        if expected_revision is None and found.keys() & changes.keys():
+        if expected_revision is None and (found.keys() | PARTLY_SAID) & changes.keys():
             # Parts of these may be what was read a moment ago, and somebody may have changed them since.
             expected_revision = before["revision"]
         revision = {} if expected_revision is None else {"expected_revision": expected_revision}
@@ -124,7 +128,7 @@ def update(
 def _draft(timing: Timing | Moment | Listening, terms: Terms, starts: Receiver, bundle: str | None) -> dict[str, Any]:
     """The document that options declare."""
     given = given_document(terms.schedule_json)
-    document = given | terms_document(terms)
+    document = given | terms_document(terms, given)
     trigger = trigger_document(timing, given.get("trigger"))
     target = target_document(starts, bundle, given.get("target"))
     if target is None:

@@ -10,6 +10,7 @@ from noonmark.cli.documents import parse_json
 from noonmark.cli.local_zone import local_zone
 from noonmark.cli.manifest import to_document
 from noonmark.cli.options import Timing
+from noonmark.cli.terms import merged_pairs, pair
 from noonmark.cli.times import read_duration, read_instant
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
@@ -18,10 +19,12 @@ from noonmark.core.jsonvalues import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noonmark.cli.options import Listening, Moment, Receiver, Terms
+    from noonmark.cli.options import Listening, Moment, Receiver
 
 KINDS = "--cron, --every, --at, --in or --event"
-TARGETS = "--function, --http or --command"
+TARGETS = "--function, --http, --command or --emit"
+OPTIONS = {"function": "--function", "http": "--http", "command": "--command", "event": "--emit"}
+"""What names each kind of target."""
 INSTEAD_OF = {
     "expression": "crons",
     "crons": "expression",
@@ -92,8 +95,9 @@ def _named(timing: Timing) -> dict[str, Any] | None:
         found.append(("--at", {"type": "once", "due_at_utc": read_instant(timing.at, "--at")}))
     if timing.delay is not None:
         found.append(("--in", {"type": "once", "delay_seconds": read_duration(timing.delay, "--in")}))
-    if timing.event is not None:
-        found.append(("--event", {"type": "event", "event_type": timing.event}))
+    if timing.event:
+        types = timing.event[0] if len(timing.event) == 1 else list(timing.event)
+        found.append(("--event", {"type": "event", "event_type": types}))
     if len(found) > 1:
         raise InvalidRequest(f"cannot stand beside {found[0][0]}: give one of {KINDS}", field=found[1][0])
     return found[0][1] if found else None
@@ -108,7 +112,11 @@ def _merged(named: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str
 
 
 def target_document(
-    receiver: Receiver, bundle: str | None = None, before: Mapping[str, Any] | None = None
+    receiver: Receiver,
+    bundle: str | None = None,
+    before: Mapping[str, Any] | None = None,
+    *,
+    is_change: bool = False,
 ) -> dict[str, Any] | None:
     """The target that options name, or that they change; None if they say nothing of it."""
     if bundle is not None:
@@ -119,6 +127,7 @@ def target_document(
             ("--function", receiver.function and {"target_kind": "function", "function": receiver.function}),
             ("--http", receiver.http and {"target_kind": "http", "url": receiver.http}),
             ("--command", receiver.command and {"target_kind": "command", "argv": _words(receiver.command)}),
+            ("--emit", receiver.emit and {"target_kind": "event", "event_type": receiver.emit}),
         )
         if document
     ]
@@ -127,14 +136,24 @@ def target_document(
     settings = _settings(receiver)
     if not found and not settings:
         return None if before is None else dict(before)
-    named = found[0][1] if found else {}
+    named: dict[str, Any] = found[0][1] if found else {}
     if before is not None and named.get("target_kind", before.get("target_kind")) == before.get("target_kind"):
         named = {**before, **named}
     for option, kinds, setting in settings:
         if named.get("target_kind") not in kinds:
-            raise InvalidRequest(f"goes with {' or '.join(f'--{kind}' for kind in kinds)}", field=option)
-        named |= setting
+            raise InvalidRequest(f"goes with {' or '.join(OPTIONS[kind] for kind in kinds)}", field=option)
+        for name, value in setting.items():
+            if name in ("headers", "secret_headers"):
+                named[name] = merged_pairs(named.get(name), _spelled(value, named.get(name)), is_change=is_change)
+            else:
+                named[name] = value
     return named
+
+
+def _spelled(said: list[tuple[str, str]], before: object) -> list[tuple[str, str]]:
+    """Headers by the names that they have already: those know no case."""
+    known = {name.lower(): name for name in before} if isinstance(before, dict) else {}
+    return [(known.get(name.lower(), name), value) for name, value in said]
 
 
 def _settings(receiver: Receiver) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
@@ -142,15 +161,15 @@ def _settings(receiver: Receiver) -> list[tuple[str, tuple[str, ...], dict[str, 
     found: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
     if receiver.payload_json is not None:
         payload = parse_json(receiver.payload_json, field="--payload-json")
-        found.append(("--payload-json", ("function", "command"), {"payload": payload}))
+        found.append(("--payload-json", ("function", "command", "event"), {"payload": payload}))
     if receiver.method is not None:
         found.append(("--method", ("http",), {"method": receiver.method}))
     if receiver.header:
-        pairs = [_pair(one, ":", "--header") for one in receiver.header]
-        found.append(("--header", ("http",), {"headers": dict(pairs)}))
+        pairs = [pair(one, ":", "--header") for one in receiver.header]
+        found.append(("--header", ("http",), {"headers": pairs}))
     if receiver.secret_header:
-        pairs = [_pair(one, ":", "--secret-header") for one in receiver.secret_header]
-        found.append(("--secret-header", ("http",), {"secret_headers": dict(pairs)}))
+        pairs = [pair(one, ":", "--secret-header") for one in receiver.secret_header]
+        found.append(("--secret-header", ("http",), {"secret_headers": pairs}))
     if receiver.body_json is not None:
         found.append(("--body-json", ("http",), {"body": parse_json(receiver.body_json, field="--body-json")}))
     return found
@@ -177,42 +196,3 @@ def _words(command: tuple[str, ...]) -> list[str]:
             field="--command",
         )
     return words
-
-
-def terms_document(terms: Terms) -> dict[str, Any]:
-    """What options say about names and policies, and nothing else."""
-    if terms.allow_overlap and terms.overlap is not None:
-        raise InvalidRequest("cannot stand beside --allow-overlap", field="--overlap")
-    window, timeout = read_duration(terms.window, "--window"), read_duration(terms.timeout, "--timeout")
-    return present(
-        name=terms.name,
-        description=terms.description,
-        labels=dict(_pair(one, "=", "--label") for one in terms.label) or None,
-        overlap_policy="allow" if terms.allow_overlap else terms.overlap,
-        misfire_policy=_misfire(terms),
-        window=None if window is None else {"duration_seconds": window},
-        timeout_seconds=timeout,
-        retry_policy=None if terms.retries is None else {"max_attempts": terms.retries + 1},
-        max_runs=terms.max_runs,
-        depends_on=[{"schedule_id": one} for one in terms.depends_on] or None,
-    )
-
-
-def _misfire(terms: Terms) -> dict[str, Any] | None:
-    if terms.misfire is None:
-        if terms.catchup_limit is not None:
-            raise InvalidRequest("goes with --misfire catch_up_all", field="--catchup-limit")
-        return None
-    if terms.catchup_limit is None or (terms.misfire in {"skip", "none", "catchup_one", "catch_up_one"}):
-        # As in a manifest, where the limit always stands beside the policy.
-        return {"type": terms.misfire}
-    return {"type": terms.misfire, "limit": terms.catchup_limit}
-
-
-def _pair(text: str, mark: str, field: str) -> tuple[str, str]:
-    name, found, value = text.partition(mark)
-    if not found:
-        # What stands there instead of a header may be a secret.
-        said = f", not {shown(text)}" if mark == "=" else ""
-        raise InvalidRequest(f"must be a name, then {mark!r}, then a value{said}", field=field)
-    return name.strip(), value.strip()

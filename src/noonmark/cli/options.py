@@ -45,7 +45,9 @@ class Moment:
 class Listening:
     """An event that is waited for."""
 
-    event: Annotated[Text, Parameter(group=WHEN, help="When an event of this type is emitted.")] = None
+    event: Annotated[
+        Texts, Parameter(group=WHEN, help="When an event of this type is emitted; may be repeated, for one of several.")
+    ] = ()
     filter_json: Annotated[Text, Parameter(group=WHEN, help="Only events whose payload meets these filters.")] = None
 
 
@@ -70,7 +72,7 @@ class Receiver:
     """What a schedule starts: exactly one of the kinds."""
 
     function: Annotated[Text, Parameter(group=WHAT, help="A function that a node has registered, by name.")] = None
-    payload_json: Annotated[Text, Parameter(group=WHAT, help="What the function or program gets.")] = None
+    payload_json: Annotated[Text, Parameter(group=WHAT, help="What the function, program or event gets.")] = None
     http: Annotated[Text, Parameter(group=WHAT, help="A request to this URL.")] = None
     method: Annotated[Text, Parameter(group=WHAT, help="The method of the request; POST unless given.")] = None
     header: Annotated[Texts, Parameter(group=WHAT, help='A header, as "Name: value"; may be repeated.')] = ()
@@ -86,6 +88,7 @@ class Receiver:
             help="A program and its arguments, in quotes; or put them behind -- at the end. No shell runs.",
         ),
     ] = ()
+    emit: Annotated[Text, Parameter(group=WHAT, help="An event of this type.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ def facts_table(facts: Mapping[str, str]) -> Table:
     """Short answers beside their questions."""
     table = Table.grid(padding=(0, 3, 0, 0))
     for question, answer in facts.items():
-        table.add_row(Text(question, style="dim"), Text(printable(answer)))
+        table.add_row(Text(question, style="dim"), Text(printable(answer), overflow="fold"))
     return table
 
 

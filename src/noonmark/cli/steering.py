@@ -189,7 +189,11 @@ def emit(
     arguments = present(event_type=event_type, payload=payload, source=source, event_id=event_id)
     with connected(place) as remote:
         answer = remote.call("event/emit", arguments)
-    _tell(place, answer, f"Emitted {event_type} as {answer['event_id']}.")
+    if answer.get("duplicate"):
+        told = f"{answer['event_id']} was emitted before, with another type or payload: nothing new."
+    else:
+        told = f"Emitted {event_type} as {answer['event_id']}."
+    _tell(place, answer, told)
 
 
 def start_worker(*, place: Where = USUAL_PLACE) -> None:

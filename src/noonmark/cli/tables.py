@@ -303,7 +303,9 @@ def _took(seconds: float | None) -> str:
 
 
 def _length(seconds: float) -> str:
-    """A length of time in its two largest units, or with what is below a second."""
+    """A length of time in its two largest units; a short one with what is below a second, or in milliseconds."""
+    if 0 < seconds < 0.9995:  # what is more is a second, to three digits
+        return f"{seconds * 1_000:.3g} ms"
     return f"{seconds:.3g} s" if seconds < 60 else from_now(timedelta(seconds=seconds)).removeprefix("in ")
 
 

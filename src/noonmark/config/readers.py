@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from noonmark.core.targets.reach import open_place
 from noonmark.sealing import read_keys
 from noonmark.telemetry.masking import masked
 
@@ -24,7 +25,7 @@ _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _WHOLE = re.compile(r"\d{1,16}", re.ASCII)
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
-_PLACE = re.compile(r"[A-Za-z0-9_.-]{1,255}|[0-9A-Fa-f.:]{2,45}(/[0-9]{1,3})?", re.ASCII)
+_PLACE = re.compile(r"[A-Za-z0-9_.:/\[\]-]{1,300}")
 _COMMAND = re.compile(r"[^\s,\0]{1,200}")
 
 
@@ -125,9 +126,15 @@ def secret_keys(value: object) -> str:
 
 
 def places(value: object) -> tuple[str, ...]:
-    """Hosts, addresses and networks."""
-    allowed = "names of hosts, addresses or networks, such as hooks.example.com, 10.1.2.3 or 10.1.0.0/16"
-    return tuple(one.lower() for one in _several(value, _PLACE, allowed))
+    """Hosts, addresses and networks; the first two perhaps with a port."""
+    allowed = "names of hosts, addresses or networks, such as hooks.example.com, 10.1.2.3:8080 or 10.1.0.0/16"
+    found = tuple(one.lower() for one in _several(value, _PLACE, allowed))
+    for one in found:
+        try:
+            open_place(one)
+        except ValueError:
+            raise ValueError(_refusal(allowed, one)) from None
+    return found
 
 
 def commands(value: object) -> tuple[str, ...]:

@@ -90,7 +90,10 @@ class Settings:
         default="auto",
     )
     allow_hosts: tuple[str, ...] = _set(
-        readers.places, "hosts, addresses and networks that requests may go to whatever the guard says", default=()
+        readers.places,
+        "hosts, addresses and networks that requests may go to whatever the guard says; a host or an address may have"
+        " a port, and only that is open then",
+        default=(),
     )
     signing_key: str | None = _set(
         readers.key,

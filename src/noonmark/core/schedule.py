@@ -30,7 +30,7 @@ from noonmark.core.policies.misfire import MisfirePolicy, read_misfire
 from noonmark.core.policies.overlap import OverlapPolicy, read_overlap
 from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
-from noonmark.core.targets import read_target
+from noonmark.core.targets import note_unfillable, read_target
 from noonmark.core.triggers import EventTrigger, Trigger, parse_trigger
 from noonmark.core.values import drafted
 
@@ -44,9 +44,6 @@ MAX_NAME = 200
 MAX_DESCRIPTION = 10_000
 MAX_TIMEOUT_SECONDS = 31_622_400
 """A leap year."""
-TRUSTED = "embedded"
-"""The source of schedules that a program has made for itself; it could do by itself whatever they do."""
-
 TRUSTED = "embedded"
 """The source of schedules that a program has made for itself; it could do by itself whatever they do."""
 
@@ -152,7 +149,7 @@ def declare_again(document: object, stored: Schedule, *, now: datetime) -> Decla
     "Every 10 seconds", declared again on a restart, is then equal to what is stored, and changes nothing.
     """
     anchor = from_micros(stored.created if stored.anchored is None else stored.anchored)
-    anchored = _read(document, now=anchor, key=stored.schedule_id, judged_at=None)
+    anchored = _read(document, now=anchor, key=stored.schedule_id, judged_at=None, known=stored.declaration)
     if anchored.trigger == stored.declaration.trigger:
         return anchored
     return parse_schedule(document, now=now, key=stored.schedule_id)
@@ -164,7 +161,9 @@ def restore_schedule(document: object) -> Declaration:
     return _read(document, now=EPOCH, key="", judged_at=None)
 
 
-def _read(document: object, *, now: datetime, key: str, judged_at: Micros | None) -> Declaration:
+def _read(
+    document: object, *, now: datetime, key: str, judged_at: Micros | None, known: Declaration | None = None
+) -> Declaration:
     problems: list[Problem] = []
     reader = Reader(document, path="", code=InvalidSchedule.code, problems=problems)
     if problems:
@@ -180,6 +179,10 @@ def _read(document: object, *, now: datetime, key: str, judged_at: Micros | None
     misfire_policy = read_misfire(reader, "misfire_policy", trigger_type=trigger_type)
     if trigger is not None and judged_at is not None:
         _note_past(reader, trigger, grace=misfire_policy.grace, now=judged_at)
+    if target is not None and (judged_at is not None or (known is not None and known.target != target)):
+        # A trigger that cannot be read says nothing about events.
+        has_event = trigger is None and reader.raw("trigger") is not None
+        note_unfillable(reader, "target", target, has_event=has_event or isinstance(trigger, EventTrigger))
     others: dict[str, Any] = {
         "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
         "retry_policy": read_retry(reader, "retry_policy"),

@@ -50,8 +50,12 @@ class Upload:
 
     @property
     def event_id(self) -> str:
-        """The id of the event that tells of it; it follows from its own, so that it is told of once."""
-        return f"evt_{self.upload_id}"
+        """The id of the event that tells of it; it follows from what is kept, so that it is told of once.
+
+        The id of the upload is not enough: one that was deleted may come again under its key, and is another then.
+        """
+        kept = sha256(f"{self.upload_id}:{self.sha256}:{self.created}".encode()).hexdigest()
+        return f"evt_{self.upload_id}_{kept[:16]}"
 
     def is_same(self, other: Upload) -> bool:
         """Whether somebody has sent the same file again."""

@@ -50,7 +50,7 @@ class Connector(AsyncNetworkBackend):
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
         """Connect to one of the addresses of a host, if all of them may be reached."""
-        if self._reach is not None and (problem := self._reach.host_problem(host)) is not None:
+        if self._reach is not None and (problem := self._reach.host_problem(host, port)) is not None:
             raise Refused(problem)
         addresses = await self._addresses(host, port)
         *others, last = addresses
@@ -66,7 +66,7 @@ class Connector(AsyncNetworkBackend):
         if not addresses:
             raise ConnectError(f"no address is known for {host}")
         for address in addresses:
-            if self._reach is not None and (problem := self._reach.address_problem(host, address)) is not None:
+            if self._reach is not None and (problem := self._reach.address_problem(host, address, port)) is not None:
                 raise Refused(problem)
         return addresses
 

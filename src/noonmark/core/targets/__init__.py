@@ -7,7 +7,7 @@ them, and should not wait for them.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, assert_never, cast
 
 from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
@@ -54,6 +54,7 @@ __all__ = [
     "TargetKind",
     "TaskTarget",
     "WorkflowTarget",
+    "note_unfillable",
     "parse_target",
     "read_target",
 ]
@@ -93,6 +94,13 @@ def read_target(reader: Reader, name: str) -> Target | None:
         return None
     target = _read_kind(fields, kind)
     return target if len(reader.problems) == before else None
+
+
+def note_unfillable(reader: Reader, name: str, target: Target, *, has_event: bool) -> None:
+    """Note what a target in a field asks for that no occurrence of its schedule can have."""
+    if target.kind == TargetKind.HTTP:
+        for field, problem in cast("HttpTarget", target).unfillable(has_event=has_event):
+            reader.problem(f"{name}.{field}", problem)
 
 
 def _read_kind(fields: Reader, kind: TargetKind) -> Target | None:

@@ -16,10 +16,10 @@ from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.jsonvalues import number_value, shown, text_of
 from noonmark.core.secret import secret_name
-from noonmark.core.targets.placeholders import check_json, tidied
+from noonmark.core.targets.placeholders import check_json, tidied, unfillable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from noonmark.core.documents import Reader
 
@@ -94,6 +94,13 @@ class HttpTarget:
     def retries(self, status: int) -> bool:
         """Whether another attempt may follow that answer, which does not mean success."""
         return _is_among(status, RETRIED if self.retry_statuses is None else self.retry_statuses)
+
+    def unfillable(self, *, has_event: bool) -> Iterator[tuple[str, str]]:
+        """What in it can never be filled in, with the field; `has_event` where events set it off."""
+        texts = {"url": self.url, "body": self.body} | {f"headers.{name}": text for name, text in self.headers.items()}
+        for field_name, value in texts.items():
+            if (problem := unfillable(value, has_event=has_event)) is not None:
+                yield field_name, problem
 
     def to_document(self) -> dict[str, Any]:
         """The target as JSON shows it."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.jsonvalues import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 FACTS = ("schedule_id", "schedule_name", "occurrence_id", "nominal_at", "due_at", "attempt")
 DOCUMENTS = ("payload", "event")
+EVENT_FIELDS = ("event_id", "event_type", "source", "payload", "emitted_at")
 MAX_FILLED = 1_048_576
 """Characters that a request may have when everything is filled in."""
 
@@ -32,11 +33,40 @@ def tidied(text: str) -> str:
 
 def check_json(value: Any) -> None:  # noqa: ANN401 - JSON
     """A ValueError names a placeholder in this JSON that there is not; the names of fields have none."""
+    for text in _texts(value):
+        tidied(text)
+
+
+def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - JSON
+    """Why what this JSON asks for can never be filled in, if it cannot; `has_event` where events set it off."""
+    for text in _texts(value):
+        # What stands between two placeholders: braces there begin one that does not end.
+        if any("{{" in piece for piece in _PLACEHOLDER.split(text)[::2]):
+            return "has {{ without its }}; a placeholder is written as {{payload.name}}"
+        for found in _PLACEHOLDER.finditer(text):
+            if (problem := _event_problem(found[1].strip(), has_event=has_event)) is not None:
+                return problem
+    return None
+
+
+def _event_problem(name: str, *, has_event: bool) -> str | None:
+    first, *path = name.split(".")
+    if first != "event":
+        return None
+    if not has_event:
+        return f"asks for {{{{{name}}}}}, and only a schedule with an event trigger has an event"
+    # The payload alone has fields of its own.
+    if not path or path[0] == "payload" or (path[0] in EVENT_FIELDS and len(path) == 1):
+        return None
+    return f"asks for {{{{{name}}}}}; allowed are event.{', event.'.join(EVENT_FIELDS)} and event.payload.<field>"
+
+
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
     pending = [value]
     while pending:
         item = pending.pop()
         if isinstance(item, str):
-            tidied(item)
+            yield item
         elif isinstance(item, dict):
             pending.extend(item.values())
         elif isinstance(item, list):

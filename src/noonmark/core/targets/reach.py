@@ -75,6 +75,10 @@ _METADATA_NAMES = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+# An address with colons has a port only behind brackets, and a network has none.
+_PLACE = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]{1,255}))(?::(?P<port>[0-9]{1,5}))?")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,25 +86,26 @@ class Reach:
     """The rules of one node."""
 
     guard: Guard = Guard.STRICT
-    names: frozenset[str] = frozenset()
-    """Hosts that are open, wherever they are."""
-    networks: tuple[Network, ...] = ()
-    """Addresses that are open."""
+    names: frozenset[tuple[str, int | None]] = frozenset()
+    """Hosts that are open, wherever they are, each at one port, or with None at every one."""
+    networks: tuple[tuple[Network, int | None], ...] = ()
+    """Addresses that are open, likewise."""
 
     def url_problem(self, url: str) -> str | None:
         """Why a request to this URL is refused, if its spelling alone tells."""
-        return self.host_problem(urlsplit(url).hostname or "")
+        parts = urlsplit(url)
+        return self.host_problem(parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme))
 
-    def host_problem(self, host: str) -> str | None:
+    def host_problem(self, host: str, port: int | None = None) -> str | None:
         """Why a request to this host is refused, if its spelling alone tells."""
         name = _name(host)
-        if self.guard is Guard.OFF or name in self.names:
+        if self._is_open(name, port):
             return None
         if any(not one.isascii() and (one.isnumeric() or normalize("NFKC", one) != one) for one in host):
             return f"the host {shown(host)} has characters that are read as others"
         if ":" in host or _NUMBER.fullmatch(name.rpartition(".")[2]):
             try:
-                return self._problem(host, ip_address(host))
+                return self._problem(host, ip_address(host), port)
             except ValueError:
                 return (
                     f"the host {shown(host)} is an address in an unusual form; write it as 192.0.2.1 or [2001:db8::1]"
@@ -108,20 +113,23 @@ class Reach:
         if name in _METADATA_NAMES:
             return _refusal(host, "a metadata address")
         if name == "localhost" or name.endswith(".localhost"):
-            return self._problem(host, IPv4Address("127.0.0.1"))
+            return self._problem(host, IPv4Address("127.0.0.1"), port)
         return None
 
-    def address_problem(self, host: str, address: str) -> str | None:
+    def address_problem(self, host: str, address: str, port: int | None = None) -> str | None:
         """Why a connection to this address is refused, which the host stands for."""
-        if self.guard is Guard.OFF or _name(host) in self.names:
+        if self._is_open(_name(host), port):
             return None
-        return self._problem(host, ip_address(address.partition("%")[0]))
+        return self._problem(host, ip_address(address.partition("%")[0]), port)
 
-    def _problem(self, host: str, address: Address) -> str | None:
-        if any(address in network for network in self.networks):
+    def _is_open(self, name: str, port: int | None) -> bool:
+        return self.guard is Guard.OFF or not self.names.isdisjoint({(name, None), (name, port)})
+
+    def _problem(self, host: str, address: Address, port: int | None) -> str | None:
+        if any(address in network and only in {None, port} for network, only in self.networks):
             return None
         if isinstance(address, IPv6Address) and (inner := _inner(address)) is not None:
-            return self._problem(host, inner)
+            return self._problem(host, inner, port)
         kind = _kind(address)
         if kind is None or (self.guard is Guard.LOCAL and kind in _OF_THE_NEIGHBOURHOOD):
             return None
@@ -129,14 +137,28 @@ class Reach:
 
 
 def reach_of(guard: Guard, allow_hosts: Iterable[str]) -> Reach:
-    """The rules with what is open besides: names of hosts, addresses and networks."""
+    """The rules with what is open besides: hosts and addresses, perhaps with a port, and networks."""
     names, networks = set(), []
     for one in allow_hosts:
-        try:
-            networks.append(ip_network(one, strict=False))
-        except ValueError:
-            names.add(_name(one))
+        place, port = open_place(one)
+        if isinstance(place, str):
+            names.add((place, port))
+        else:
+            networks.append((place, port))
     return Reach(guard=guard, names=frozenset(names), networks=tuple(networks))
+
+
+def open_place(written: str) -> tuple[str | Network, int | None]:
+    """A host, an address or a network that is open, and its port if one is named; a ValueError where it is none."""
+    found = _PLACE.fullmatch(written)
+    if found is None:
+        return ip_network(written, strict=False), None
+    place, port = found["address"] or found["host"], None if found["port"] is None else int(found["port"])
+    if port is not None and not 0 < port <= MAX_PORT:
+        raise ValueError(f"{port} is no port")
+    if found["address"] is not None or _NUMBER.fullmatch(place.rpartition(".")[2]):
+        return ip_network(place), port
+    return _name(place), port
 
 
 def _name(host: str) -> str:

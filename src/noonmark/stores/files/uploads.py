@@ -142,9 +142,11 @@ class UploadFolder:
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
         """Clear away what was left behind; gives what was kept and not told of."""
-        if not self._place.is_dir():
-            return
-        with folders.told(), self._base() as base:
+        with folders.told(), ExitStack() as everything:
+            try:
+                base = everything.enter_context(self._base())
+            except FileNotFoundError:
+                return
             for name in folders.names(base):
                 with ExitStack() as stack, suppress(FileNotFoundError, NotADirectoryError):
                     folder = stack.enter_context(folders.opened(name, base))

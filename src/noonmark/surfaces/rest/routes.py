@@ -63,6 +63,7 @@ _LIST = {
 _TRIGGERS = {
     "event_type": TEXT,
     **{name: kind for name, kind in _FILTERS.items() if name != "kind"},
+    "user_id": TEXT,
     "newest_first": BOOLEAN,
     "offset": INTEGER,
     **_PAGE,
