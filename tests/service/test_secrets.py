@@ -2,14 +2,20 @@
 
 import json
 from base64 import b64encode
+from contextlib import closing
 
 import pytest
 
+from noonmark import Scheduler
 from noonmark.client import Client
 from noonmark.config import load
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.reach import Reach
+from noonmark.driver.drive import drive
+from noonmark.operations.secrets import warn_of_unreadable
+from noonmark.operations.service import Service
 from noonmark.targets.outbound import Outbound
+from noonmark.wiring import make_seal
 from tests.cli.calling import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
@@ -296,3 +302,26 @@ def command(*words):
     done = call(*words)
     assert done.code == 0, done
     return done.out + done.err
+
+
+def test_a_server_says_at_its_start_which_secrets_its_key_does_not_open(tmp_path):
+    url, named = f"sqlite:///{tmp_path / 'noonmark.db'}", "not sent from here, for no key in secret_key opens them: "
+    for key, names in ((SEALING, ["known"]), (SEALING_OLD, [f"lost-{number:02}" for number in range(22)])):
+        with closing(Scheduler(url, secret_key=key)) as program:
+            for name in names:
+                program.set_secret(name, HEADER, hosts=["a.example"])
+    with serving(tmp_path, "--store", url, "--no-worker", NOONMARK_SECRET_KEY=SEALING) as server:
+        [line] = [line for line in server.log.splitlines() if "are not sent" in line]
+    assert f"{named}lost-00, lost-01," in line
+    assert "lost-19 and 2 more" in line
+    assert not any(word in line for word in ("known", "lost-20", HEADER, SEALING))
+
+
+def test_it_says_so_without_a_key_too_and_nothing_where_all_is_well(caplog):
+    with closing(Scheduler(secret_key=SEALING)) as program:
+        program.set_secret("token", HEADER, hosts=["a.example"])
+        for seal in (make_seal(SEALING), None):
+            service = Service(store=program.runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
+            drive(warn_of_unreadable(service, "default"))
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told == "requests that need these secrets are not sent from here, for there is no secret_key: token"

@@ -147,7 +147,6 @@ class Exchanges:
 
     def _failed(self, assignment: Assignment, why: str, *, is_final: bool) -> Delivered:
         now = self._now()
-        assignment.error = RuntimeError(why)
         started = now if assignment.started is None else assignment.started
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
 

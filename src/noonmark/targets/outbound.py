@@ -28,3 +28,5 @@ class Outbound:
     """What the tokens are made with by which receivers end what they took over."""
     public_url: str | None = None
     """Where receivers reach the service, to tell how work has ended that they took over."""
+    is_offered: bool = True
+    """Whether requests are served before a program has declared one."""
