@@ -4,11 +4,13 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from noonmark import AsyncScheduler, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
+from noonmark import AsyncScheduler, EventTrigger, IntervalTrigger, InvalidSchedule, RunFailed, Scheduler
+from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
@@ -16,6 +18,8 @@ from noonmark.targets import watching
 from tests.embedded.waiting import NEVER, ended, eventually, phases
 from tests.targets.ordered import CLAN, is_alive, is_stopped
 from tests.targets.receiving import receiving, sent
+
+KEY = "a key of the tests"
 
 
 class TestCommands:
@@ -193,7 +197,7 @@ class TestRequests:
         assert keeper.schedule_http(f"{receiver.url}/next", trigger=NEVER, expected_statuses=(404,), name="it") == job
         receiver.answers += [(404, b"", {}), (200, b"", {})]
         assert keeper.run_now(job)["status"] == 404
-        with pytest.raises(RuntimeError, match="answered 200 OK"):
+        with pytest.raises(RunFailed, match="answered 200 OK"):
             keeper.run_now(job)
         assert [path for _, path, _, _ in receiver.requests] == ["/ping?who=me", "/next", "/next"]
 
@@ -211,6 +215,51 @@ class TestRequests:
         job = keeper.schedule_http(f"{receiver.url}/silent", timeout=0.2)
         with keeper:
             assert ended(keeper, job) == ["timed_out"]
+
+    def test_what_went_wrong_is_told_to_whoever_waits(self, receiver):
+        with closing(Scheduler()) as program:
+            job = program.schedule_http(f"{receiver.url}/next", body="{{payload.who}}", trigger=NEVER)
+            receiver.answers += [(400, b'{"error": "no such order"}', {"Content-Type": "application/json"})]
+            with pytest.raises(RunFailed) as caught:
+                program.run_now(job, payload={"who": "me"})
+            assert "the server answered 400 Bad Request" in str(caught.value)
+            assert str(caught.value).endswith('; the answer was: {"error": "no such order"}')
+            assert (caught.value.result["status"], caught.value.code) == (400, "run_failed")
+            receiver.answers += [(500, b"\x1b[2J" + b"x" * 999, {}), (503, b"", {})]
+            with pytest.raises(RunFailed) as caught:
+                program.run_now(job, payload={"who": "me"})
+            assert str(caught.value).endswith("; the answer was: \\u001b[2J" + "x" * 291 + "…")
+            with pytest.raises(RunFailed, match=r"answered 503 Service Unavailable\)\Z"):
+                program.run_now(job, payload={"who": "me"})
+            with pytest.raises(RunFailed, match=r"ended as delivery_failed: .* there is no \"who\"") as caught:
+                program.run_now(job, payload={})
+            assert caught.value.result is None
+            assert issubclass(RunFailed, RuntimeError)
+
+    def test_everything_that_is_wrong_is_told_at_once(self):
+        with pytest.raises(InvalidSchedule) as caught:
+            Scheduler().schedule_http("http://host", retries=-1, expected_statuses=["ok"], timeout=-1)
+        told = {one.field: one.message for one in caught.value.problems}
+        assert sorted(told) == ["expected_statuses[0]", "retries", "timeout"]
+        assert told["retries"] == "must be a whole number from 0 to 99, or a mapping, not -1"
+
+    def test_it_is_signed_where_there_is_a_key(self, receiver):
+        with closing(Scheduler(signing_key=KEY)) as program:
+            assert "http" not in program.runtime.target.routes()
+            program.run_now(program.schedule_http(f"{receiver.url}/a", body="text", trigger=NEVER))
+        with closing(Scheduler()) as other:
+            other.run_now(other.schedule_http(f"{receiver.url}/a", trigger=NEVER))
+        (_, _, signed, body), (_, _, plain, _) = receiver.requests
+        assert verify(signed, body, KEY) == signed["Idempotency-Key"]
+        assert "Noonmark-Callback" not in signed
+        assert "Noonmark-Signature" not in plain
+
+    @pytest.mark.parametrize("key", ["a short key", "ä" * 20, 12345, b"k" * 20])
+    def test_a_key_that_is_none_is_refused_and_not_repeated(self, key):
+        with pytest.raises(InvalidSchedule, match="must be 16 to 500 printable ASCII characters") as caught:
+            Scheduler(signing_key=key)
+        assert caught.value.field == "signing_key"
+        assert repr(key) not in str(caught.value)
 
     def test_one_that_was_made_before_is_taken_up_again(self, open_on_file, receiver):
         job = open_on_file().schedule_http(f"{receiver.url}/a", name="it")
@@ -232,6 +281,7 @@ class TestRequests:
             ("http://host", {"body": object()}, "body"),
             ("http://host", {"expected_statuses": []}, "expected_statuses"),
             ("http://host", {"retry_statuses": ["5x"]}, "retry_statuses[0]"),
+            ("http://host", {"completion_timeout_seconds": 0}, "completion_timeout_seconds"),
         ],
     )
     def test_what_is_wrong_is_named_as_it_was_written(self, url, options, field):
@@ -268,6 +318,19 @@ class TestEvents:
         with keeper:
             eventually(lambda: heard)
         assert heard == [(f"schedule:{job}", {"rows": 3})]
+
+    def test_no_schedule_sets_itself_off(self, keeper):
+        turn = keeper.schedule_event("turned", trigger=EventTrigger("turned"))
+        with keeper:
+            given = keeper.emit("turned", source=f"schedule:{turn}")
+            assert ended(keeper, turn) == ["completed"]
+            eventually(lambda: not drive(keeper.runtime.store.unmatched(1)))
+        [run] = keeper.runs(turn)
+        assert [(one["event_id"], one["why"]) for one in keeper.match_events(turn)["events"]] == [
+            (run.result["event_id"], "source: a run of this schedule has emitted it itself"),
+            (given, None),
+        ]
+        assert len(keeper.occurrences(turn)) == 1
 
     def test_two_that_set_each_other_off_come_to_an_end(self, keeper):
         ping = keeper.schedule_event("ping", trigger=EventTrigger("pong"), name="ping")

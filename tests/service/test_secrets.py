@@ -2,14 +2,20 @@
 
 import json
 from base64 import b64encode
+from contextlib import closing
 
 import pytest
 
+from noonmark import Scheduler
 from noonmark.client import Client
 from noonmark.config import load
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.reach import Reach
+from noonmark.driver.drive import drive
+from noonmark.operations.secrets import warn_of_unreadable
+from noonmark.operations.service import Service
 from noonmark.targets.outbound import Outbound
+from noonmark.wiring import make_seal
 from tests.cli.calling import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
@@ -244,19 +250,78 @@ def test_a_secret_that_schedules_still_name_may_go_and_they_say_why(told):
     assert "there is no secret passing any more; the header X-Token needs it" in explanation["summary"]
 
 
-def test_what_a_receiver_tells_later_does_not_repeat_it_either(told):
-    target = {"target_kind": "http", "url": f"{told.receiver.url}/take_over", "secret_headers": {"X-Token": "bearer"}}
+def take_over(told, name):
+    """An occurrence whose receiver has taken it over, with a secret of that name, and its token."""
+    target = {"target_kind": "http", "url": f"{told.receiver.url}/take_over", "secret_headers": {"X-Token": name}}
     made = told.create(target)
-    for verb, said in (("complete", {"result": {"with": [f"Bearer {BEARER}"]}}), ("fail", {"error": f"no {BEARER}"})):
-        one = told.ask("POST", f"/schedules/{made['schedule_id']}/run", {}, status=202)["occurrence_id"]
-        eventually(lambda one=one: told.ask("GET", f"/occurrences/{one}")["phase"] == "awaiting_completion")
-        token = told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
-        told.ask("POST", f"/occurrences/{one}/{verb}", {"token": token, **said}, status=200)
-        [run] = told.ask("GET", f"/occurrences/{one}/runs")["runs"]
-        assert (run["result"], run["error"]) == (({"with": ["***"]}, None) if verb == "complete" else (None, "no ***"))
+    one = told.ask("POST", f"/schedules/{made['schedule_id']}/run", {}, status=202)["occurrence_id"]
+    eventually(lambda: told.ask("GET", f"/occurrences/{one}")["phase"] == "awaiting_completion")
+    return made["schedule_id"], one, told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
+
+
+def tell(told, one, verb, **said):
+    """What is kept of what a receiver said: the result and the error."""
+    told.ask("POST", f"/occurrences/{one}/{verb}", said, status=200)
+    [run] = told.ask("GET", f"/occurrences/{one}/runs")["runs"]
+    return run["result"], run["error"]
+
+
+def test_what_a_receiver_tells_later_does_not_repeat_it_either(told):
+    for verb, said, kept in (
+        ("complete", {"result": {"with": [f"Bearer {BEARER}"]}}, ({"with": ["***"]}, None)),
+        ("fail", {"error": f"no {BEARER}"}, (None, "no ***")),
+    ):
+        _, one, token = take_over(told, "bearer")
+        assert tell(told, one, verb, token=token, **said) == kept
+
+
+NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
+
+
+@pytest.mark.parametrize("meanwhile", ["changed", "deleted", "edited", "edited and changed"])
+def test_what_it_tells_of_a_secret_that_has_changed_since_is_not_kept(told, meanwhile):
+    hosts = ["127.0.0.1"]
+    for verb, said in (("complete", {"result": {"with": GIVEN}}), ("fail", {"error": f"no {GIVEN}"})):
+        told.ask("PUT", "/secrets/passing", {"value": GIVEN, "hosts": hosts}, status=200)
+        schedule_id, one, token = take_over(told, "passing")
+        if "edited" in meanwhile:
+            target = {"target_kind": "http", "url": told.receiver.url}
+            told.ask("PATCH", f"/schedules/{schedule_id}", {"target": target}, status=200)
+        if "changed" in meanwhile:
+            told.ask("PUT", "/secrets/passing", {"value": ROTATED, "hosts": hosts}, status=200)
+        if meanwhile == "deleted":
+            told.ask("DELETE", "/secrets/passing", status=200)
+        kept = tell(told, one, verb, token=token, **said)
+        assert GIVEN not in str(kept)
+        assert (NOT_KEPT in kept) is (meanwhile != "edited")
+        if meanwhile != "deleted":
+            told.ask("DELETE", "/secrets/passing", status=200)
 
 
 def command(*words):
     done = call(*words)
     assert done.code == 0, done
     return done.out + done.err
+
+
+def test_a_server_says_at_its_start_which_secrets_its_key_does_not_open(tmp_path):
+    url, named = f"sqlite:///{tmp_path / 'noonmark.db'}", "not sent from here, for no key in secret_key opens them: "
+    for key, names in ((SEALING, ["known"]), (SEALING_OLD, [f"lost-{number:02}" for number in range(22)])):
+        with closing(Scheduler(url, secret_key=key)) as program:
+            for name in names:
+                program.set_secret(name, HEADER, hosts=["a.example"])
+    with serving(tmp_path, "--store", url, "--no-worker", NOONMARK_SECRET_KEY=SEALING) as server:
+        [line] = [line for line in server.log.splitlines() if "are not sent" in line]
+    assert f"{named}lost-00, lost-01," in line
+    assert "lost-19 and 2 more" in line
+    assert not any(word in line for word in ("known", "lost-20", HEADER, SEALING))
+
+
+def test_it_says_so_without_a_key_too_and_nothing_where_all_is_well(caplog):
+    with closing(Scheduler(secret_key=SEALING)) as program:
+        program.set_secret("token", HEADER, hosts=["a.example"])
+        for seal in (make_seal(SEALING), None):
+            service = Service(store=program.runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
+            drive(warn_of_unreadable(service, "default"))
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told == "requests that need these secrets are not sent from here, for there is no secret_key: token"

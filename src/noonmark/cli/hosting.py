@@ -23,7 +23,8 @@ from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
-from noonmark.operations.service import Limits, Service
+from noonmark.operations.secrets import warn_of_unreadable
+from noonmark.operations.service import LOCAL, Limits, Service
 from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
@@ -179,6 +180,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         ),
     )
     drive(recover(service))
+    drive(warn_of_unreadable(service, LOCAL.owner.tenant))
     http = HttpSettings(
         host=settings.host,
         port=settings.port,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_TEXT = 2_000
-MIN_KEY, MAX_KEY = 16, 500
 STORES = ("memory://", "sqlite:///", "postgresql://", "postgres://")
 _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _WHOLE = re.compile(r"\d{1,16}", re.ASCII)
@@ -109,13 +108,6 @@ def hosts(value: object) -> tuple[str, ...]:
     """Names of hosts."""
     allowed = "names of hosts without a port, such as schedules.example.com"
     return tuple(one.lower() for one in _several(value, _HOST, allowed))
-
-
-def key(value: object) -> str:
-    """A secret; what is said instead is not repeated."""
-    if isinstance(value, str) and MIN_KEY <= len(value) <= MAX_KEY and value.isascii() and value.isprintable():
-        return value
-    raise ValueError(f"must be {MIN_KEY} to {MAX_KEY} printable ASCII characters")
 
 
 def secret_keys(value: object) -> str:

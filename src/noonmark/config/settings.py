@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from noonmark.config import readers
+from noonmark.core.signatures import read_signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,7 +97,7 @@ class Settings:
         default=(),
     )
     signing_key: str | None = _set(
-        readers.key,
+        read_signing_key,
         "what requests are signed with, the same on every node; better in the environment or a file than in a flag,"
         " which every user of this machine can see",
         default=None,

@@ -10,6 +10,7 @@ NoonmarkError
 ├── Conflict                 conflict
 │   ├── OverlapConflict      overlap
 │   ├── RevisionConflict     revision_conflict
+│   ├── RunFailed            run_failed            (also RuntimeError)
 │   └── KeyReused            idempotency_key_reused
 ├── QuotaExceeded            quota_exceeded
 ├── NotAllowed               not_allowed
@@ -129,6 +130,17 @@ class RevisionConflict(Conflict):
     """Someone else changed the schedule since it was read."""
 
     code = "revision_conflict"
+
+
+class RunFailed(Conflict, RuntimeError):
+    """A run that somebody waited for did not complete, and no exception of a function says why."""
+
+    code = "run_failed"
+
+    def __init__(self, message: str, *, field: str = "", result: object = None) -> None:
+        """Keep what the run left all the same: of a request the answer, of a program its output."""
+        super().__init__(message, field=field)
+        self.result = result
 
 
 class KeyReused(Conflict):

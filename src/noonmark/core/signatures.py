@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 MAX_AGE: Micros = 300 * SECOND
 """A signature is good for so long, and a clock may be so wrong."""
+MIN_KEY, MAX_KEY = 16, 500
 _SIGNATURE = re.compile(r"t=([0-9]{1,15}),v1=([0-9a-f]{64})", re.ASCII)
+
+
+def read_signing_key(value: object) -> str:
+    """What requests are signed with; a ValueError says what is allowed, and does not repeat what was given."""
+    if isinstance(value, str) and MIN_KEY <= len(value) <= MAX_KEY and value.isascii() and value.isprintable():
+        return value
+    raise ValueError(f"must be {MIN_KEY} to {MAX_KEY} printable ASCII characters")
 
 
 def signature(key: str, *, at: Micros, occurrence_id: str, body: bytes) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
 from noonmark.core.instants import from_micros
+from noonmark.core.jsonvalues import shown
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.core.triggers import Trigger
@@ -43,10 +44,12 @@ SPOKEN = {
     "target.body": "body",
     "target.expected_statuses": "expected_statuses",
     "target.retry_statuses": "retry_statuses",
+    "target.completion_timeout_seconds": "completion_timeout_seconds",
     "trigger.jitter_seconds": "jitter",
 }
 """The fields of a document that a caller in Python knows by another name."""
 MAX_RETRIES = 99
+_A_RETRY = f"must be a whole number from 0 to {MAX_RETRIES}, or a mapping"
 
 
 class Further(TypedDict, total=False):
@@ -125,8 +128,14 @@ def in_python() -> Iterator[None]:
     try:
         yield
     except InvalidSchedule as error:
-        problems = [Problem(_spoken(one.field), one.message, one.code) for one in error.problems]
-        raise type(error)(error.message, field=_spoken(error.field), problems=problems) from None
+        problems = [Problem(_spoken(one.field), _meant(one.field, one.message), one.code) for one in error.problems]
+        message = _meant(error.field, error.message)
+        raise type(error)(message, field=_spoken(error.field), problems=problems) from None
+
+
+def _meant(field: str, message: str) -> str:
+    """What is wrong, for whoever may also write a number where a document has an object."""
+    return message.replace("must be an object", _A_RETRY) if field == "retry_policy" else message
 
 
 def _spoken(field: str) -> str:
@@ -200,7 +209,7 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
         target=target,
         trigger=None if follows else _trigger_document(trigger, jitter),
         depends_on=upstreams(depends_on),
-        retry_policy=_retry(retries),
+        retry_policy=_judged_later(retries),
         name=name,
         max_runs=max_runs,
         overlap_policy=overlap,
@@ -273,8 +282,18 @@ def _retry(retries: object) -> dict[str, Any]:
     if isinstance(retries, Mapping):
         return dict(retries)
     if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
-        raise InvalidSchedule(f"must be a whole number from 0 to {MAX_RETRIES}, not {retries!r}", field="retries")
+        raise InvalidSchedule(f"{_A_RETRY}, not {shown(retries)}", field="retries")
     return {"max_attempts": retries + 1}
+
+
+def _judged_later(retries: object) -> object:
+    """The policy, or what is none as it stands: the parser tells of it with everything else that is wrong."""
+    try:
+        return _retry(retries)
+    except InvalidSchedule:
+        if retries is None:  # which the parser would take for nothing said
+            raise
+        return retries
 
 
 _OF_TARGET: dict[str, Callable[[Any], Any]] = {

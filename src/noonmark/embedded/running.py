@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import Reader
-from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, refusal
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, RunFailed, refusal
 from noonmark.core.instants import to_text
+from noonmark.core.jsonvalues import printable
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.policies.own import OwnTerms
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
 
 
+MAX_SAID = 300
+"""Characters of an answer that an error repeats."""
 LAST_NEWS = 5.0
 """Seconds at most between the end of a run in the store and the news of it."""
 
@@ -207,4 +211,14 @@ def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) ->
     what = "" if last is None or not last.error else last.error.rstrip().splitlines()[-1]
     # What nobody could say anything of has the words of its reason.
     more = f" ({what})" if what and what.lower() not in why.lower() else ""
-    raise Conflict(f"the run ended as {stored.phase}{why}{more}")
+    result = None if last is None else last.result
+    raise RunFailed(f"the run ended as {stored.phase}{why}{more}{_said(result)}", result=result)
+
+
+def _said(result: object) -> str:
+    """The beginning of what the other side answered to a request: it often says what is wrong."""
+    if not isinstance(result, dict) or not result.get("body"):
+        return ""
+    body = result["body"]
+    text = printable(body if isinstance(body, str) else json.dumps(body, ensure_ascii=False))
+    return f"; the answer was: {text if len(text) <= MAX_SAID else f'{text[:MAX_SAID]}…'}"

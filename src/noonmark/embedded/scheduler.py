@@ -19,7 +19,7 @@ from noonmark.embedded.reading import Reading
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import an_engine
 from noonmark.embedded.secrecy import Secrecy
-from noonmark.embedded.settings import duration, patience, whole_number
+from noonmark.embedded.settings import duration, key_argument, patience, whole_number
 from noonmark.embedded.steering import Steering
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Kept
     from noonmark.ports.sink import Sink
     from noonmark.ports.target import Target
+    from noonmark.targets.outbound import Outbound
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         keep_days: float = 30,
         keep_occurrences: int = 10_000,
         secret_key: str | None = None,
+        signing_key: str | None = None,
         clock: Clock | None = None,
         sink: Sink | None = None,
     ) -> None:
@@ -68,7 +70,8 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         A run whose process dies is taken over when its lease, in seconds, has run out. Functions run in at most so many
         threads, and those that ask for it in at most so many processes, one for each processor by default. Of each
         schedule, the newest `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
-        Secrets are sealed with `secret_key`, a text as `noonmark secret key` prints it.
+        Secrets are sealed with `secret_key`, a text as `noonmark secret key` prints it, and requests are signed with
+        `signing_key`, as those of a server are.
         """
         self._clock = clock or SystemClock()
         self._functions = Functions()
@@ -82,7 +85,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
             None if max_processes is None else whole_number("max_processes", max_processes),
         )
         self._programs = Programs(is_offered=False)
-        self._seal = make_seal(secret_key)
+        self._seal, self._signing_key = make_seal(secret_key), key_argument(signing_key)
         self._store = make_store(store, self._clock)
         self._runtime = Runtime(
             node=node_name(),
@@ -315,7 +318,15 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
 
     def _new_target(self) -> Target:
         runner = make_runner(self._functions, *self._limits)
-        return make_target(self._store, runner, self._programs, seal=self._seal)
+        return make_target(self._store, runner, self._programs, self._outbound(), self._seal)
+
+    def _outbound(self) -> Outbound | None:
+        """What requests are sent by; nothing is loaded for that where there is nothing to say."""
+        if self._signing_key is None:
+            return None
+        from noonmark.targets.outbound import Outbound
+
+        return Outbound(is_offered=False, signing_key=self._signing_key)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import SECOND
+from noonmark.core.signatures import read_signing_key
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -15,6 +16,14 @@ LAST_MOMENT = 1.0
 """Seconds that what runs has to end, when the program was interrupted or cancelled in a `with` block."""
 LOOK_EVERY = 0.25
 """Seconds between two looks of a thread that waits, whether what it waits for can still come about."""
+
+
+def key_argument(signing_key: object) -> str | None:
+    """What requests are signed with; None for nothing."""
+    try:
+        return None if signing_key is None else read_signing_key(signing_key)
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="signing_key") from None
 
 
 def limit_argument(limit: object) -> int | None:

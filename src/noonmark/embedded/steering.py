@@ -68,6 +68,8 @@ class Steering:
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run it once more, now, and return its result, or raise what it raised; its next fire stays where it is.
 
+        A program that fails raises `subprocess.CalledProcessError`, a timeout `TimeoutError`, and everything else that
+        does not complete `RunFailed`: its message has the answer to a request, and its `result` all that was kept.
         With `wait=False`, return the id of the occurrence at once. It obeys the overlap policy, unless the call sets
         another one; when that forbids it, OverlapConflict is raised. Works without `start`.
         """

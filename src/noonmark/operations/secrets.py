@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import Conflict, NotFound, QuotaExceeded
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
+
+logger = logging.getLogger("noonmark.secrets")
+MOST_NAMED = 20
+"""So many secrets that cannot be opened are told by name."""
 
 
 class NewSecret(NamedTuple):
@@ -68,6 +73,18 @@ async def keep(store: Store, seal: Seal | None, tenant: str, given: NewSecret, n
     if kept is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
     return kept
+
+
+async def warn_of_unreadable(service: Service, tenant: str) -> None:
+    """Say in the log which secrets no key of this node opens: requests that need one are not sent from here."""
+    kept, seal = await service.store.secrets(tenant), service.seal
+    shut = [one.name for one in kept if seal is None or seal.open(tenant, one.name, one.sealed) is None]
+    if not shut:
+        return
+    more = f" and {len(shut) - MOST_NAMED:,} more" if len(shut) > MOST_NAMED else ""
+    why = "there is no secret_key" if seal is None else "no key in secret_key opens them"
+    names = ", ".join(shut[:MOST_NAMED]) + more
+    logger.warning("requests that need these secrets are not sent from here, for %s: %s", why, names)
 
 
 def _hosts(asked: Arguments) -> tuple[str, ...]:

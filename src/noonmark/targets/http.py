@@ -50,7 +50,7 @@ class HttpCaller:
         Without rules it offers nothing, until a program has declared a request; the strict ones hold for others then.
         """
         self._unsealer, self._outbound, self._places = unsealer, outbound, Places(limit)
-        self._is_offered = outbound is not None
+        self._is_offered = outbound is not None and outbound.is_offered
         self._lock = threading.Lock()
         self._waiting: Turns[Assignment] = Turns()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from noonmark.core.targets.reach import Reach
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    Resolve = Callable[[str, int], Awaitable[list[str]]]
-    """The addresses of a host, for a port."""
+    Resolve = Callable[[str, int], list[str]]
+    """The addresses of a host, for a port; called in a thread of its own, where it may block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +28,5 @@ class Outbound:
     """What the tokens are made with by which receivers end what they took over."""
     public_url: str | None = None
     """Where receivers reach the service, to tell how work has ended that they took over."""
+    is_offered: bool = True
+    """Whether requests are served before a program has declared one."""
