@@ -303,7 +303,7 @@ WRONG = (
            lambda _: ("schedule", "create", *AS_OPTIONS[2:], "--http", CARRIES["url"],
                       "--secret-header", "Authorization: nothing"),
            "invalid_schedule", "target.secret_headers.Authorization"),
-    _wrong("secret/set", {"name": "n", **SEALED, "value": "short"}, _set_secret, "invalid_request", "value"),
+    _wrong("secret/set", {"name": "n", **SEALED, "value": "abc"}, _set_secret, "invalid_request", "value"),
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": ["0x7f.1"]}, _set_secret, "invalid_request", "hosts[0]"),
     _wrong("secret/set", {"name": "n", **SEALED, "hosts": []}, None, "invalid_request", "hosts"),
     _wrong("secret/delete", {"name": "nowhere"}, lambda _: ("secret", "delete", "nowhere"), "not_found", "name"),
