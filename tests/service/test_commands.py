@@ -149,7 +149,7 @@ def test_what_it_has_written_is_seen_at_every_door(server, folder):
 def test_a_timeout_ends_it(server, folder):
     one = create(server, f"{folder}/work", "slow", timeout_seconds=0.5)
     assert end_of(server, start(server, one))["phase"] == "timed_out"
-    assert last_run(server, one)["error"].endswith("was killed by SIGTERM")
+    assert last_run(server, one)["error"].endswith("was killed by SIGTERM: no end within 0.5 s")
 
 
 def test_the_command_line_does_it_all(server):
