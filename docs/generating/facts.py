@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.generating.words import NOTE
-from noonmark.core.chains import MAX_DEPTH
+from noonmark.core.chains import MAX_DEPTH, MAX_FACTS
 from noonmark.core.events import NOONMARK
 from noonmark.core.facts import MAX_ERROR, MAX_LINE, Fact, of_lost_node, of_occurrence, of_schedule
 from noonmark.core.ids import TRIGGER
@@ -83,8 +83,11 @@ def events_page() -> str:
         + "\n## What ends the chain\n\n"
         "- No schedule is set off by a fact about itself, or by one that follows from its own runs: by one whose\n"
         "  `chain` has its id.\n"
-        f"- At most {MAX_DEPTH} events set each other off, one after another; what would be deeper is logged, and not\n"
-        "  emitted.\n"
+        f"- A chain has at most {MAX_FACTS} facts: one about a run that no fact has set off, and one about a run that\n"
+        "  such a fact has set off. Events that schedules emit in between change nothing about that.\n"
+        f"- At most {MAX_DEPTH} events set each other off, one after another.\n\n"
+        "What goes beyond that is logged, and not emitted. The id of an event says where it stands in its chain:\n"
+        "`evt3.1_..` is the third one, and one of the three is a fact.\n"
         + _section("Of an occurrence", OCCURRENCES)
         + _section("Of a schedule", SCHEDULES)
         + _section("Of a node", NODES)

@@ -1,6 +1,7 @@
 """Schedules looked at and steered by commands, on a store that a scheduler works on at the same time."""
 
 import json
+import re
 
 import pytest
 
@@ -386,3 +387,15 @@ def test_what_documents_say_moves_no_cursor(desk, node):
     assert (code, "Delete left?right" in shown) == (1, True)
     [line] = desk.refused(2, "schedule", "status", HOSTILE)
     assert line.isprintable()
+
+
+@pytest.mark.parametrize(("command", "before"), [("runs", "-1: "), ("explain", " seconds: ")])
+def test_on_a_terminal_too_what_a_run_raised_is_told_on_one_line(desk, node, command, before):
+    made = create(desk)
+    run(desk, made, {"raise": "no \x1b[31mpaper\u202e"}, phase="failed")
+    code, shown = in_terminal(*NOONMARK, "schedule", command, made, *desk.place)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert code == 0
+    assert f"{before}ValueError: no ?[31mpaper?" in " ".join(plain.split())
+    assert "\u202e" not in plain
+    assert "…" not in plain

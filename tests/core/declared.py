@@ -32,6 +32,7 @@ FULL_TARGETS = {
         "expected_statuses": [200, "3xx"],
         "retry_statuses": [],
         "timeout_seconds": 2.5,
+        "completion_timeout_seconds": 3600,
     },
     "command": {
         "target_kind": "command",

@@ -12,13 +12,13 @@ from noonmark.core.lifecycle import ENDINGS, LIVE, Phase, SchedulePhase
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.retry import RetryPolicy
-from noonmark.core.policies.window import Window
+from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import CronTrigger, EventTrigger
 from noonmark.core.values import altered
 from tests.core.explained import ERROR, GAP, NOW, check, decisions, explained, row, run, step
-from tests.core.scheduled import at, scheduled
+from tests.core.scheduled import at, every, scheduled
 
 ALL = misfire.CatchUpAll(limit=3)
 TRIES = {"retry_policy": RetryPolicy(max_attempts=3)}
@@ -343,6 +343,9 @@ def test_only_the_newest_runs_are_listed_and_those_of_others_never():
         "ended_at": "2026-11-15T12:03:21Z",
         "outcome": "failed",
         "error": "ValueError: no disk",
+        "told": (
+            "Attempt 20 on node n1 began at 2026-11-15 12:03:20 UTC, and failed after 1 second: ValueError: no disk"
+        ),
     }
 
 
@@ -386,3 +389,66 @@ def test_a_detail_that_is_no_object_is_told_as_it_is(detail):
     one = scheduled()
     damaged = altered(row(one, phase=Phase.SKIPPED, reason=Reason.OVERLAP), detail=detail)
     assert step(explain_occurrence(one, damaged, now=NOW), "overlap").facts["detail"] == detail
+
+
+WINDOWS = {"window": Window(duration=30 * SECOND, end_action=EndAction.PAUSE)}
+GOING = {"phase": Phase.DISPATCHING, "attempt": 1, "node": "n1", "started": 1}
+BEGUN = "node `n1` started attempt 1 of 1 at 2026-11-15 12:00:01 UTC"
+
+
+@pytest.mark.parametrize(
+    ("now", "lead"),
+    [
+        (29, "It is running"),
+        (
+            30,
+            (
+                "It has been suspended since 2026-11-15 12:00:30 UTC, when its window closed; it goes on at "
+                "2026-11-15 12:01:40 UTC"
+            ),
+        ),
+        (100, "It is running"),
+        (
+            140,
+            (
+                "It has been suspended since 2026-11-15 12:02:10 UTC, when its window closed; it goes on at "
+                "2026-11-15 12:03:20 UTC"
+            ),
+        ),
+        (240, "It has been suspended since 2026-11-15 12:03:50 UTC, when its window closed; no other opens"),
+    ],
+)
+def test_what_is_suspended_between_two_windows_is_told_with_when_it_goes_on(now, lead):
+    one = scheduled(every(100, end=200), **WINDOWS)
+    explanation = explain_occurrence(one, row(one, **GOING), now=at(now))
+    check(explanation)
+    assert explanation.summary == f"{lead}: {BEGUN}."
+    is_still = lead != "It is running"
+    assert step(explanation, "runs").decision == ("suspended" if is_still else "running")
+    assert step(explanation, "window").decision == ("window_closed" if is_still else "window_open")
+    assert ("suspended_since" in step(explanation, "window").facts) is is_still
+    assert ("goes_on_at" in step(explanation, "window").facts) is ("goes on" in lead)
+
+
+@pytest.mark.parametrize(
+    ("declared", "fields"),
+    [
+        ({"window": Window(duration=30 * SECOND, end_action=EndAction.NONE)}, GOING),
+        (WINDOWS, GOING | {"stop": Reason.CANCELLED}),
+        (WINDOWS, GOING | {"revision": 7}),
+        (WINDOWS, {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED, "attempt": 1}),
+    ],
+)
+def test_what_goes_on_or_has_ended_is_not_suspended(declared, fields):
+    one = scheduled(every(100), **declared)
+    explanation = explain_occurrence(one, row(one, **fields), now=at(50))
+    assert "suspended" not in explanation.summary
+    assert step(explanation, "window").decision == "window_open"
+
+
+def test_a_start_that_was_committed_early_is_told_as_of_its_due_time():
+    one = scheduled()
+    early = row(one, phase=Phase.DISPATCHING, attempt=1, node="n1", started=-0.015)
+    explanation = explain_occurrence(one, early, now=NOW)
+    assert explanation.summary == "It is running: node `n1` started attempt 1 of 1 at 2026-11-15 12:00:00 UTC."
+    assert step(explanation, "misfire").facts["late_by_seconds"] == 0

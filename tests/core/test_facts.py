@@ -6,10 +6,10 @@ import pytest
 
 from noonmark.core import facts
 from noonmark.core.audit import Note
-from noonmark.core.chains import MAX_DEPTH, chain_of, event_id, next_depth
+from noonmark.core.chains import MAX_DEPTH, Place, chain_of, concerns, place_of_emitted, place_of_fact
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.events import NOONMARK, Event, parse_event
-from noonmark.core.facts import ENDS, Fact, concerns, of_lost_node, of_occurrence, of_schedule
+from noonmark.core.facts import ENDS, Fact, of_lost_node, of_occurrence, of_schedule
 from noonmark.core.ids import TRIGGER, event, manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -204,28 +204,50 @@ def test_a_lost_node_is_told_by_what_it_said_last():
 
 
 @pytest.mark.parametrize(
-    ("one", "depth", "chain"),
+    ("one", "depth", "facts", "chain"),
     [
-        (ended(), 1, []),
-        (caused_by("order-7", "shop"), 1, []),
-        (caused_by("evt3_occ_1", "shop"), 1, []),
-        (caused_by("evt3_occ_1", "schedule:first", {"chain": ["no fact"]}), 4, []),
-        (caused_by("evt3_fact_1", payload={"chain": ["a", "b"]}), 4, ["a", "b"]),
-        (caused_by("evt3_fact_1", payload={"chain": "damaged"}), 4, []),
-        (caused_by("strange"), 1, []),
-        (ended(origin=event("evt3_x"), payload=None), 1, []),
+        (ended(), 1, 1, []),
+        (caused_by("order-7", "shop"), 1, 1, []),
+        (caused_by("evt3_occ_1", "shop"), 1, 1, []),
+        (caused_by("evt3.1_occ_1", "shop"), 1, 1, []),
+        (caused_by("evt3_occ_1", "schedule:first", {"chain": ["no fact"]}), 4, 1, []),
+        (caused_by("evt3.1_occ_1", "schedule:first"), 4, 2, []),
+        (caused_by("evt3.1_fact_1", payload={"chain": ["a"]}), 4, 2, ["a"]),
+        (caused_by("evt3.1_fact_1", payload={"chain": "damaged"}), 4, 2, []),
+        (caused_by("strange"), 1, 1, []),
+        (ended(origin=event("evt3.1_x"), payload=None), 1, 1, []),
     ],
 )
-def test_a_fact_goes_on_with_the_chain_that_led_to_it(one, depth, chain):
-    assert next_depth(one) == depth
-    payload = of_occurrence(Fact.FAILED, JOB, one).payload
-    assert (payload["depth"], payload["chain"]) == (depth, [*chain, "schedule-of-job"])
+def test_a_fact_goes_on_with_the_chain_that_led_to_it(one, depth, facts, chain):
+    assert place_of_fact(one) == Place(depth, facts)
+    assert place_of_emitted(one) == Place(depth, facts - 1)
+    told = of_occurrence(Fact.FAILED, JOB, one)
+    assert told.event_id.startswith(f"evt{depth}.{facts}_fact_")
+    assert (told.payload["depth"], told.payload["chain"]) == (depth, [*chain, "schedule-of-job"])
 
 
-def test_no_chain_is_without_end():
-    last = of_occurrence(Fact.FAILED, JOB, caused_by(event_id(MAX_DEPTH - 1, "fact_1")))
-    assert last.event_id.startswith(f"evt{MAX_DEPTH}_fact_")
-    assert of_occurrence(Fact.FAILED, JOB, caused_by(event_id(MAX_DEPTH, "fact_1"))) is None
+def test_an_event_says_where_it_stands_in_its_chain():
+    assert [Place(3, 0).event_id("occ_1"), Place(3, 2).event_id("occ_1")] == ["evt3_occ_1", "evt3.2_occ_1"]
+    emitted = place_of_emitted(caused_by("evt1.1_fact_1"))
+    assert emitted == Place(2, 1)
+    assert place_of_fact(caused_by(emitted.event_id("occ_1"), "schedule:first")) == Place(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_told"),
+    [
+        (Place(1, 1), True),
+        (Place(MAX_DEPTH - 1, 1), True),
+        (Place(MAX_DEPTH, 1), False),
+        (Place(MAX_DEPTH, 0), False),
+        (Place(2, 2), False),
+        (Place(3, 2), False),
+    ],
+)
+@pytest.mark.parametrize("source", [NOONMARK, "schedule:first"])
+def test_no_chain_is_without_end_and_none_has_more_than_two_facts(place, is_told, source):
+    told = of_occurrence(Fact.FAILED, JOB, caused_by(place.event_id("x"), source))
+    assert (told is not None) is is_told
 
 
 @pytest.mark.parametrize(
@@ -244,6 +266,24 @@ def test_no_schedule_is_set_off_by_what_its_own_runs_led_to(source, chain, is_se
     told = Event(event_type="occurrence.failed", emitted=NOW, event_id="e", source=source, payload=payload)
     assert concerns(told, alert) is not is_set_off
     assert (match(told, alert, now=NOW) is not None) is is_set_off
+
+
+@pytest.mark.parametrize(
+    ("source", "event_id", "is_set_off"),
+    [
+        ("schedule:schedule-of-turn", "evt1_occ_1", False),
+        ("schedule:schedule-of-turn", "evt5.2_occ_1", False),
+        ("schedule:schedule-of-other", "evt1_occ_1", True),
+        ("schedule:schedule-of-turn", "by-hand", True),
+        ("shop", "evt1_occ_1", True),
+    ],
+)
+def test_no_schedule_is_set_off_by_what_its_own_run_emitted(source, event_id, is_set_off):
+    turn = factories.schedule("turn", trigger=EventTrigger("turned"))
+    emitted = Event(event_type="turned", emitted=NOW, event_id=event_id, source=source)
+    assert concerns(emitted, turn) is not is_set_off
+    assert (match(emitted, turn, now=NOW) is not None) is is_set_off
+    assert not concerns(replace(emitted, event_id=None), turn)
 
 
 def test_a_payload_of_any_kind_has_no_chain():

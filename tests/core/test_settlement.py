@@ -24,6 +24,7 @@ from noonmark.core.settlement import (
     lost_run,
     settle,
 )
+from noonmark.core.targets.http import HttpTarget
 from tests.core.scheduled import after_noon, at, every, one_id, scheduled
 
 FAILURES = [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.DELIVERY_FAILED]
@@ -289,6 +290,7 @@ def test_a_delivery_whose_lease_was_lost_is_told_from_its_row():
         started=at(101),
         ended=at(112),
         outcome=Outcome.LEASE_LOST,
+        error="node n1 was lost before it had ended",
     )
     assert lost_run(row, now=at(112)) == expected
 
@@ -298,6 +300,56 @@ def test_a_row_that_does_not_tell_who_delivered_it_is_settled_all_the_same():
     assert (run.node, run.started) == ("", at(112))
     lost = lost_run(replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING), now=at(112))
     assert (lost.node, lost.started) == ("", at(112))
+    assert lost.error == "its node was lost before it had ended"
+
+
+UNTOLD = {"reason": Reason.COMPLETION_TIMED_OUT}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "expected"),
+    [
+        (Outcome.TIMED_OUT, {"timeout": 1_500_000}, "no end within 1.5 s"),
+        (Outcome.TIMED_OUT, {}, "no end within its timeout"),
+        (
+            Outcome.TIMED_OUT,
+            {"reason": Reason.COMPLETION_TIMED_OUT},
+            "the target did not say in time how the work ended",
+        ),
+        (Outcome.CANCELLED, {}, "someone asked for it to be cancelled"),
+        (Outcome.CANCELLED, {"reason": Reason.WINDOW_CLOSED}, "the window in which it may run had closed"),
+        (Outcome.LEASE_LOST, {}, "node n1 stopped before it had ended"),
+        (Outcome.COMPLETED, {}, None),
+        (Outcome.FAILED, {}, None),
+    ],
+)
+def test_a_run_that_was_cut_short_says_so(outcome, said, expected):
+    assert settled(outcome, **said).run.error == expected
+
+
+def test_a_call_that_timed_out_had_no_answer():
+    schedule = scheduled(timeout=SECOND)
+    call = replace(schedule.declaration, target=HttpTarget(url="https://example.com/"))
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=1)
+    delivered = Delivered(outcome=Outcome.TIMED_OUT, started=at(101), ended=at(102))
+    ended = settle(row, replace(schedule, declaration=call), delivered, node="n1")
+    assert ended.run.error == "no answer within 1 s"
+
+
+def test_the_words_of_the_work_come_before_those_about_its_end():
+    schedule = scheduled()
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=1)
+    for outcome in CUT_OFF:
+        delivered = Delivered(outcome=outcome, started=at(101), ended=at(112), error="out of paper")
+        assert settle(row, schedule, delivered, node="n1").run.error == "out of paper"
+
+
+def test_an_end_that_nobody_told_names_its_deadline():
+    schedule = scheduled()
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.AWAITING_COMPLETION, attempt=1, deadline=at(110))
+    assert expire(row, schedule, now=at(112)).run.error == (
+        "the target did not say by 2026-11-15T12:01:50Z how the work ended"
+    )
 
 
 def failed(*, is_final=False, retry_after=0, policy=TWICE):

@@ -228,6 +228,21 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(retry_statuses=[99]), "target.retry_statuses[0]", "100 to 599", id="low status"),
         pytest.param(http(retry_statuses=[True]), "target.retry_statuses[0]", "whole number", id="true status"),
         pytest.param(http(retry_statuses=["6xx"]), "target.retry_statuses[0]", "such as 5xx", id="class of statuses"),
+        pytest.param(
+            http(completion_timeout_seconds=0.5), "target.completion_timeout_seconds", "1 to 2", id="no time to end"
+        ),
+        pytest.param(
+            http(completion_timeout_seconds=2_592_001),
+            "target.completion_timeout_seconds",
+            "1 to 2",
+            id="too long to end",
+        ),
+        pytest.param(
+            http(completion_timeout_seconds="1h"),
+            "target.completion_timeout_seconds",
+            "number",
+            id="time to end as text",
+        ),
         pytest.param(http(timeout_seconds=0), "target.timeout_seconds", "0.001", id="no time"),
         pytest.param(http(body="x" * 300_000), "target.body", "256 KiB", id="large body"),
         pytest.param(command(argv=[]), "target.argv", "name of a program", id="no argv"),

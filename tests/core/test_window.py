@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.instants import MAX_INSTANT, SECOND
-from noonmark.core.policies.window import EndAction, Window, WindowDecision, judge, read_window
+from noonmark.core.policies.window import EndAction, Spell, Window, WindowDecision, judge, read_window, spell_at
 from noonmark.core.reasons import Reason
 from tests.core.reading import read
+from tests.core.scheduled import at, every
 
 FIRST_DUE = 1_792_573_200_000_000
 HOUR = 3_600 * SECOND
@@ -91,3 +92,23 @@ def test_the_numbers_behind_a_judgement():
     assert still.facts() == {**facts, "remaining_seconds": 3_000}
     late = judge(Window(duration=HOUR), first_due=FIRST_DUE, now=FIRST_DUE + 2 * HOUR)
     assert late.facts() == {**facts, "remaining_seconds": 0}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "duration", "now", "is_open", "since", "until"),
+    [
+        (every(100), 30, 7, True, 5, 35),  # it was due with a jitter of five seconds
+        (every(100), 30, 35, False, 35, 100),
+        (every(100), 30, 99, False, 35, 100),
+        (every(100), 30, 100, True, 100, 130),
+        (every(100), 30, 130, False, 130, 200),
+        (every(100, end=150), 30, 140, False, 130, None),
+        (None, 30, 34, True, 5, 35),
+        (None, 30, 200, False, 35, None),
+        (every(100), 150, 155, True, 100, 250),  # the next one had opened before the first closed
+        (every(100), 150, 250, True, 200, 350),
+    ],
+)
+def test_after_the_first_window_another_opens_at_each_fire(trigger, duration, now, is_open, since, until):
+    spell = spell_at(Window(duration=duration * SECOND), trigger, first_due=at(5), now=at(now))
+    assert spell == Spell(is_open=is_open, since=at(since), until=None if until is None else at(until))

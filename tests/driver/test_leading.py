@@ -11,6 +11,7 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.driver.drive import drive
 from noonmark.driver.reports import LeadReport, PruneReport
 from noonmark.ports import sink
+from noonmark.ports.records import NODE_LISTED
 from noonmark.ports.runtime import Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sqlite import SqliteStore
@@ -256,6 +257,17 @@ def test_the_leader_tells_once_which_nodes_were_lost(rig, caplog):
     assert rig.lead_once().lost == 0
     assert told_lost(rig) == ["node-b"]
     assert "node node-b is lost: it was last heard of at 2030-03-17T17:47:00Z" in caplog.text
+
+
+def test_a_node_is_told_to_be_lost_although_all_were_silent_for_days(rig):
+    rig.create("alert", trigger=EventTrigger("node.lost"))
+    another(rig).reap_once()
+    rig.advance(3 * NODE_LISTED)
+    rig.reap_once()  # what it would forget, nobody was told
+    assert rig.lead_once().lost == 1
+    assert told_lost(rig) == ["node-b"]
+    rig.reap_once()
+    assert [node.name for node in nodes(rig)] == ["node-a"]
 
 
 def test_no_node_takes_itself_for_lost(rig):

@@ -3,11 +3,12 @@
 import pytest
 
 from noonmark import EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
-from noonmark.core.chains import MAX_DEPTH
 from noonmark.driver.drive import drive
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START
-from tests.embedded.waiting import NEVER, ended, eventually, keep
+from tests.embedded.waiting import FINAL, NEVER, ended, eventually, keep, phases
+
+GO = EventTrigger("go")
 
 
 def fail():
@@ -25,6 +26,15 @@ def by_hand(url):
 def told(scheduler):
     """The events that are on record, oldest first."""
     return list(reversed(drive(scheduler.runtime.store.events("default", 1_000))))
+
+
+def is_quiet(scheduler):
+    """Whether everything that was told has been heard, and everything that it set off has ended."""
+    before = told(scheduler)
+    if not before or drive(scheduler.runtime.store.unmatched(1)):
+        return False
+    under_way = {phase for job in scheduler.list_jobs() for phase in phases(scheduler, job.id)} - FINAL
+    return not under_way and told(scheduler) == before
 
 
 def test_an_alert_hears_of_a_failure_once_and_of_nothing_else(keeper):
@@ -73,30 +83,56 @@ def test_two_alerts_that_fail_tell_each_other_of_it_and_no_more(keeper):
         runs.append(context.payload["chain"])
         raise ConnectionError("the chat is down")
 
-    job = keep(keeper, fail, trigger=NEVER)
+    job = keep(keeper, fail, trigger=GO)
     alerts = [keep(keeper, alert, trigger=EventTrigger("occurrence.failed"), name=name) for name in ("one", "two")]
     with keeper:
         keeper.run_now(job, wait=False)
-        for one in alerts:
-            assert ended(keeper, one, 2) == ["failed", "failed"]
-        eventually(lambda: drive(keeper.runtime.store.unmatched(9)) == [] and len(told(keeper)) == 5)
+        eventually(lambda: is_quiet(keeper))
+    assert len(told(keeper)) == 3
     one, two = alerts
     assert sorted(runs) == sorted([[job], [job], [job, one], [job, two]])
 
 
-def test_no_chain_of_facts_is_without_end(by_hand):
+def listening_to(scheduler, previous):
+    trigger = EventTrigger("occurrence.completed", {"schedule_id": previous})
+    return keep(scheduler, lambda: None, trigger=trigger, function_name="work")
+
+
+def test_no_chain_has_more_than_two_facts(by_hand, caplog):
     scheduler, driver = by_hand
-    first = previous = keep(scheduler, lambda: None, trigger=EventTrigger("go"), function_name="work")
-    jobs = [first]
-    for _ in range(MAX_DEPTH + 3):
-        trigger = EventTrigger("occurrence.completed", {"schedule_id": previous})
-        previous = keep(scheduler, lambda: None, trigger=trigger, function_name="work")
-        jobs.append(previous)
-    scheduler.run_now(first, wait=False)
+    caplog.set_level("INFO", "noonmark")
+    jobs = [keep(scheduler, lambda: None, trigger=GO, function_name="work")]
+    for _ in range(4):
+        jobs.append(listening_to(scheduler, jobs[-1]))
+    scheduler.run_now(jobs[0], wait=False)
     driver.run_due()
-    ran = [len(scheduler.occurrences(job)) for job in jobs]
-    assert ran == [1] * (MAX_DEPTH + 1) + [0] * 3
-    assert [one.payload["depth"] for one in told(scheduler)] == list(range(1, MAX_DEPTH + 1))
+    assert [len(scheduler.occurrences(job)) for job in jobs] == [1, 1, 1, 0, 0]
+    assert [one.payload["chain"] for one in told(scheduler)] == [jobs[:1], jobs[:2]]
+    [last] = scheduler.occurrences(jobs[2])
+    assert f"occurrence.completed of occurrence {last.id} is not told: at most 16 events" in caplog.text
+
+
+@pytest.mark.parametrize("listeners", [1, 6])
+def test_of_many_that_listen_for_every_end_each_hears_of_it_and_of_the_others_once(keeper, listeners):
+    job = keep(keeper, lambda: None, trigger=GO)
+    hearing = [keep(keeper, lambda: None, trigger=EventTrigger("occurrence.completed")) for _ in range(listeners)]
+    with keeper:
+        keeper.run_now(job, wait=False)
+        eventually(lambda: is_quiet(keeper))
+    assert [len(keeper.occurrences(one)) for one in hearing] == [listeners] * listeners
+    assert len(told(keeper)) == 1 + listeners
+
+
+def test_to_answer_a_fact_with_an_event_is_no_way_round(keeper):
+    job = keep(keeper, lambda: None, trigger=GO)
+    emitter = keeper.schedule_event("answered", trigger=EventTrigger("occurrence.completed"))
+    hearing = keep(keeper, lambda: None, trigger=EventTrigger("answered"))
+    with keeper:
+        keeper.run_now(job, wait=False)
+        eventually(lambda: is_quiet(keeper))
+    assert (len(keeper.occurrences(emitter)), len(keeper.occurrences(hearing))) == (2, 2)
+    ids = [one.event_id.partition("_")[0] for one in told(keeper)]
+    assert sorted(ids) == ["evt1.1", "evt2.1", "evt2.2", "evt3.2", "evt4.2"]
 
 
 def test_what_was_missed_or_late_is_told_with_the_number(by_hand):

@@ -70,7 +70,7 @@ class TestOneThatRunsOnce:
         with keeper:
             ended(keeper, job_id)
         job = keeper.get_job(job_id)
-        assert (job.status, job.run_count, job.last_error) == (JobStatus.FAILED, 1, "the run ended as timed_out")
+        assert (job.status, job.run_count, job.last_error) == (JobStatus.FAILED, 1, "no end within 0.05 s")
 
     def test_run_by_hand_after_it_failed_it_has_completed(self, by_hand):
         answers = [ValueError("not yet"), "at last"]

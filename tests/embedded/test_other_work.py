@@ -281,6 +281,7 @@ class TestRequests:
             ("http://host", {"body": object()}, "body"),
             ("http://host", {"expected_statuses": []}, "expected_statuses"),
             ("http://host", {"retry_statuses": ["5x"]}, "retry_statuses[0]"),
+            ("http://host", {"completion_timeout_seconds": 0}, "completion_timeout_seconds"),
         ],
     )
     def test_what_is_wrong_is_named_as_it_was_written(self, url, options, field):
@@ -317,6 +318,19 @@ class TestEvents:
         with keeper:
             eventually(lambda: heard)
         assert heard == [(f"schedule:{job}", {"rows": 3})]
+
+    def test_no_schedule_sets_itself_off(self, keeper):
+        turn = keeper.schedule_event("turned", trigger=EventTrigger("turned"))
+        with keeper:
+            given = keeper.emit("turned", source=f"schedule:{turn}")
+            assert ended(keeper, turn) == ["completed"]
+            eventually(lambda: not drive(keeper.runtime.store.unmatched(1)))
+        [run] = keeper.runs(turn)
+        assert [(one["event_id"], one["why"]) for one in keeper.match_events(turn)["events"]] == [
+            (run.result["event_id"], "source: a run of this schedule has emitted it itself"),
+            (given, None),
+        ]
+        assert len(keeper.occurrences(turn)) == 1
 
     def test_two_that_set_each_other_off_come_to_an_end(self, keeper):
         ping = keeper.schedule_event("ping", trigger=EventTrigger("pong"), name="ping")

@@ -1,14 +1,21 @@
 """Secrets of a program: sealed in its store, sent with its requests, shown to nobody."""
 
 import asyncio
+import logging
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import httpcore2
+import httpx2
 import pytest
 
 from noonmark import AsyncScheduler, Scheduler
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.sealing import fresh_key
+from noonmark.targets.hushing import LOGGERS
+from tests.embedded.waiting import NEVER
 from tests.targets.receiving import receiving
 
 MARK = "s3cr3t-mark-0123456789"
@@ -43,6 +50,27 @@ def test_a_secret_reaches_its_host_and_is_kept_from_everybody_else(tmp_path, rec
         again.run_now(job_id)
     again.close()
     assert len(receiver.requests) == 2
+
+
+def test_a_program_that_logs_everything_logs_no_secret(receiver, caplog):
+    """The library that sends requests would tell all of them; it still tells the program of its own."""
+    caplog.set_level(logging.DEBUG)
+    with Scheduler(secret_key=fresh_key()) as scheduler:
+        scheduler.set_secret("token", f"Bearer {MARK}", hosts=["127.0.0.1"])
+        job_id = scheduler.schedule_http(f"{receiver.url}/echo", secret_headers={"X-Token": "token"}, trigger=NEVER)
+        assert scheduler.run_now(job_id)["status"] == 200
+        assert [one for one in caplog.records if one.name.startswith("httpcore2")] == []
+        assert httpx2.get(f"{receiver.url}/echo", headers={"X-Token": "of my own"}).status_code == 200
+    told = {one.name for one in caplog.records if "own" in one.getMessage()}
+    assert "httpcore2.http11" in told
+    assert MARK not in caplog.text
+
+
+def test_every_logger_of_the_library_is_hushed():
+    """Its requests are told by loggers that it names itself; a new one must not tell of ours."""
+    code = "".join(one.read_text() for one in Path(httpcore2.__file__).parent.rglob("*.py"))
+    assert set(re.findall(r'getLogger\("httpcore2\.(\w+)"\)', code)) == set(LOGGERS)
+    assert len(re.findall(r"getLogger\(", code)) == len(re.findall(r'getLogger\("httpcore2\.', code))
 
 
 def test_what_cannot_be_is_refused_without_a_word_of_it():

@@ -380,3 +380,45 @@ def test_a_whole_life_on_each_store(store, tmp_path):
     assert len(desk.calls) == 2
     assert len(walk(desk, "schedule/runs", "runs", schedule_id="s")) == 2
     assert [one["operation"] for one in walk(desk, "audit/list", "entries")] == ["schedule/run", "schedule/create"]
+
+
+class TestTheLastOccurrence:
+    def test_before_the_first_fire_that_one_is_explained(self, desk):
+        made = desk.create()
+        told = desk("schedule/explain", schedule_id=made["schedule_id"])
+        assert (told["at"], told["summary"]) == (
+            "2026-03-01T12:01:00Z",
+            "It has not run yet: it is due at 2026-03-01 12:01:00 UTC.",
+        )
+
+    def test_a_failed_run_that_was_asked_for_is_told_with_its_id_and_what_comes_next(self, desk):
+        made = desk.create()
+        desk.pass_by(60)
+        desk.clock.advance(5)
+        desk.answers.append(ValueError("no paper"))
+        one = desk("schedule/run", schedule_id=made["schedule_id"])["occurrence_id"]
+        desk.driver.run_due()
+        desk.clock.advance(1)
+        told = desk("schedule/explain", schedule_id=made["schedule_id"])
+        assert (told["at"], told["occurrence_id"]) == ("2026-03-01T12:01:06Z", one)
+        assert told["summary"] == (
+            f"About its last occurrence, `{one}`, asked for at 2026-03-01 12:01:05 UTC: it ran and failed: the target "
+            "reported a failure, with `ValueError: no paper` (attempt 1 of 1); "
+            "it is next due at 2026-03-01 12:02:00 UTC."
+        )
+
+    def test_a_backfill_may_be_the_last_though_its_time_is_long_past(self, desk):
+        made = desk.create()
+        for _ in range(3):
+            desk.pass_by(60)
+        span = {"from": "2026-03-01T12:00:30Z", "to": "2026-03-01T12:01:30Z"}
+        [one] = desk("schedule/backfill", schedule_id=made["schedule_id"], **span)["occurrences"]
+        desk.pass_by(5)
+        told = desk("schedule/explain", schedule_id=made["schedule_id"])
+        assert told["occurrence_id"] == one["occurrence_id"]
+        assert "made up for 2026-03-01 12:01:00 UTC: it ran" in told["summary"]
+
+    def test_what_waits_for_events_and_never_ran_is_told_so(self, desk):
+        made = desk.create(trigger={"type": "event", "event_type": "up"})
+        told = desk("schedule/explain", schedule_id=made["schedule_id"])
+        assert "the schedule waits for events" in told["summary"]

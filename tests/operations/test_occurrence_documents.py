@@ -6,7 +6,9 @@ from typing import get_args
 import pytest
 
 from noonmark.core.ids import manual
+from noonmark.core.instants import parse_instant
 from noonmark.core.lifecycle import ENDINGS, Phase
+from noonmark.core.plans import occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.operations.documents import TERMS, occurrence_document
@@ -42,6 +44,15 @@ def test_one_that_has_ended_tells_its_last_run_and_its_end(desk):
     assert (told["failure_class"], told["failure_detail"]) == (None, None)
     assert told["delivery_correlation_id"] == told["occurrence_id"]
     answers.Occurrence.model_validate(told)
+
+
+@pytest.mark.parametrize(("early", "shown"), [(15_000, "12:00:00Z"), (-15_000, "12:00:00.015000Z")])
+def test_one_that_runs_began_no_earlier_than_it_was_due(early, shown):
+    schedule = factories.schedule("tidy")
+    due = parse_instant("2026-03-01T12:00:00Z")
+    one = occurrence(schedule, due, due)
+    told = occurrence_document(replace(one, phase=Phase.DISPATCHING, attempt=1, node="n1", started=due - early))
+    assert told["started_at_utc"] == told["dispatched_at_utc"] == f"2026-03-01T{shown}"
 
 
 def test_one_that_waits_has_no_run_and_no_end(desk):

@@ -169,6 +169,14 @@ def test_work_is_taken_over_only_by_who_says_so(server, receiver):
         assert in_phase(server, run(server, made["schedule_id"]), "completed", "awaiting_completion")[0] == "completed"
 
 
+def test_work_whose_end_nobody_tells_in_time_has_timed_out(server, receiver):
+    one, token = awaited(server, receiver, target={"completion_timeout_seconds": 1})
+    assert in_phase(server, one, "timed_out", "completed") == ("timed_out", "completion_timed_out")
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert kept["outcome"] == "timed_out"
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 409
+
+
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\nforged line\x00<script>"
 OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

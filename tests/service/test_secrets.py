@@ -250,16 +250,52 @@ def test_a_secret_that_schedules_still_name_may_go_and_they_say_why(told):
     assert "there is no secret passing any more; the header X-Token needs it" in explanation["summary"]
 
 
-def test_what_a_receiver_tells_later_does_not_repeat_it_either(told):
-    target = {"target_kind": "http", "url": f"{told.receiver.url}/take_over", "secret_headers": {"X-Token": "bearer"}}
+def take_over(told, name):
+    """An occurrence whose receiver has taken it over, with a secret of that name, and its token."""
+    target = {"target_kind": "http", "url": f"{told.receiver.url}/take_over", "secret_headers": {"X-Token": name}}
     made = told.create(target)
-    for verb, said in (("complete", {"result": {"with": [f"Bearer {BEARER}"]}}), ("fail", {"error": f"no {BEARER}"})):
-        one = told.ask("POST", f"/schedules/{made['schedule_id']}/run", {}, status=202)["occurrence_id"]
-        eventually(lambda one=one: told.ask("GET", f"/occurrences/{one}")["phase"] == "awaiting_completion")
-        token = told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
-        told.ask("POST", f"/occurrences/{one}/{verb}", {"token": token, **said}, status=200)
-        [run] = told.ask("GET", f"/occurrences/{one}/runs")["runs"]
-        assert (run["result"], run["error"]) == (({"with": ["***"]}, None) if verb == "complete" else (None, "no ***"))
+    one = told.ask("POST", f"/schedules/{made['schedule_id']}/run", {}, status=202)["occurrence_id"]
+    eventually(lambda: told.ask("GET", f"/occurrences/{one}")["phase"] == "awaiting_completion")
+    return made["schedule_id"], one, told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
+
+
+def tell(told, one, verb, **said):
+    """What is kept of what a receiver said: the result and the error."""
+    told.ask("POST", f"/occurrences/{one}/{verb}", said, status=200)
+    [run] = told.ask("GET", f"/occurrences/{one}/runs")["runs"]
+    return run["result"], run["error"]
+
+
+def test_what_a_receiver_tells_later_does_not_repeat_it_either(told):
+    for verb, said, kept in (
+        ("complete", {"result": {"with": [f"Bearer {BEARER}"]}}, ({"with": ["***"]}, None)),
+        ("fail", {"error": f"no {BEARER}"}, (None, "no ***")),
+    ):
+        _, one, token = take_over(told, "bearer")
+        assert tell(told, one, verb, token=token, **said) == kept
+
+
+NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
+
+
+@pytest.mark.parametrize("meanwhile", ["changed", "deleted", "edited", "edited and changed"])
+def test_what_it_tells_of_a_secret_that_has_changed_since_is_not_kept(told, meanwhile):
+    hosts = ["127.0.0.1"]
+    for verb, said in (("complete", {"result": {"with": GIVEN}}), ("fail", {"error": f"no {GIVEN}"})):
+        told.ask("PUT", "/secrets/passing", {"value": GIVEN, "hosts": hosts}, status=200)
+        schedule_id, one, token = take_over(told, "passing")
+        if "edited" in meanwhile:
+            target = {"target_kind": "http", "url": told.receiver.url}
+            told.ask("PATCH", f"/schedules/{schedule_id}", {"target": target}, status=200)
+        if "changed" in meanwhile:
+            told.ask("PUT", "/secrets/passing", {"value": ROTATED, "hosts": hosts}, status=200)
+        if meanwhile == "deleted":
+            told.ask("DELETE", "/secrets/passing", status=200)
+        kept = tell(told, one, verb, token=token, **said)
+        assert GIVEN not in str(kept)
+        assert (NOT_KEPT in kept) is (meanwhile != "edited")
+        if meanwhile != "deleted":
+            told.ask("DELETE", "/secrets/passing", status=200)
 
 
 def command(*words):

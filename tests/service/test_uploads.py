@@ -2,7 +2,6 @@
 
 import re
 import socket
-import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from noonmark.client import Client
-from noonmark.stores.files import UploadFolder
+from noonmark.stores.sqlite import driver
+from noonmark.stores.sqlite.driver import sqlite3
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 
@@ -41,7 +41,7 @@ def peak(server):
 
 
 def coming(folder):
-    return [one.name for one in (folder / "default/.incoming").glob("*") if one.name != ".lock"]
+    return [one.name for one in (folder / "default/.incoming").glob("*") if not one.name.startswith(".")]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory a process has had")
@@ -56,6 +56,15 @@ def test_a_large_file_is_never_held_in_memory(tmp_path):
         assert (tmp_path / "noonmark.db.uploads/default" / kept.upload_id / "large.bin").stat().st_size == SIZE
 
 
+def send(server, filename, content, length=None):
+    """Send a file, and do not wait for what is said to it."""
+    line = socket.create_connection(("127.0.0.1", server.port))
+    head = f"POST /uploads?filename={filename}&path=/datasets/{filename} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    line.sendall(f"{head}Content-Length: {length or len(content)}\r\n\r\n".encode() + content)
+    return line
+
+
+@pytest.mark.skipif(sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself")
 def test_a_server_that_is_killed_leaves_no_half_and_tells_of_what_it_kept(tmp_path):
     folder = tmp_path / "kept"
     asked = ("--upload-dir", str(folder), "--allow-commands", "cat")
@@ -64,25 +73,27 @@ def test_a_server_that_is_killed_leaves_no_half_and_tells_of_what_it_kept(tmp_pa
             made = client.create(trigger=TRIGGER, target=CAT).schedule_id
             told = client.upload(Path(__file__), path="/datasets/told.py")
             eventually(lambda: list(client.occurrences(made, phase="completed")))
-        with socket.create_connection(("127.0.0.1", server.port)) as line:
-            head = b"POST /uploads?filename=half HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900000\r\n\r\n"
-            line.sendall(head + b"x" * 400_000)
-            eventually(lambda: coming(folder))
-            server.process.kill()
-            server.process.wait()
-    assert coming(folder)
-    # Another was kept, and then its server was killed before it could tell; and of the first it told just before.
-    untold = UploadFolder(folder, max_bytes=100, quota=1 << 20).receive("default", "upl_untold")
-    untold.write(b"a,b")
-    untold.keep(filename="untold.csv", path="/datasets/untold.csv", content_type="text/csv", now=1)
+        with (
+            closing(sqlite3.connect(tmp_path / "noonmark.db", isolation_level=None)) as store,
+            send(server, "half", b"x" * 400_000, 900_000),
+        ):
+            store.execute("BEGIN IMMEDIATE")  # so that the next is kept, and its event has to wait
+            with send(server, "untold.csv", b"a,b"):
+                eventually(lambda: len(coming(folder)) == 2 and list(folder.glob("default/*/untold.csv")))
+                server.process.kill()
+                server.process.wait()
+            assert store.execute("SELECT count(*) FROM events").fetchone() == (1,)
+            store.execute("ROLLBACK")
+    [stored] = folder.glob("default/*/untold.csv")
+    assert sorted(coming(folder), key=len) == [stored.parent.name, next(folder.glob("default/.incoming/*.part")).name]
+    # As if it had also been killed just after it told of the first.
     (folder / "default/.incoming" / told.upload_id).touch()
     with serving(tmp_path, *asked) as server, Client(server.url) as client:
         assert coming(folder) == []
-        assert [one.filename for one in client.uploads()] == [Path(__file__).name, "untold.csv"]
+        assert [one.filename for one in client.uploads()] == ["untold.csv", Path(__file__).name]
         ended = eventually(lambda: len(found := list(client.occurrences(made, phase="completed"))) == 2 and found)
         assert len(list(client.events(event_type="file_uploaded"))) == 2
         said = [str(client.occurrence_runs(one.occurrence_id)[0].result) for one in ended]
-        stored = str(folder / "default/upl_untold/untold.csv")
-        assert [stored in one for one in sorted(said, key=lambda one: stored in one)] == [False, True]
+        assert sorted(str(stored) in one for one in said) == [False, True]
     with closing(sqlite3.connect(tmp_path / "noonmark.db")) as store:
         assert store.execute("SELECT count(*) FROM events").fetchone() == (2,)

@@ -11,7 +11,7 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import plan
 from noonmark.core.reactions import Reaction
 from noonmark.core.reasons import Reason
-from noonmark.ports.records import Beat
+from noonmark.ports.records import NODE_KEPT, NODE_LISTED, Beat
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing.conformance import HandClock
@@ -78,12 +78,15 @@ def test_a_second_holder_of_the_slot_is_refused_by_the_schema(bench):
     assert done(bench.settle(holder))
 
 
-def test_nodes_that_were_not_heard_of_for_a_day_are_forgotten(bench):
-    done(bench.store.beat(Beat(node="long gone", routes=(ROUTE,)), now=bench.now))
-    bench.advance(24 * 60 * MINUTE + 1)
-    done(bench.store.beat(Beat(node="alive", routes=(ROUTE,)), now=bench.now))
-    with bench.store._connections.reading() as connection:
-        assert connection.execute("SELECT name FROM nodes").fetchall() == [("alive",)]
+def test_nodes_that_were_not_heard_of_for_long_are_forgotten(bench):
+    for name in ("left", "not missed"):
+        done(bench.store.beat(Beat(node=name, routes=(ROUTE,)), now=bench.now))
+    done(bench.store.leave("left"))
+    for after, kept in ((NODE_LISTED + 1, ["alive", "not missed"]), (NODE_KEPT, ["alive"])):
+        bench.advance(after)
+        done(bench.store.beat(Beat(node="alive", routes=(ROUTE,)), now=bench.now))
+        with bench.store._connections.reading() as connection:
+            assert connection.execute("SELECT name FROM nodes ORDER BY name").fetchall() == [(one,) for one in kept]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ class Stage:
         """A file that is kept."""
         intake = Intake(self.service, LOCAL, self.name())
         intake.write(b"something")
-        return drive(intake.finish({"filename": "a.txt"}, "text/plain"))["upload_id"]
+        made = drive(intake.finish({"filename": "a.txt"}, "text/plain"))
+        intake.drop()
+        return made["upload_id"]
 
     def secret(self):
         return self.do("secret/set", name=self.name(), **SEALED)["name"]

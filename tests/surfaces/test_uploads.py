@@ -8,6 +8,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from io import BytesIO
+from select import select
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.surfaces.serving import read_answer, serving
 
 LARGEST, QUOTA = 100_000, 400_000
 TEXT = b"one\ntwo\n"
+KEYS = {name: {"Idempotency-Key": f"of {name}"} for name in "abc"}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def served(server, folder):
 def left_behind(folder):
     """What is neither kept nor told of."""
     coming = folder / "default/.incoming"
-    return [one.name for one in coming.iterdir() if one.name != ".lock"] if coming.exists() else []
+    return [one.name for one in coming.iterdir() if not one.name.startswith(".")] if coming.exists() else []
 
 
 def told_of(served, upload_id):
@@ -269,16 +271,31 @@ class TestASender:
             status, _, body = read_answer(line)
         assert (status, json.loads(body)["code"]) == (408, "request_timeout")
 
+    def test_who_sends_drop_by_drop_is_given_up(self, served):
+        with served.connect() as line:
+            line.sendall(b"POST /uploads?filename=slow HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50000\r\n\r\n")
+            while not select([line], [], [], 0.1)[0]:
+                line.sendall(b"x")
+            status, _, body = read_answer(line)
+        assert (status, json.loads(body)["code"]) == (408, "request_timeout")
 
-def test_pages_and_who_deletes_are_kept(served):
-    kept = [served.client.post(f"/uploads?filename={name}", content=TEXT).json() for name in "abc"]
+
+def test_pages_and_who_sends_and_deletes_are_kept(served):
+    sent = [served.client.post(f"/uploads?filename={name}", content=TEXT, headers=KEYS[name]) for name in "abc"]
+    kept = [one.json() for one in sent]
     page = served.client.get("/uploads?limit=2").json()
     rest = served.client.get("/uploads", params={"cursor": page["next_cursor"]}).json()
     assert page["uploads"] + rest["uploads"] == kept[::-1]
     assert served.client.delete(f"/uploads/{kept[0]['upload_id']}").json() == kept[0]
     refused(served.client.get(f"/uploads/{kept[0]['upload_id']}"), 404, "not_found", "upload_id")
-    entry = served.client.get("/audit").json()["entries"][0]
-    assert (entry["operation"], entry["reason"]) == ("upload/delete", f"upload {kept[0]['upload_id']}")
+    assert served.client.post("/uploads?filename=c", content=TEXT, headers=KEYS["c"]).json() == kept[2]
+    entries = served.client.get("/audit").json()["entries"][:4]
+    told = [(one["operation"], one["reason"], one["request_id"], one["caller"]) for one in entries]
+    assert told[0][:2] == ("upload/delete", f"upload {kept[0]['upload_id']}")
+    assert told[1:] == [
+        ("upload/create", f"upload {one.json()['upload_id']}", one.headers["x-request-id"], "local")
+        for one in reversed(sent)
+    ]
 
 
 class TestClients:

@@ -27,7 +27,7 @@ def resolver(*answers):
     """One that gives each answer once, and the last one from then on."""
     left = list(answers)
 
-    async def resolve(_host, _port):
+    def resolve(_host, _port):
         return left.pop(0) if len(left) > 1 else left[0]
 
     return resolve
@@ -70,7 +70,7 @@ def test_every_address_of_a_name_is_judged(inside):
 def test_a_name_that_changes_its_mind_is_judged_anew_and_asked_once(inside):
     asked = []
 
-    async def resolve(host, _port):
+    def resolve(host, _port):
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
 
@@ -85,7 +85,7 @@ def test_a_name_that_flips_at_every_look_reaches_only_what_was_judged(inside):
     answers = itertools.cycle([["127.0.0.2"], ["127.0.0.1"]])
     asked = []
 
-    async def resolve(host, _port):
+    def resolve(host, _port):
         asked.append(host)
         return next(answers)
 

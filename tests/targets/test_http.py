@@ -185,7 +185,7 @@ def test_nobody_there_is_a_failure_that_may_be_tried_again(caller):
 
 
 def test_a_host_that_nobody_knows_is_a_failure(receiver):
-    async def nothing(_host, _port):
+    def nothing(_host, _port):
         return []
 
     with calling(resolve=nothing) as caller:
@@ -242,6 +242,44 @@ def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
         assert ended.isdisjoint(taken_back)
         assert ended | set(taken_back) == set(made)
         assert len(receiver.requests) == 4
+
+
+def test_connections_that_nobody_uses_are_closed_whatever_part_of_the_pool_they_are_in(receiver):
+    with calling() as caller:
+        for number in range(20):
+            caller.deliver(f"{receiver.url}/wait", key=str(number))
+        arrived(receiver, 20)
+        caller.deliver(f"{receiver.url}/silent", key="slow")
+        arrived(receiver, 21)
+        pool = caller.target._exchanges._guarded
+        assert len(pool.connections) == 21
+        receiver.opened.set()
+        assert {caller.report()[1].outcome for _ in range(20)} == {Outcome.COMPLETED}
+        eventually(lambda: len(pool.connections) == 1)  # the call that goes on
+        assert caller.call(f"{receiver.url}/", key="next").outcome is Outcome.COMPLETED
+
+
+def test_slow_names_of_one_owner_do_not_shut_out_the_others(receiver):
+    """Also when nobody waits for them any more: the system goes on looking, and keeps a thread for each."""
+    ada, bob = Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob")
+    asked, answered = [], threading.Event()
+
+    def resolve(host, _port):
+        asked.append(host)
+        assert host == "quick.example" or answered.wait(SOON)
+        return ["127.0.0.1"]
+
+    with calling(resolve=resolve) as caller:
+        for number in range(170):
+            url = f"http://slow{number}.example:{receiver.port}/"
+            caller.deliver(url, key=str(number), timeout_seconds=0.2, declared={"owner": ada})
+        timed_out = {caller.report()[1].outcome for _ in range(170)}
+        assert timed_out == {Outcome.TIMED_OUT}
+        assert 40 < len(asked) <= 128
+        quick = f"http://quick.example:{receiver.port}/"
+        assert caller.call(quick, declared={"owner": bob}).outcome is Outcome.COMPLETED
+        answered.set()
+        assert caller.call(quick, key="again", declared={"owner": ada}).outcome is Outcome.COMPLETED
 
 
 def test_slow_calls_of_one_owner_do_not_shut_out_the_others(receiver):

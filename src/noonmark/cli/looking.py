@@ -158,7 +158,8 @@ def explain(
     /,
     *,
     at: Annotated[
-        str | None, Parameter(show_default=False, help="The instant that is asked about; now unless given.")
+        str | None,
+        Parameter(show_default=False, help="The instant that is asked about; the last run without one."),
     ] = None,
     place: Where = USUAL_PLACE,
 ) -> None:
@@ -175,6 +176,6 @@ def explain(
     if place.as_json:
         print_json(answer)
         return
-    from noonmark.cli.tables import show_explanation  # noqa: PLC0415 - as above
+    from noonmark.cli.explained import show_explanation  # noqa: PLC0415 - as above
 
     show_explanation(one_line(answer["summary"]), answer["steps"])

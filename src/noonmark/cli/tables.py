@@ -24,6 +24,9 @@ WIDE = 10_000
 """In a pipe, a row is one line, whatever is in it."""
 MAX_CELL = 200
 GAP = 2
+ROOM_FOR_RESULTS = 120
+"""A terminal of so many columns has room for results in a table of runs."""
+NOTHING = "-"
 STYLES = {
     "active": "green",
     "completed": "green",
@@ -115,7 +118,7 @@ def occurrence_rows(documents: Sequence[dict[str, Any]]) -> tuple[list[str], lis
 
 
 def show_runs(documents: Sequence[dict[str, Any]], more: str) -> None:
-    """A line for each run."""
+    """A line for each run; what it gave or raised is below the table, where that has no room for it."""
     times = here()
     titles = ["Run", *times.titles("Started"), "Took", "Outcome", "Attempt", "Node", "Result"]
     rows = [
@@ -130,7 +133,19 @@ def show_runs(documents: Sequence[dict[str, Any]], more: str) -> None:
         ]
         for one in documents
     ]
-    show_table(titles, rows, _counted(documents, "run") + more, spare=("UTC", "Node", "Attempt"))
+    with page(WIDE) as out:
+        has_room = out.width >= ROOM_FOR_RESULTS
+        if rows:
+            shown = titles if has_room else titles[:-1]
+            cells = rows if has_room else [row[:-1] for row in rows]
+            out.print(make_table(shown, cells, width=out.width, spare=("UTC", "Node", "Attempt")))
+            out.print()
+        below = [] if has_room else [_cell(f"{row[0]}: {row[-1]}") for row in rows if row[-1] != NOTHING]
+        for line in below:
+            out.print(line)
+        if below:
+            out.print()
+        out.print(_counted(documents, "run") + more)
 
 
 def show_events(documents: Sequence[dict[str, Any]], more: str) -> None:
@@ -310,9 +325,11 @@ def _length(seconds: float) -> str:
 
 
 def _result(one: dict[str, Any]) -> str:
-    if one["error"]:
-        return str(one["error"])
-    return "-" if one["result"] is None else _json(one["result"])
+    """What it gave or raised: the last line of a traceback says what that was."""
+    lines = [line.strip() for line in (one["error"] or "").splitlines() if line.strip()]
+    if lines:
+        return str(lines[-1])
+    return NOTHING if one["result"] is None else _json(one["result"])
 
 
 def _json(value: object) -> str:
@@ -330,20 +347,3 @@ def _revisions(one: dict[str, Any]) -> str:
     if before == after:
         return "-" if after is None else str(after)
     return f"{'-' if before is None else before} to {'-' if after is None else after}"
-
-
-def show_explanation(summary: str, steps: Sequence[dict[str, Any]]) -> None:
-    """The sentence, then each rule with its decision and the facts behind it."""
-    rows = [[one["rule"], one["decision"].replace("_", " "), _told(one["facts"])] for one in steps]
-    with page() as out:
-        out.print(Text(summary, style="bold"))
-        out.print()
-        out.print(make_table(["Rule", "Decision", "Facts"], rows, width=out.width))
-
-
-def _told(facts: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {_short(value)}" for name, value in facts.items() if value not in (None, [], {}))
-
-
-def _short(value: object) -> str:
-    return value if isinstance(value, str) else _json(value)

@@ -229,7 +229,7 @@ def explain(occurrence_id: str) -> Request[Explanation]:
 
 
 def explain_at(schedule_id: str, at: datetime | str | None = None) -> Request[Explanation]:
-    """What a schedule did, does or will do at an instant, and why; now, unless one is given."""
+    """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence fared."""
     return ask("schedule/explain", _one(Explanation), given(schedule_id=schedule_id, at=at))
 
 

@@ -10,7 +10,7 @@ import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from noonmark.core.chains import MAX_DEPTH, chain_behind, chain_of, event_id, next_depth
+from noonmark.core.chains import FIRST_FACT, chain_behind, place_of_fact
 from noonmark.core.events import NOONMARK, Event
 from noonmark.core.ids import fact_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
@@ -97,11 +97,11 @@ def of_occurrence(
 ) -> Event | None:
     """Tell of an occurrence as it is now, of its last run if that has just ended, and of what it had waited for.
 
-    Every such fact has the same fields, so that a message which names them never lacks one. None when the event would
-    be deeper in its chain than any may be.
+    Every such fact has the same fields, so that a message which names them never lacks one. None when its chain has no
+    room for it.
     """
-    depth = next_depth(one)
-    if depth > MAX_DEPTH:
+    place = place_of_fact(one)
+    if not place.has_room:
         return None
     payload = {
         "occurrence_id": one.id,
@@ -121,10 +121,10 @@ def of_occurrence(
         "missed_from": None if one.missed_first is None else to_text(one.missed_first),
         "missed_to": None if one.missed_last is None else to_text(one.missed_last),
         **_error(run),
-        "depth": depth,
+        "depth": place.depth,
         "chain": [*chain_behind(one), schedule.schedule_id],
     }
-    return _event(fact, payload, event_id(depth, fact_id(fact, one.id, one.attempt)))
+    return _event(fact, payload, place.event_id(fact_id(fact, one.id, one.attempt)))
 
 
 def of_schedule(fact: Fact, schedule: Schedule, *, note: Note | None = None, failures: int = 0) -> Event:
@@ -138,11 +138,11 @@ def of_schedule(fact: Fact, schedule: Schedule, *, note: Note | None = None, fai
         "by": None if note is None else note.caller,
         "reason": "pause_on_failure" if failures else None if note is None else note.reason,
         "failures_in_row": failures,
-        "depth": 1,
+        "depth": FIRST_FACT.depth,
         "chain": [schedule.schedule_id],
     }
     key = fact_id(fact, schedule.uid, schedule.revision, schedule.updated)
-    return _event(fact, payload, event_id(1, key))
+    return _event(fact, payload, FIRST_FACT.event_id(key))
 
 
 def of_lost_node(
@@ -156,14 +156,9 @@ def of_lost_node(
         "version": version,
         "load": load,
         "routes": list(routes),
-        "depth": 1,
+        "depth": FIRST_FACT.depth,
     }
-    return _event(Fact.NODE_LOST, payload, event_id(1, fact_id(Fact.NODE_LOST, name, seen)))
-
-
-def concerns(event: Event, schedule: Schedule) -> bool:
-    """Whether an event is a fact about a schedule itself, or about something that its own runs have led to."""
-    return schedule.schedule_id in chain_of(event.source, event.payload)
+    return _event(Fact.NODE_LOST, payload, FIRST_FACT.event_id(fact_id(Fact.NODE_LOST, name, seen)))
 
 
 def _event(fact: Fact, payload: dict[str, Any], key: str) -> Event:

@@ -1,7 +1,8 @@
 """Reactions: which schedules an event sets off, decided for one page of those that listen for its type.
 
 An event matches a trigger that listened when it was emitted: one that had been declared by then, within its bounds.
-No schedule is set off by a fact about itself, or by one that follows from its own runs: it would go on for ever.
+No schedule is set off by what its own run has emitted, by a fact about itself, or by one that follows from its own
+runs: it would go on for ever.
 Each match is one occurrence, with the event as its payload. It never misfires, and is due at once: its nominal time is
 the moment of the event, so that a line of them is in the order in which they were emitted.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import ids
-from noonmark.core.facts import concerns
+from noonmark.core.chains import concerns
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.jitter import due_at

@@ -61,7 +61,7 @@ class Run:
     result: Any = field(default=None, hash=False)
     """What the function returned, as far as that is JSON of at most 64 KiB; of a program that runs, its last output."""
     error: str | None = None
-    """The traceback of what it raised, or why its result was not kept."""
+    """The traceback of what it raised, why it was cut short, or why its result was not kept."""
     usage: Usage | None = None
 
     def __repr__(self) -> str:

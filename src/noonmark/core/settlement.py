@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.cut_short import cut_short, lost_words
 from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
@@ -122,7 +123,9 @@ def settle(occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Ac
         ended=delivered.ended,
         outcome=delivered.outcome,
         result=delivered.result,
-        error=delivered.error,
+        error=delivered.error
+        if delivered.outcome is Outcome.COMPLETED
+        else _error(delivered, occurrence, schedule, node),
         usage=delivered.usage,
     )
     if delivered.outcome is Outcome.LEASE_LOST:
@@ -151,7 +154,8 @@ def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settle
 
 def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
     """What is kept of a delivery whose lease ran out, told from its row as it was before somebody took it over."""
-    return replace(open_run(occurrence, now=now), ended=now, outcome=Outcome.LEASE_LOST)
+    error = lost_words(occurrence.node)
+    return replace(open_run(occurrence, now=now), ended=now, outcome=Outcome.LEASE_LOST, error=error)
 
 
 def open_run(occurrence: Occurrence, *, now: Micros) -> Run:
@@ -174,6 +178,13 @@ def _run(occurrence: Occurrence, *, node: str, started: Micros) -> Run:
         attempt=occurrence.attempt,
         node=node,
         started=started,
+    )
+
+
+def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, node: str) -> str | None:
+    """What went wrong: what the work or its target said, or else why it was cut short."""
+    return delivered.error or cut_short(
+        delivered.outcome, delivered.reason, occurrence, schedule.declaration, node=node
     )
 
 

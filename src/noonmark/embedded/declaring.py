@@ -44,6 +44,7 @@ SPOKEN = {
     "target.body": "body",
     "target.expected_statuses": "expected_statuses",
     "target.retry_statuses": "retry_statuses",
+    "target.completion_timeout_seconds": "completion_timeout_seconds",
     "trigger.jitter_seconds": "jitter",
 }
 """The fields of a document that a caller in Python knows by another name."""

@@ -51,6 +51,7 @@ class OtherWork:
         body: Any = None,  # noqa: ANN401 - JSON
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
+        completion_timeout_seconds: float | None = None,
         **options: Unpack[HttpOptions],
     ) -> str:
         """Keep a schedule that sends a request and return its id.
@@ -61,7 +62,8 @@ class OtherWork:
 
         The answers of `expected_statuses` mean success, those of `retry_statuses` that it may be tried again: numbers,
         or classes such as `"5xx"`. The request may go wherever this process can reach, and `timeout` is for the whole
-        of it, 30 seconds unless it is given.
+        of it, 30 seconds unless it is given. A receiver that takes the work over, where a server with a `public_url`
+        sends the request, has `completion_timeout_seconds` to tell its end, a day unless it is given.
         """
         request = http_target(
             url,
@@ -71,6 +73,7 @@ class OtherWork:
             body=body,
             expected_statuses=expected_statuses,
             retry_statuses=retry_statuses,
+            completion_timeout_seconds=completion_timeout_seconds,
         )
         return self._declare_work(request, options)
 

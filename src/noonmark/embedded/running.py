@@ -208,9 +208,11 @@ def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) ->
     why = "" if stored.reason is None else f": {stored.reason.sentence}"
     last = _last_run(runtime, stored)
     # The last line of a traceback says what was raised, and what to do about it.
-    what = "" if last is None or not last.error else f" ({last.error.rstrip().splitlines()[-1]})"
+    what = "" if last is None or not last.error else last.error.rstrip().splitlines()[-1]
+    # What nobody could say anything of has the words of its reason.
+    more = f" ({what})" if what and what.lower() not in why.lower() else ""
     result = None if last is None else last.result
-    raise RunFailed(f"the run ended as {stored.phase}{why}{what}{_said(result)}", result=result)
+    raise RunFailed(f"the run ended as {stored.phase}{why}{more}{_said(result)}", result=result)
 
 
 def _said(result: object) -> str:

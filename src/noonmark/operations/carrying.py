@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.concealing import Concealment
 from noonmark.core.errors import refusal
@@ -10,9 +10,13 @@ from noonmark.core.secret import header_problems
 from noonmark.core.targets.http import HttpTarget
 
 if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
     from noonmark.ports.seal import Seal
     from noonmark.ports.vault import Vault
+
+NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
 
 
 async def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
@@ -25,10 +29,33 @@ async def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
         raise refusal(problems)
 
 
-async def conceal(vault: Vault, seal: Seal | None, tenant: str, target: Target) -> Concealment:
-    """What takes the secrets of a target out of what its receiver tells later, as far as they can be opened here."""
-    if seal is None or not isinstance(target, HttpTarget) or not target.secret_headers:
-        return Concealment(())
-    known = await vault.find_secrets(tenant, set(target.secret_headers.values()))
-    values = [seal.open(tenant, secret.name, secret.sealed) for secret in known]
-    return Concealment(value for value in values if value is not None)
+async def conceal(vault: Vault, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Concealment | None:
+    """What takes the secrets of a request out of what its receiver tells later.
+
+    None where one of them is not known any more, since it was changed or deleted, or cannot be opened here: then
+    nothing of what is told can be kept.
+    """
+    tenant, started = schedule.owner.tenant, occurrence.started or 0
+    if occurrence.revision == schedule.revision:
+        names = _names(schedule.declaration.target)
+        known = await vault.find_secrets(tenant, names) if names else []
+    else:  # the target may be another by now, so it may have been any of them
+        names, known = set(), await vault.secrets(tenant)
+    values = [
+        seal.open(tenant, secret.name, secret.sealed) if seal is not None and secret.updated < started else None
+        for secret in known
+    ]
+    opened = [value for value in values if value is not None]
+    is_known = len(opened) == len(values) and names <= {secret.name for secret in known}
+    return Concealment(opened) if is_known else None
+
+
+def without_secrets(told: Any, hidden: Concealment | None) -> Any:  # noqa: ANN401 - JSON
+    """What is kept of a text, or other JSON, that a receiver told."""
+    if told is None:
+        return None
+    return NOT_KEPT if hidden is None else hidden.json(told)
+
+
+def _names(target: Target) -> set[str]:
+    return set(target.secret_headers.values()) if isinstance(target, HttpTarget) else set()

@@ -69,6 +69,11 @@ def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
     }
 
 
+def next_run(kept: Kept, *, now: Micros) -> Micros | None:
+    """When a schedule is next due by itself, as far as that is known."""
+    return _next_run(kept, _next_fires(kept, now=now))
+
+
 def _next_fires(kept: Kept, *, now: Micros) -> list[Micros]:
     """The next nominal times of its trigger, no more than the runs it has left; none while it is not active."""
     schedule = kept.schedule
@@ -128,7 +133,7 @@ def _occurrence(one: Occurrence, schedule: Schedule | None, terms: dict[str, Any
     if one.own is not None and one.own.overlap_policy is not None:
         terms = terms | {"overlap_policy": one.own.overlap_policy.to_document()}
     last = run if one.phase in FINAL else None
-    node, started = (one.node, one.started) if last is None else (last.node, last.started)
+    node, started = (one.node, _began(one)) if last is None else (last.node, last.started)
     return {
         "occurrence_id": one.id,
         "schedule_id": one.schedule_id,
@@ -160,6 +165,11 @@ def _occurrence(one: Occurrence, schedule: Schedule | None, terms: dict[str, Any
         "payload": one.payload,
         **terms,
     }
+
+
+def _began(one: Occurrence) -> Micros | None:
+    """When the delivery that goes on began: a start may be committed early, but nothing begins before it is due."""
+    return None if one.started is None else max(one.started, one.due)
 
 
 def _superseded_by(one: Occurrence, schedule: Schedule | None) -> int | None:

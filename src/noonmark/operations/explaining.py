@@ -1,4 +1,4 @@
-"""Explaining: why an occurrence stands where it stands, and why nothing ran at some instant."""
+"""Explaining: why an occurrence, or the last of a schedule, stands where it stands, and why nothing ran at a time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
 from noonmark.core.jsonvalues import identifier
+from noonmark.core.planner import timed_trigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
-from noonmark.operations.documents import text
+from noonmark.operations.documents import next_run, text
 from noonmark.operations.steering import find_occurrence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.core.instants import Micros
     from noonmark.operations.service import Caller, Service
+    from noonmark.ports.records import Kept
 
 NEIGHBOURS = 50
 """So many rows up to an instant are looked at: one of them may stand for a gap that covers it."""
@@ -39,20 +42,47 @@ async def explain_occurrence(service: Service, caller: Caller, arguments: Mappin
 
 
 async def explain_instant(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what a schedule did, does or will do at an instant, and why; now, unless one is given."""
+    """Say what a schedule did, does or will do at an instant, and why; without one, how its last occurrence fared."""
     asked = Arguments(arguments)
     schedule_id, at = asked.read("schedule_id", identifier), asked.instant("at", None)
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
     now = await service.store.clock()
-    time = now if at is None else at
+    explanation, time = (await _latest(service, kept, now=now), now) if at is None else (None, at)
+    if explanation is None:
+        # What has not been due yet is explained by its first fire.
+        time = _first_fire(kept, now=now) if at is None else at
+        explanation = await _instant(service, kept, time, now=now)
+    return {"schedule_id": schedule_id, "at": text(time), "phase": str(kept.schedule.phase)} | explanation.to_document()
+
+
+async def _instant(service: Service, kept: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
     uid, place = kept.schedule.uid, (time, LAST_ID)
     newest = await service.store.occurrences(uid, NEWEST)
     earlier = await service.store.occurrences(uid, NEIGHBOURS, before=place)
     rows = [*(one for one in newest if one.nominal > time), *earlier]
     exact = [run for one in earlier if one.nominal == time for run in await service.store.occurrence_runs(one.id)]
     runs = {run.id: run for run in [*exact, *await service.store.runs(uid, NEWEST, before=place)]}.values()
-    explanation = explain.explain_instant(
+    return explain.explain_instant(
         kept.schedule, time, now=now, rows=rows, runs=tuple(runs), admitted=kept.tally.admitted
     )
-    return {"schedule_id": schedule_id, "at": text(time), "phase": str(kept.schedule.phase)} | explanation.to_document()
+
+
+async def _latest(service: Service, kept: Kept, *, now: Micros) -> explain.Explanation | None:
+    """How the last occurrence of a schedule fared; None when it has had none."""
+    uid, store = kept.schedule.uid, service.store
+    rows = {one.id: one for one in await store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
+    for run in await store.runs(uid, 1):  # of a backfill, perhaps, whose nominal time is long past
+        one = await store.occurrence(run.occurrence_id)
+        rows |= {} if one is None else {one.id: one}
+    last = explain.latest(list(rows.values()), now=now)
+    if last is None:
+        return None
+    runs = await store.occurrence_runs(last.id)
+    return explain.explain_latest(kept.schedule, last, runs, now=now, next_run=next_run(kept, now=now))
+
+
+def _first_fire(kept: Kept, *, now: Micros) -> Micros:
+    trigger = timed_trigger(kept.schedule)
+    following = None if trigger is None else trigger.next_micros(now)
+    return now if following is None else following

@@ -5,10 +5,10 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.chains import concerns, is_emitted_by
 from noonmark.core.describe.hearing import why_not
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.events import parse_event
-from noonmark.core.facts import concerns
 from noonmark.core.instants import from_micros
 from noonmark.core.jsonvalues import identifier, shown
 from noonmark.core.matching import Matcher, compile_filters
@@ -66,6 +66,8 @@ def _own(schedule: Schedule | None, event: Event) -> str | None:
     """Why a schedule does not hear of what it wants to hear of, where it is behind that itself."""
     if schedule is None or not concerns(event, schedule):
         return None
+    if is_emitted_by(event, schedule):
+        return "source: a run of this schedule has emitted it itself"
     return "chain: it is about this schedule itself, or follows from its own runs"
 
 

@@ -19,7 +19,7 @@ from noonmark.core.signatures import check_token
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
-from noonmark.operations.carrying import conceal
+from noonmark.operations.carrying import conceal, without_secrets
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
 
@@ -226,13 +226,13 @@ async def _end(
     if one.phase not in may_end:
         raise Conflict(f"it does not await its completion: it is {one.phase}")
     now = await service.store.clock()
-    hidden = await conceal(service.store, service.seal, schedule.owner.tenant, schedule.declaration.target)
+    hidden = await conceal(service.store, service.seal, schedule, one)
     delivered = Delivered(
         outcome=outcome,
         started=now if one.started is None else one.started,
         ended=now,
-        result=hidden.json(result),
-        error=None if error is None else hidden.text(error),
+        result=without_secrets(result, hidden),
+        error=without_secrets(error, hidden),
         usage=usage,
     )
     ended = settle(one, schedule, delivered, node=one.node or "")

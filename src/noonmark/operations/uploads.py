@@ -1,12 +1,13 @@
 """Operations on uploads: list, delete; and what a surface needs that takes files in, for a file is no JSON.
 
-A file is kept first and told of then, by an event whose id follows from its own. If the server dies in between, the
-next one to start tells of it.
+A file is kept first and told of then, by an event whose id follows from what is kept. If the server dies in between,
+the next one to start tells of it; if the store is away, whoever of the tenant next sends a file, or asks for a list.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotFound
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import BinaryIO
 
+    from noonmark.core.audit import Note
+    from noonmark.core.instants import Micros
     from noonmark.core.uploads import Upload
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.uploads import Receiving, Uploads
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.operations")
 USUAL_PAGE = 100
 MAX_KEY = 200
+CREATE = "upload/create"
+"""What the audit log calls the sending of a file, which is no operation of the registry: its arguments are no JSON."""
 
 
 async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,12 +37,12 @@ async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str,
     asked = Arguments(arguments)
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
-    found = kept_by(service).all(caller.owner.tenant)
-    if cursor is not None:
-        found = [one for one in found if (one.created, one.upload_id) < cursor]
-    page = found[:limit]
-    more = write_cursor(page[-1].created, page[-1].upload_id) if len(found) > limit else None
-    return {"uploads": [one.to_document() for one in page], "next_cursor": more}
+    await tell_untold(service, caller.owner.tenant)
+    page, end = kept_by(service).page(caller.owner.tenant, limit, after=cursor)
+    return {
+        "uploads": [one.to_document() for one in page],
+        "next_cursor": None if end is None else write_cursor(*end),
+    }
 
 
 async def delete_upload(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +53,7 @@ async def delete_upload(service: Service, caller: Caller, arguments: Mapping[str
     gone = kept_by(service).remove(caller.owner.tenant, one_id)
     if gone is None:
         raise _unknown(one_id)
-    note = caller.signed(f"upload {one_id}")(None, None, now=await service.store.clock())
+    note = _note(caller, one_id, await service.store.clock())
     await service.store.note(caller.owner.tenant, [note])
     return gone.to_document()
 
@@ -66,6 +71,7 @@ class Intake:
     def __init__(self, service: Service, caller: Caller, key: str | None, *, expected: int = 0) -> None:
         """Under a key, the same file again is the same upload."""
         self._service, self._tenant = service, caller.owner.tenant
+        self._caller = replace(caller, operation=CREATE)
         uploads = kept_by(service)
         if key is None:
             made = f"upl_{service.fresh_id()}"
@@ -80,10 +86,13 @@ class Intake:
     async def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
         """Keep the file under the `filename` and the `path` that were said, tell of it, and give its document."""
         filename, path = names(said)
-        upload = self._receiving.keep(
-            filename=filename, path=path, content_type=media_type(content_type), now=await self._service.store.clock()
-        )
+        await tell_untold(self._service, self._tenant)
+        now = await self._service.store.clock()
+        kind = media_type(content_type)
+        upload = self._receiving.keep(filename=filename, path=path, content_type=kind, now=now)
         await announce(self._service, self._tenant, upload)
+        if upload.created == now:  # else it was kept before, and is on record
+            await self._service.store.note(self._tenant, [_note(self._caller, upload.upload_id, now)])
         return upload.to_document()
 
 
@@ -106,6 +115,13 @@ async def announce(service: Service, tenant: str, upload: Upload) -> None:
     service.wake(None)
 
 
+async def tell_untold(service: Service, tenant: str) -> None:
+    """Tell of what was kept while the store could not be told."""
+    for upload in kept_by(service).untold(tenant):
+        logger.warning("telling of upload %s, which was kept while the store was away", upload.upload_id)
+        await announce(service, tenant, upload)
+
+
 async def recover(service: Service) -> None:
     """Clear away what a server that was killed has left half done, and tell of what it kept and did not tell of."""
     if service.uploads is not None:
@@ -124,6 +140,10 @@ def content(service: Service, caller: Caller, one_id: object) -> tuple[Upload, B
     if found is None:
         raise _unknown(asked_for)
     return found, uploads.open(caller.owner.tenant, found)
+
+
+def _note(caller: Caller, one_id: str, now: Micros) -> Note:
+    return caller.signed(f"upload {one_id}")(None, None, now=now)
 
 
 def _unknown(one_id: str) -> NotFound:

@@ -22,6 +22,10 @@ LEASES_OF_SILENCE = 2
 """A node that was not heard of for so many of its leases is taken for dead; it beats three times meanwhile."""
 MISSED: Micros = -1
 """Stands for the lease of a node that was lost, once that was told."""
+NODE_LISTED: Micros = 24 * 3600 * SECOND
+"""So long after it was last heard of, a node is listed that has left, or was told to be lost."""
+NODE_KEPT: Micros = 30 * NODE_LISTED
+"""So long, one is kept of which nobody was told yet: all others may have been silent too, and somebody will lead."""
 KEY_LIFETIME: Micros = 24 * 3600 * SECOND
 """So long, a key under which something was asked for means that and nothing else."""
 

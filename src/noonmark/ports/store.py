@@ -290,7 +290,7 @@ class Store(Reading, Journal, Vault, Protocol):
     async def beat(self, beat: Beat, *, now: Micros) -> None:
         """Remember that a node is alive now, what it says of itself, and that it serves these routes now.
 
-        One that has left is back. Nodes that were not heard of for more than a day may be forgotten.
+        One that has left is back. What is not listed any more may be forgotten.
         """
 
     async def leave(self, node: str) -> None:
@@ -302,6 +302,7 @@ class Store(Reading, Journal, Vault, Protocol):
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day, also those that have left, by name.
 
+        One that was last heard of within 30 days is among them until it was told to be lost, unless it has left.
         One is alive until it leaves, or until `seen` plus twice its lease; it leads while the lease of the leader is
         its own and has not ended. One whose record cannot be read is left out.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -10,9 +10,15 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.uploads import Upload
 
+Place: TypeAlias = tuple[int, str]
+"""Where an upload stands in the list of a tenant's: when it came, and its id."""
+
 
 class Receiving(Protocol):
-    """One file that is coming in. It is kept or dropped; what is neither is gone when a server next starts."""
+    """One file that is coming in. Whoever takes it drops it in the end, whether or not it is kept.
+
+    What is neither kept nor dropped is gone when a server next starts.
+    """
 
     def write(self, data: bytes) -> None:
         """Add to it; PayloadTooLarge or QuotaExceeded as soon as it is more than may be kept."""
@@ -24,7 +30,7 @@ class Receiving(Protocol):
         """
 
     def drop(self) -> None:
-        """Leave nothing of it behind; of what is kept or dropped already, this changes nothing."""
+        """Be done with it; unless it is kept, nothing of it is left behind. A second time changes nothing."""
 
 
 class Uploads(Protocol):
@@ -37,8 +43,11 @@ class Uploads(Protocol):
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Receiving:
         """Begin to take a file, of which so many bytes are expected; Conflict while another comes under that id."""
 
-    def all(self, tenant: str) -> list[Upload]:
-        """Those of a tenant that are kept, the newest first, then by id; those that cannot be read are left out."""
+    def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
+        """So many of those that a tenant has, from after a place on, and where they end if there are more.
+
+        The newest come first, then they go by their ids. Those that cannot be read are left out.
+        """
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
         """One of them."""
@@ -54,6 +63,9 @@ class Uploads(Protocol):
 
     def announced(self, tenant: str, upload_id: str) -> None:
         """Remember that an event has told of it."""
+
+    def untold(self, tenant: str) -> list[Upload]:
+        """What was kept and not told of, and of which nobody is about to tell."""
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
         """Clear away what servers that were killed left behind; gives what they kept and did not tell of."""

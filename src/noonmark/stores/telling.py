@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from noonmark.core import facts
-from noonmark.core.chains import MAX_DEPTH
+from noonmark.core.chains import MAX_DEPTH, MAX_FACTS
 
 if TYPE_CHECKING:
     from noonmark.core.audit import Note
@@ -39,12 +39,17 @@ NOTHING_MORE = More()
 
 
 def to_event(fact: Fact, schedule: Schedule, one: Occurrence | None, more: More) -> Event | None:
-    """The event of a fact about a schedule, or about one of its occurrences; None where its chain is too long."""
+    """The event of a fact about a schedule, or about one of its occurrences; None where its chain has no room."""
     if one is None:
         return facts.of_schedule(fact, schedule, note=more.note, failures=more.failures)
     event = facts.of_occurrence(fact, schedule, one, run=more.run, waited_for=more.waited_for)
     if event is None:
-        logger.warning(
-            "%s of occurrence %s is not told: at most %d events may set each other off", fact, one.id, MAX_DEPTH
+        # No warning: with two listeners that take everything, it happens at the end of every job.
+        logger.info(
+            "%s of occurrence %s is not told: at most %d events may set each other off, and %d of them be facts",
+            fact,
+            one.id,
+            MAX_DEPTH,
+            MAX_FACTS,
         )
     return event

@@ -6,6 +6,7 @@ than what is kept of it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,14 @@ import httpcore2
 import httpx2
 
 from noonmark.core.jsonvalues import json_problem, printable
-from noonmark.targets.guard import Connector, look_up
+from noonmark.targets.guard import Connector
 
 if TYPE_CHECKING:
     import ssl
 
     from noonmark.core.targets.reach import Reach
-    from noonmark.targets.outbound import Resolve
     from noonmark.targets.requests import Request
+    from noonmark.targets.resolving import Resolver
 
 MAX_BODY = 65_536
 MAX_HEADER = 1_000
@@ -81,15 +82,17 @@ class _Part:
 class Pool:
     """Connections to whatever the rules let them go to; without rules, to everywhere."""
 
-    def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolve: Resolve = look_up) -> None:
+    def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
         """There are no connections yet."""
-        self._tls, self._connector = tls, Connector(reach, resolve)
+        self._tls, self._connector = tls, Connector(reach, resolver)
         self._parts: list[_Part] = []
+        self._tidying: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Future[list[BaseException | None]] | None = None
 
     @property
     def connections(self) -> list[httpcore2.AsyncConnectionInterface]:
         """All that are open."""
-        return [one for part in self._parts for one in part.pool.connections]
+        return [one for part in self._parts for one in part.pool.connections if not one.is_closed()]
 
     async def call(self, request: Request) -> Answer:
         """Send a request, and read the answer as far as it is kept. It takes as long as the other side likes."""
@@ -99,11 +102,27 @@ class Pool:
             return await self._call(part.pool, request)
         finally:
             part.busy -= 1
+            self._plan_tidying()
 
     async def close(self) -> None:
         """Hang up."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+        if self._closing is not None:
+            await self._closing
         for part in self._parts:
             await part.pool.aclose()
+
+    def _plan_tidying(self) -> None:
+        """See to it that what is idle is closed in time. The library does that only when a part has another call."""
+        if self._tidying is None and self.connections:
+            self._tidying = asyncio.get_running_loop().call_later(KEEP_ALIVE, self._tidy)
+
+    def _tidy(self) -> None:
+        expired = [one for one in self.connections if one.is_idle() and one.has_expired()]
+        self._closing = asyncio.gather(*(one.aclose() for one in expired), return_exceptions=True)
+        self._tidying = None
+        self._plan_tidying()
 
     def _free_part(self) -> _Part:
         """The first that has room: where there are few calls it is always the same, and they find its connections."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chains import EMITTER, MAX_DEPTH, event_id, next_depth
+from noonmark.core.chains import EMITTER, MAX_DEPTH, place_of_emitted
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.events import Event
 from noonmark.core.ids import OriginKind, kind_of
@@ -66,16 +66,16 @@ class EventEmitter:
         if assignment.stop_reason is not None:
             return not_begun(assignment, assignment.stop_reason, now=self._now())
         occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
-        depth = next_depth(occurrence)
+        place = place_of_emitted(occurrence)
         if not isinstance(target, EventTarget):
             return undeliverable(f"a {target.kind} target is not an event", now=self._now())
-        if depth > MAX_DEPTH:
-            why = f"it would be the last of {depth} events that set each other off, and at most {MAX_DEPTH} may"
+        if place.depth > MAX_DEPTH:
+            why = f"it would be the last of {place.depth} events that set each other off, and at most {MAX_DEPTH} may"
             return undeliverable(why, now=self._now())
         event = Event(
             event_type=target.event_type,
             emitted=self._now(),
-            event_id=event_id(depth, occurrence.id),
+            event_id=place.event_id(occurrence.id),
             source=f"{EMITTER}{occurrence.schedule_id}",
             payload=_payload(occurrence, target),
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -25,8 +27,10 @@ from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.answers import brief
 from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
-from noonmark.targets.guard import Refused, look_up
+from noonmark.targets.guard import Refused
+from noonmark.targets.hushing import hush
 from noonmark.targets.requests import carrying, make_request
+from noonmark.targets.resolving import Resolver, asked_by, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
     from noonmark.targets.unsealing import Unsealer
 
 MAX_DIGITS = 9
+UNSEALERS = 4
+"""Threads that ask the store for secrets."""
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 
 
@@ -47,10 +53,15 @@ class Exchanges:
     """Sends requests on behalf of one node."""
 
     def __init__(self, outbound: Outbound, unsealer: Unsealer | None, now: Callable[[], Micros]) -> None:
-        """Connections that may go anywhere are kept apart, so that nobody else's request comes to use one."""
+        """Made in the thread that sends them.
+
+        Connections that may go anywhere are kept apart, so that nobody else's request comes to use one.
+        """
+        hush()
         self._outbound, self._unsealer, self._now = outbound, unsealer, now
-        tls, resolve = httpcore2.default_ssl_context(), outbound.resolve or look_up
-        self._guarded, self._free = Pool(outbound.reach, tls, resolve), Pool(None, tls, resolve)
+        tls, resolver = httpcore2.default_ssl_context(), Resolver(outbound.resolve or look_up)
+        self._guarded, self._free = Pool(outbound.reach, tls, resolver), Pool(None, tls, resolver)
+        self._unsealing = ThreadPoolExecutor(UNSEALERS, "noonmark-secrets")
 
     async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
         """Send what an occurrence asks for, and tell what came of it; whatever is secret in that is masked."""
@@ -74,16 +85,18 @@ class Exchanges:
             return replace(undeliverable(why, now=self._now()), is_final=True)
 
     async def _unsealed(self, target: HttpTarget, tenant: str, url: str) -> dict[str, str]:
-        """The headers that are secret; the store is asked in a thread, where it may block."""
+        """The headers that are secret; the store is asked in threads for that alone, where it may block."""
         if not target.secret_headers:
             return {}
         if self._unsealer is None:
             raise ValueError("nothing was sent: this node has no store to read its secrets from")
-        return await asyncio.to_thread(self._unsealer.headers, tenant, target.secret_headers, url)
+        asked = partial(self._unsealer.headers, tenant, target.secret_headers, url)
+        return await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
 
     async def _send(
         self, target: HttpTarget, assignment: Assignment, request: Request, hidden: Concealment
     ) -> Delivered | Accepted:
+        asked_by.set(assignment.schedule.owner)
         started = self._now() if assignment.started is None else assignment.started
         ends, is_own = _ends_by(target, assignment, started)
         seconds = max(0, ends - self._now()) / SECOND
@@ -100,11 +113,13 @@ class Exchanges:
         except BROKEN as error:
             return self._broken(assignment, request, brief(error, hidden.text), error)
         if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
-            return Accepted(started=started, accepted=self._now())
+            accepted, limit = self._now(), target.completion_timeout
+            return Accepted(started=started, accepted=accepted, deadline=None if limit is None else accepted + limit)
         return self._answered(target, assignment, answer, hidden)
 
     async def close(self) -> None:
         """Hang up."""
+        self._unsealing.shutdown(wait=False, cancel_futures=True)
         await self._guarded.close()
         await self._free.close()
 

@@ -5,22 +5,21 @@ Whoever is at the other end can say so much to one request and no more, however 
 
 from __future__ import annotations
 
-import asyncio
 import select
-import socket
 from typing import TYPE_CHECKING, Any
 
 import httpcore2
 from httpcore2 import AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout, ReadError
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Iterable
 
     from httpcore2 import SOCKET_OPTION
 
     from noonmark.core.targets.reach import Reach
-    from noonmark.targets.outbound import Resolve
+    from noonmark.targets.resolving import Resolver
 
 NEXT_ADDRESS = 5.0
 """Seconds after which the next address of a host is tried, where there is one."""
@@ -34,18 +33,12 @@ class Refused(Exception):
     """The rules of this node do not let a request go there."""
 
 
-async def look_up(host: str, port: int) -> list[str]:
-    """The addresses of a host, as the system knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
 class Connector(AsyncNetworkBackend):
     """Makes the connections of a pool; without rules, to everywhere."""
 
-    def __init__(self, reach: Reach | None, resolve: Resolve = look_up) -> None:
+    def __init__(self, reach: Reach | None, resolver: Resolver) -> None:
         """Nothing is looked up yet."""
-        self._reach, self._resolve = reach, resolve
+        self._reach, self._resolver = reach, resolver
         self._dial = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -69,10 +62,7 @@ class Connector(AsyncNetworkBackend):
         return Line(await self._dial.connect_tcp(last, port, timeout, local_address, socket_options))
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        try:
-            addresses = await self._resolve(host, port)
-        except (OSError, UnicodeError):
-            addresses = []
+        addresses = await self._resolver.addresses(host, port)
         if not addresses:
             raise ConnectError(f"no address is known for {host}")
         for address in addresses:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from noonmark.core.targets.reach import Reach
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    Resolve = Callable[[str, int], Awaitable[list[str]]]
-    """The addresses of a host, for a port."""
+    Resolve = Callable[[str, int], list[str]]
+    """The addresses of a host, for a port; called in a thread of its own, where it may block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

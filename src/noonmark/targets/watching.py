@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.overlap import CancelRunning
-from noonmark.core.policies.window import EndAction
+from noonmark.core.policies.window import EndAction, spell_at
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import Underway
 from noonmark.core.targets import CommandTarget
@@ -64,8 +64,8 @@ class Watch:
         self._is_cut_off = False
         window = assignment.schedule.declaration.window
         pauses = window is not None and window.end_action is EndAction.PAUSE
-        self._suspend_at = window.closes_at(assignment.occurrence.first_due) if window and pauses else None
-        self._resume_at: Micros | None = None
+        self._turn_at = window.closes_at(assignment.occurrence.first_due) if window and pauses else None
+        """When it is next suspended, or goes on."""
 
     def give_up(self) -> None:
         """This node stops: the command is of no account any more. From any thread."""
@@ -104,10 +104,8 @@ class Watch:
             plans.append((ends, self._cut_off))
         if self._kept.tail.total > self._told:
             plans.append((self._tell_at, self._tell))
-        if self._suspend_at is not None:
-            plans.append((self._suspend_at, self._suspend))
-        if self._resume_at is not None:
-            plans.append((self._resume_at, self._resume))
+        if self._turn_at is not None:
+            plans.append((self._turn_at, self._turn))
         return plans
 
     @property
@@ -156,21 +154,14 @@ class Watch:
     def _undead(self) -> Delivered:
         return self._failed(f"it was killed {micros_to_seconds(LAST_WAIT)} s ago, and is still there")
 
-    def _suspend(self) -> None:
-        """Its window has closed: it goes on when the next one opens, if there is one."""
-        trigger, window = self._assignment.schedule.declaration.trigger, self._assignment.schedule.declaration.window
-        closed, self._suspend_at = self._suspend_at, None
-        self._kept.send(signal.SIGSTOP)
-        if trigger is not None and window is not None and closed is not None:
-            # A time that names no window any more, because this node was late, is none to go on at.
-            self._resume_at = trigger.next_micros(max(closed, self._now() - window.duration))
-
-    def _resume(self) -> None:
-        window = self._assignment.schedule.declaration.window
-        if window is not None and self._resume_at is not None:
-            self._suspend_at = window.closes_at(self._resume_at)
-        self._resume_at = None
-        self._kept.send(signal.SIGCONT)
+    def _turn(self) -> None:
+        """A window closes, or opens: it stands still until the next one, if there is one, and goes on in that."""
+        declared, first_due = self._assignment.schedule.declaration, self._assignment.occurrence.first_due
+        self._turn_at = None
+        if declared.window is not None:
+            spell = spell_at(declared.window, declared.trigger, first_due=first_due, now=self._now())
+            self._kept.send(signal.SIGCONT if spell.is_open else signal.SIGSTOP)
+            self._turn_at = spell.until
 
     def _take_in(self, said: dict[str, Any]) -> Delivered | None:
         """What the keeper says; None unless it is the end."""

@@ -23,6 +23,7 @@ from noonmark.core.explain.phrases import (
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.policies.misfire import Skip
 from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,6 +156,9 @@ def _accepted(case: Case) -> str:
 
 def _succeeded(case: Case) -> str:
     caught_up = f"{_caught_up(case)}; " if case.occurrence.caught_up is not None else ""
+    lost = sum(run.outcome is Outcome.LEASE_LOST for run in case.runs)
+    if lost:
+        caught_up += f"its node stopped, or was lost, {times(lost)} before it had ended, and it was delivered again; "
     if not case.runs or case.runs[-1].ended is None:
         return f"{caught_up}{plain(Reason.SUCCEEDED)}"
     last = case.runs[-1]
@@ -176,6 +180,10 @@ def _timed_out(case: Case) -> str:
     timeout = case.declaration.timeout if case.is_in_force else None
     limit = "its timeout" if timeout is None else f"its timeout of {duration_words(timeout)}"
     return f"the run took longer than {limit} (attempt {attempts(case)})"
+
+
+def _completion_timed_out(case: Case) -> str:
+    return f"{plain(Reason.COMPLETION_TIMED_OUT)} (attempt {attempts(case)})"
 
 
 def _retry(case: Case) -> str:
@@ -229,7 +237,7 @@ CLAUSES: Mapping[Reason, Callable[[Case], str]] = MappingProxyType(
         Reason.FAILED: _failed(Reason.FAILED),
         Reason.UNDELIVERABLE: _failed(Reason.UNDELIVERABLE),
         Reason.TIMED_OUT: _timed_out,
-        Reason.COMPLETION_TIMED_OUT: _failed(Reason.COMPLETION_TIMED_OUT),
+        Reason.COMPLETION_TIMED_OUT: _completion_timed_out,
         Reason.CANCELLED: _alone(Reason.CANCELLED),
         Reason.RETRY_SCHEDULED: _retry,
         Reason.ATTEMPTS_EXHAUSTED: _failed(Reason.ATTEMPTS_EXHAUSTED),

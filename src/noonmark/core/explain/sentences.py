@@ -46,6 +46,9 @@ def sentence(case: Case, at: Standing) -> str:
     """How it stands, and why."""
     phase = case.occurrence.phase
     lead = ONCE_BEGUN.get(phase, LEADS[phase]) if case.has_begun else LEADS[phase]
+    if (still := case.suspended) is not None:
+        goes_on = "no other opens" if still.until is None else f"it goes on at {instant_words(still.until)}"
+        lead = f"It has been suspended since {instant_words(still.since)}, when its window closed; {goes_on}"
     return f"{lead}: {_clause(case, at)}."
 
 
@@ -57,6 +60,6 @@ def _clause(case: Case, at: Standing) -> str:
         return f"{node(row.node)} has claimed it, and starts it at {instant_words(row.due)}"
     if row.phase not in LIVE:
         return "the record does not say why"
-    since = "" if row.started is None else f" at {instant_words(row.started)}"
+    since = "" if row.started is None else f" at {instant_words(max(row.started, row.due))}"
     stop = "" if row.stop is None else f"; it was asked to stop: {plain(row.stop)}"
     return f"{node(row.node)} started attempt {attempts(case)}{since}{stop}"

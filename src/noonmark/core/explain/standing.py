@@ -11,6 +11,7 @@ from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.misfire import judge
+from noonmark.core.policies.window import EndAction, spell_at
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.misfire import Lateness
+    from noonmark.core.policies.window import Spell
     from noonmark.core.run import Run
     from noonmark.core.schedule import Declaration, Schedule
 
@@ -112,12 +114,26 @@ class Case:
     @property
     def began(self) -> Micros | None:
         """When it was first started, as far as that is known."""
-        return self.runs[0].started if self.runs else self.occurrence.started
+        if self.runs:
+            return self.runs[0].started
+        started = self.occurrence.started
+        # The start is committed a little early, but nothing begins before it is due.
+        return None if started is None else max(started, self.occurrence.due)
 
     @property
     def has_begun(self) -> bool:
         """Whether it was ever started."""
         return bool(self.runs) or self.occurrence.has_begun
+
+    @property
+    def suspended(self) -> Spell | None:
+        """The time between two windows in which its run stands still, if it does so now."""
+        row, window = self.occurrence, self.declaration.window
+        is_going = row.phase is Phase.DISPATCHING and row.stop is None and self.is_in_force
+        if window is None or window.end_action is not EndAction.PAUSE or not is_going:
+            return None
+        spell = spell_at(window, self.declaration.trigger, first_due=row.first_due, now=self.now)
+        return None if spell.is_open else spell
 
     @property
     def detail(self) -> Facts:
@@ -157,7 +173,7 @@ def standing(case: Case) -> Standing:
         case Phase.CLAIMED:
             return Standing(rule=Rule.CLAIM, decision="claimed", reached=Rule.WINDOW)
         case Phase.DISPATCHING:
-            return Standing(rule=Rule.RUNS, decision="running")
+            return Standing(rule=Rule.RUNS, decision="running" if case.suspended is None else "suspended")
         case Phase.AWAITING_COMPLETION:
             return _at(Reason.ACCEPTED)
         case _:

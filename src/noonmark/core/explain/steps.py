@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import words
+from noonmark.core.explain.attempts import run_facts
 from noonmark.core.explain.clock_changes import NOTHING, at_fire
 from noonmark.core.explain.explanation import DOES_NOT_APPLY, Rule, Step
 from noonmark.core.ids import OriginKind
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from noonmark.core.explain.standing import Case, Standing
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.run import Run
 
 MAX_RUNS_SHOWN = 10
 ORDER = tuple(Rule)
@@ -126,6 +126,9 @@ def _window(case: Case) -> Step:
     opening = window.judge(rule, first_due=row.first_due, now=case.now if case.began is None else case.began)
     is_live = row.phase in LIVE and not case.has_begun
     facts = {**rule.to_document(), "closes_at": to_text(opening.closes_at)}
+    if (still := case.suspended) is not None:
+        facts |= known(suspended_since=to_text(still.since), goes_on_at=instant(still.until))
+        return Step(rule=Rule.WINDOW, decision=str(Reason.WINDOW_CLOSED), facts=facts)
     # An old row may have had another window, or none; that it went on says that it was open.
     return Step(rule=Rule.WINDOW, decision=str(opening.reason if is_live else Reason.WINDOW_OPEN), facts=facts)
 
@@ -183,23 +186,11 @@ def _runs(case: Case) -> Step:
         timeout_seconds=None if declaration.timeout is None else micros_to_seconds(declaration.timeout),
         deadline=instant(row.deadline),
         asked_to_stop=None if row.stop is None else str(row.stop),
-        runs=[_run(run) for run in case.runs[-MAX_RUNS_SHOWN:]],
+        runs=[run_facts(run, target_kind=declaration.target.kind) for run in case.runs[-MAX_RUNS_SHOWN:]],
         earlier_runs=max(0, len(case.runs) - MAX_RUNS_SHOWN) or None,
     )
     last = case.runs[-1].outcome if case.runs else None
     return Step(rule=Rule.RUNS, decision=str(last or "running"), facts=facts)
-
-
-def _run(run: Run) -> Facts:
-    return known(
-        run_id=run.id,
-        attempt=run.attempt,
-        node=run.node,
-        started_at=to_text(run.started),
-        ended_at=instant(run.ended),
-        outcome=None if run.outcome is None else str(run.outcome),
-        error=run.summary,
-    )
 
 
 STEPS: tuple[Callable[[Case], Step], ...] = (

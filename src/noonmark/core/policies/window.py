@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.documents import Reader
+    from noonmark.core.triggers import Trigger
 
 MAX_WINDOW_SECONDS = 31_622_400
 """A leap year."""
@@ -93,3 +94,26 @@ def judge(window: Window, *, first_due: Micros, now: Micros) -> WindowDecision:
     closes_at = window.closes_at(first_due)
     reason = Reason.WINDOW_OPEN if now < closes_at else Reason.WINDOW_CLOSED
     return WindowDecision(reason=reason, first_due=first_due, closes_at=closes_at, now=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """A stretch of time in which a window is open, or in which none is: then what its window suspends stands still."""
+
+    is_open: bool
+    since: Micros
+    until: Micros | None
+    """When it closes, or when the next one opens; None when there is none any more."""
+
+
+def spell_at(window: Window, trigger: Trigger | None, *, first_due: Micros, now: Micros) -> Spell:
+    """Whether a window is open, some time after a run was first due.
+
+    The first one opens at its first due time, and another one at each fire that the trigger names after that.
+    """
+    latest = None if trigger is None else trigger.previous_micros(now + 1)
+    opened = first_due if latest is None else max(first_due, latest)
+    closed = window.closes_at(opened)
+    if now < closed:
+        return Spell(is_open=True, since=opened, until=closed)
+    return Spell(is_open=False, since=closed, until=None if trigger is None else trigger.next_micros(now))

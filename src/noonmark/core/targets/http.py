@@ -30,6 +30,7 @@ MAX_STATUSES = 100
 MAX_TIMEOUT_SECONDS = 86_400
 TIMEOUT: Micros = 30 * SECOND
 """For the whole call, where the target says nothing else."""
+MAX_COMPLETION_SECONDS = 30 * 86_400
 EXPECTED = ("2xx",)
 RETRIED = (408, 425, 429, "5xx")
 OWN_HEADERS = ("idempotency-key", "traceparent")
@@ -83,6 +84,8 @@ class HttpTarget:
     retry_statuses: tuple[int | str, ...] | None = None
     """The other answers after which the retry policy has its say; None for those that tell of a passing trouble."""
     timeout: Micros | None = None
+    completion_timeout: Micros | None = None
+    """How long a receiver that takes the work over has to tell its end; None for a day."""
 
     def expects(self, status: int) -> bool:
         """Whether that answer means success."""
@@ -111,6 +114,9 @@ class HttpTarget:
             expected_statuses=None if self.expected_statuses is None else list(self.expected_statuses),
             retry_statuses=None if self.retry_statuses is None else list(self.retry_statuses),
             timeout_seconds=None if self.timeout is None else micros_to_seconds(self.timeout),
+            completion_timeout_seconds=(
+                None if self.completion_timeout is None else micros_to_seconds(self.completion_timeout)
+            ),
         )
 
 
@@ -139,6 +145,7 @@ def read_http(reader: Reader) -> HttpTarget:
         expected_statuses=expected,
         retry_statuses=_read_statuses(reader, "retry_statuses"),
         timeout=reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+        completion_timeout=reader.seconds("completion_timeout_seconds", None, low=1, high=MAX_COMPLETION_SECONDS),
     )
 
 

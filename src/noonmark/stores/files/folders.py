@@ -68,6 +68,17 @@ def names(folder: int) -> list[str]:
     return sorted(one for one in everything(folder) if not one.startswith("."))
 
 
+def newest_first(folder: int) -> list[tuple[int, str]]:
+    """When what is in a folder was last changed, in microseconds, and its name, but for what begins with a dot."""
+    found = []
+    with os.scandir(folder) as entries:
+        for one in entries:
+            if not one.name.startswith("."):
+                with suppress(FileNotFoundError):
+                    found.append((one.stat(follow_symlinks=False).st_mtime_ns // 1_000, one.name))
+    return sorted(found, reverse=True)
+
+
 def size_of(folder: int) -> int:
     """The bytes of the files in a folder, but for those whose names begin with a dot."""
     found = (os.stat(one, dir_fd=folder, follow_symlinks=False) for one in names(folder))

@@ -1,8 +1,8 @@
 """One file that is coming in, in a folder of its own until it is complete.
 
-What comes is written to `.incoming/<id>.part/content`, which is locked for as long as the process that writes it
-lives. When all of it has come and is on disk, the folder moves to where uploads are kept, in one step. `.incoming/<id>`
-is there from before that until an event has told of it.
+What comes is written to `.incoming/<id>.part/content`, which is locked until whoever writes it is done with it, or
+dies. When all of it has come and is on disk, the folder moves to where uploads are kept, in one step. `.incoming/<id>`
+is there from before that until an event has told of it; if the file is locked no longer, nobody is about to tell.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from noonmark.core.errors import Conflict, KeyReused, PayloadTooLarge
 from noonmark.core.uploads import Upload
 from noonmark.stores.files import folders
+from noonmark.stores.files.counting import Count, changing
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -46,8 +47,8 @@ class Home(Protocol):
     def leave(self, tenant: str, size: int, *, is_kept: bool) -> None:
         """Count no longer as coming what has come, or will not."""
 
-    def check_room(self, tenant: str, folder: int, size: int) -> None:
-        """QuotaExceeded if there is no room for a file of that size beside those that are kept."""
+    def check_room(self, tenant: str, folder: int, coming: int, size: int) -> None:
+        """QuotaExceeded if there is no room for a file of that size beside those that are kept; under the lock."""
 
 
 class Incoming:
@@ -56,7 +57,7 @@ class Incoming:
     def __init__(self, home: Home, tenant: str, upload_id: str) -> None:
         """Begin with an empty one; Conflict while another comes in under the same id."""
         self._home, self._tenant, self._id = home, tenant, upload_id
-        self._size, self._hash = 0, sha256()
+        self._size, self._hash, self._is_kept = 0, sha256(), False
         self._part = f"{upload_id}{PART}"
         with folders.told(), home.of(tenant, makes=True) as folder, folders.opened(INCOMING, folder, makes=True) as to:
             try:
@@ -99,12 +100,14 @@ class Incoming:
                 if not before.is_same(upload):
                     raise KeyReused("was used for another file", field="idempotency_key")
                 return before
-            self._home.check_room(self._tenant, folder, upload.size)
+            self._home.check_room(self._tenant, folder, coming, upload.size)
             os.close(os.open(self._id, folders.LOCK, 0o600, dir_fd=coming))
-            os.rename(self._part, self._id, src_dir_fd=coming, dst_dir_fd=folder)
+            with changing(folder, coming, Count(1, upload.size)):
+                os.rename(self._part, self._id, src_dir_fd=coming, dst_dir_fd=folder)
             os.fsync(coming)
             os.fsync(folder)
-        self._leave(is_kept=True)
+        self._is_kept = True
+        self._home.leave(self._tenant, self._size, is_kept=True)
         return upload
 
     def _complete(self, upload: Upload, coming: int) -> None:
@@ -119,23 +122,22 @@ class Incoming:
             finally:
                 os.close(about)
             os.rename(CONTENT, upload.filename, src_dir_fd=part, dst_dir_fd=part)
+            # Lists have the newest first, and then need not open every one of them.
+            os.utime(part, ns=(upload.created * 1_000, upload.created * 1_000))
             os.fsync(part)
 
     def drop(self) -> None:
-        """Leave nothing of it behind."""
+        """Be done with it: unless it is kept, nothing of it is left behind."""
         if self._file is None:
             return
-        with suppress(OSError), self._home.of(self._tenant) as folder, folders.opened(INCOMING, folder) as coming:
-            folders.clear(self._part, coming)
-        self._leave(is_kept=False)
-
-    def _leave(self, *, is_kept: bool) -> None:
-        """Let go of the file, and of the room that was reserved for it: what is kept is counted as such."""
-        os.close(self._open_file())
+        if not self._is_kept:
+            with suppress(OSError), self._home.of(self._tenant) as folder, folders.opened(INCOMING, folder) as coming:
+                folders.clear(self._part, coming)
+            self._home.leave(self._tenant, self._size, is_kept=False)
+        os.close(self._file)
         self._file = None
-        self._home.leave(self._tenant, self._size, is_kept=is_kept)
 
     def _open_file(self) -> int:
-        if self._file is None:
+        if self._file is None or self._is_kept:
             raise ValueError("it is kept or dropped already")
         return self._file

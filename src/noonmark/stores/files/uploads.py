@@ -1,6 +1,7 @@
 """Uploads in a folder: `<folder>/<tenant>/<upload id>/<file name>`, each with a note of what it is.
 
 Several servers may share the folder. How much a tenant may have is decided while its lock is held, by what is there.
+An upload is as old as its folder: that has the time at which it was kept.
 """
 
 from __future__ import annotations
@@ -12,20 +13,23 @@ from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
 from noonmark.core.errors import QuotaExceeded
+from noonmark.core.turns import Places
 from noonmark.core.uploads import folder_name, read_upload
 from noonmark.stores.files import folders
-from noonmark.stores.files.receiving import ABOUT, GONE, INCOMING, PART, Incoming
+from noonmark.stores.files.counting import COUNTED, Count, changing, count
+from noonmark.stores.files.receiving import ABOUT, GONE, INCOMING, LOCKED, PART, Incoming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from noonmark.core.uploads import Upload
+    from noonmark.ports.uploads import Place
 
 MAX_UPLOADS = 10_000
-"""So many files a tenant may have: each of them is looked at whenever one is added."""
+"""So many files a tenant may have: the names of all of them are read for a page of a list."""
 MAX_AT_ONCE = 64
-"""So many files may be coming in at a time."""
+"""So many files may be coming in at a time; one tenant alone may send half of them."""
 MAX_ABOUT = 65_536
 
 
@@ -38,7 +42,7 @@ class UploadFolder:
         self._lock = Lock()
         self._used: dict[str, int] = {}
         self._coming: dict[str, int] = {}
-        self._at_once = 0
+        self._places = Places(MAX_AT_ONCE)
 
     @property
     def max_bytes(self) -> int:
@@ -47,29 +51,26 @@ class UploadFolder:
 
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Incoming:
         """Begin to take a file."""
-        with folders.told(), self.of(tenant, makes=True) as folder:
-            self.check_room(tenant, folder, expected)
+        with folders.told(), self._locked(tenant, makes=True) as (folder, coming):
+            self.check_room(tenant, folder, coming, expected)
         with self._lock:
-            if self._at_once >= MAX_AT_ONCE:
-                raise QuotaExceeded(f"{MAX_AT_ONCE} files are coming in already; try again when some have come")
-            self._at_once += 1
+            if not self._places.may_have_one(tenant):
+                raise QuotaExceeded("too many files are coming in already; try again when some have come")
+            self._places.take(tenant)
         try:
             return Incoming(self, tenant, upload_id)
         except BaseException:
             self.leave(tenant, 0, is_kept=False)
             raise
 
-    def check_room(self, tenant: str, folder: int, size: int) -> None:
-        """Refuse a file of that size if there is no room for it beside those that are kept."""
-        sizes = []
-        for name in folders.names(folder):
-            with suppress(FileNotFoundError, NotADirectoryError), folders.opened(name, folder) as one:
-                sizes.append(folders.size_of(one))
+    def check_room(self, tenant: str, folder: int, coming: int, size: int) -> None:
+        """Refuse a file of that size if there is no room for it beside those that are kept; under the lock."""
+        found = count(folder, coming)
         with self._lock:
-            self._used[tenant] = sum(sizes)
-        if len(sizes) >= MAX_UPLOADS:
-            raise QuotaExceeded(f"there are {len(sizes):,} uploads, and no more are kept: delete some", field="file")
-        if sum(sizes) + size > self._quota:
+            self._used[tenant] = found.size
+        if found.files >= MAX_UPLOADS:
+            raise QuotaExceeded(f"there are {found.files:,} uploads, and no more are kept: delete some", field="file")
+        if found.size + size > self._quota:
             raise self._over()
 
     def reserve(self, tenant: str, size: int) -> None:
@@ -83,7 +84,7 @@ class UploadFolder:
     def leave(self, tenant: str, size: int, *, is_kept: bool) -> None:
         """Count no longer as coming what has come, or will not."""
         with self._lock:
-            self._at_once -= 1
+            self._places.give_back(tenant)
             self._coming[tenant] = self._coming.get(tenant, 0) - size
             if is_kept:
                 self._used[tenant] = self._used.get(tenant, 0) + size
@@ -91,16 +92,19 @@ class UploadFolder:
     def _over(self) -> QuotaExceeded:
         return QuotaExceeded(f"all uploads together may have {self._quota:,} bytes: delete some", field="file")
 
-    def all(self, tenant: str) -> list[Upload]:
-        """Those of a tenant, the newest first."""
-        with folders.told():
-            try:
-                with self.of(tenant) as folder:
-                    found = [self._read(name, folder) for name in folders.names(folder)]
-            except FileNotFoundError:
-                return []
-        known = [one[1] for one in found if one is not None]
-        return sorted(known, key=lambda one: (one.created, one.upload_id), reverse=True)
+    def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
+        """So many of a tenant's, the newest first, and where they end if there are more."""
+        found: list[Upload] = []
+        end = after
+        with folders.told(), suppress(FileNotFoundError), self.of(tenant) as folder:
+            for place in folders.newest_first(folder):
+                if (after is not None and place >= after) or (read := self._read(place[1], folder)) is None:
+                    continue
+                if len(found) == limit:
+                    return found, end
+                found.append(read[1])
+                end = place
+        return found, None
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
         """One of them."""
@@ -123,22 +127,31 @@ class UploadFolder:
 
     def remove(self, tenant: str, upload_id: str) -> Upload | None:
         """Forget one: it is gone in one step, and then its files are removed."""
-        found = self.find(tenant, upload_id)
-        if found is None:
+        if self.find(tenant, upload_id) is None:
             return None
-        with folders.told(), self.of(tenant) as folder, folders.opened(INCOMING, folder, makes=True) as coming:
-            gone = f"{upload_id}{GONE}"
-            try:
-                os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
-            except FileNotFoundError:  # somebody else was first
+        gone = f"{upload_id}{GONE}"
+        with folders.told(), self._locked(tenant) as (folder, coming):
+            if (found := self._read(upload_id, folder)) is None:  # somebody else was first
                 return None
             folders.clear(gone, coming)
-        return found
+            with folders.opened(upload_id, folder) as one:
+                size = folders.size_of(one)
+            with changing(folder, coming, Count(-1, -size)):
+                os.rename(upload_id, gone, src_dir_fd=folder, dst_dir_fd=coming)
+            folders.forget(upload_id, coming)
+            folders.clear(gone, coming)
+        return found[1]
 
     def announced(self, tenant: str, upload_id: str) -> None:
         """Remember that an event has told of it."""
-        with folders.told(), self.of(tenant) as folder, folders.opened(INCOMING, folder) as coming:
+        with folders.told(), self._coming_to(tenant) as (_, coming):
             folders.forget(upload_id, coming)
+
+    def untold(self, tenant: str) -> list[Upload]:
+        """What was kept and not told of, and of which nobody is about to tell."""
+        with folders.told(), suppress(FileNotFoundError), self._coming_to(tenant) as (folder, coming):
+            return [upload for _, upload in self._untold(folder, coming)]
+        return []
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
         """Clear away what was left behind; gives what was kept and not told of."""
@@ -150,20 +163,24 @@ class UploadFolder:
             for name in folders.names(base):
                 with ExitStack() as stack, suppress(FileNotFoundError, NotADirectoryError):
                     folder = stack.enter_context(folders.opened(name, base))
-                    yield from self._left(folder, stack.enter_context(folders.opened(INCOMING, folder)))
+                    coming = stack.enter_context(folders.opened(INCOMING, folder))
+                    with folders.locked(LOCKED, coming):
+                        self._clear_away(folder, coming)
+                    yield from self._untold(folder, coming)
 
-    def _left(self, folder: int, coming: int) -> Iterator[tuple[str, Upload]]:
+    def _clear_away(self, folder: int, coming: int) -> None:
+        """Remove what was left of files that did not come, or are deleted; and count again, next time."""
+        folders.forget(COUNTED, coming)
         for name in folders.names(coming):
             if name.endswith(GONE) or (name.endswith(PART) and not folders.is_held(name, coming)):
                 folders.clear(name, coming)
-        for name in folders.names(coming):
-            if name.endswith(PART):
-                continue
-            found = self._read(name, folder)
-            if found is not None:
-                yield found
-            elif not folders.is_held(f"{name}{PART}", coming):
+            elif not name.endswith(PART) and self._read(name, folder) is None:
                 folders.forget(name, coming)
+
+    def _untold(self, folder: int, coming: int) -> list[tuple[str, Upload]]:
+        marked = [name for name in folders.names(coming) if not name.endswith((GONE, PART))]
+        found = [self._read(name, folder) for name in marked if not folders.is_held(name, folder)]
+        return [one for one in found if one is not None]
 
     @contextmanager
     def of(self, tenant: str, *, makes: bool = False) -> Iterator[int]:
@@ -172,6 +189,18 @@ class UploadFolder:
             self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._base() as base, folders.opened(folder_name(tenant), base, makes=makes) as folder:
             yield folder
+
+    @contextmanager
+    def _coming_to(self, tenant: str, *, makes: bool = False) -> Iterator[tuple[int, int]]:
+        """The folder of a tenant, and that of what is coming to it."""
+        with self.of(tenant, makes=makes) as folder, folders.opened(INCOMING, folder, makes=True) as coming:
+            yield folder, coming
+
+    @contextmanager
+    def _locked(self, tenant: str, *, makes: bool = False) -> Iterator[tuple[int, int]]:
+        """The same two folders, in which nobody else changes anything."""
+        with self._coming_to(tenant, makes=makes) as (folder, coming), folders.locked(LOCKED, coming):
+            yield folder, coming
 
     @contextmanager
     def _base(self) -> Iterator[int]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.ports.records import MISSED, Leadership, heard_of
+from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Leadership, heard_of
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.ports.records import Beat, NodeRecord
-
-DAY: Micros = DAY_SECONDS * SECOND
-"""A node that was not heard of for so long is forgotten; its name never comes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +19,11 @@ class Heard:
     beat: Beat
     seen: Micros
     left: Micros | None = None
+
+    def is_listed(self, now: Micros) -> bool:
+        """Whether it was heard of lately, or nobody was told of its loss yet."""
+        is_settled = self.left is not None or self.beat.lease == MISSED
+        return self.seen >= now - (NODE_LISTED if is_settled else NODE_KEPT)
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Register:
         """A node is alive."""
         self.heard[beat.node] = Heard(beat, now)
         self.served.update(dict.fromkeys(beat.routes, now))
-        for name in [name for name, one in self.heard.items() if one.seen < now - DAY]:
+        for name in [name for name, one in self.heard.items() if not one.is_listed(now)]:
             del self.heard[name]
 
     def is_any_alive(self, since: Micros) -> bool:
@@ -62,8 +63,8 @@ class Register:
         return True
 
     def told(self, *, now: Micros) -> list[NodeRecord]:
-        """Those that were heard of within a day, by name."""
-        lately = [self.heard[name] for name in sorted(self.heard) if self.heard[name].seen >= now - DAY]
+        """Those that were heard of lately, and those of whose loss nobody was told yet, by name."""
+        lately = [self.heard[name] for name in sorted(self.heard) if self.heard[name].is_listed(now)]
         return [
             heard_of(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
             for one in lately

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Claim
+from noonmark.core.cut_short import lost_words
 from noonmark.core.ids import kind_of
 from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import Occurrence
@@ -201,9 +202,10 @@ def _lost_run(row: Row, now: Micros) -> Run:
         occurrence_id=row.id,
         attempt=row.attempt,
         node=row.node or "",
-        started=now if row.started is None else row.started,
+        started=now if row.started is None else max(row.started, row.due),
         ended=now,
         outcome=Outcome.LEASE_LOST,
+        error=lost_words(row.node),
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.ports.records import MISSED, Beat, Leadership, heard_of
+from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Beat, Leadership, heard_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,10 +14,13 @@ if TYPE_CHECKING:
     from noonmark.ports.records import NodeRecord
     from noonmark.stores.sql.session import Session
 
-DAY: Micros = DAY_SECONDS * SECOND
-"""A node that was not heard of for so long is forgotten; its name never comes back."""
 _SAID = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
-_HEARD = f"SELECT {', '.join(_SAID)} FROM nodes WHERE seen >= ? ORDER BY name"  # noqa: S608 - our own names
+_HEARD = f"""
+    SELECT {", ".join(_SAID)} FROM nodes
+    WHERE seen >= ? AND (seen >= ? OR (left_at IS NULL AND lease <> ?))
+    ORDER BY name
+"""  # noqa: S608 - our own names
+_FORGET = "DELETE FROM nodes WHERE seen < ? AND (seen < ? OR left_at IS NOT NULL OR lease = ?)"
 _LEADER = "SELECT term, node, until FROM leadership"
 _LEAD = """
     INSERT INTO leadership (key, term, node, until) VALUES (1, 1, ?, ?)
@@ -40,7 +42,7 @@ def beat(session: Session, told: Beat, *, now: Micros) -> None:
     routes = json.dumps(told.routes)
     said = (told.node, routes, told.capacity, told.load, told.version, told.started, told.lease, now, None)
     session.put("nodes", _SAID, [said])
-    session.execute("DELETE FROM nodes WHERE seen < ?", now - DAY)
+    session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
     if told.routes:
         # In one order everywhere: no two nodes may wait for each other.
         session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(told.routes)])
@@ -66,11 +68,11 @@ def lead(session: Session, node: str, *, now: Micros, lease: Micros) -> Leadersh
 
 
 def told(session: Session, *, now: Micros) -> list[NodeRecord]:
-    """Those that were heard of within a day, by name."""
+    """Those that were heard of lately, and those of whose loss nobody was told yet, by name."""
     leader = None
     for _, node, until in session.query(_LEADER):
         leader = node if isinstance(until, int) and now < until else None
-    return list(_read(session.query(_HEARD, now - DAY), leader, now))
+    return list(_read(session.query(_HEARD, now - NODE_KEPT, now - NODE_LISTED, MISSED), leader, now))
 
 
 def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Iterator[NodeRecord]:

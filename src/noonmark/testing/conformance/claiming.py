@@ -147,6 +147,7 @@ async def a_delivery_whose_lease_was_lost_is_kept_as_a_run(bench: Bench) -> None
     [run] = await bench.store.runs(made.uid)
     assert (run.occurrence_id, run.node, run.attempt) == (started.id, "node-a", 1)
     assert (run.started, run.ended, run.outcome) == (NOW + 5, bench.now, Outcome.LEASE_LOST)
+    assert run.error == "node node-a was lost before it had ended"
     bench.advance(LEASE)
     again = await bench.start(await bench.claim_one("node-c"))
     assert await bench.settle(again)

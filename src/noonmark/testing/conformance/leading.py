@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.facts import of_lost_node
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.ports.records import Beat, Leadership, NodeRecord
 from noonmark.testing.conformance.bench import LEASE, case
@@ -25,6 +26,10 @@ async def _lead(bench: Bench, node: str, lease: int = LEASE) -> Leadership:
 
 async def _alive(bench: Bench) -> list[str]:
     return [node.name for node in await bench.store.nodes() if node.is_alive]
+
+
+async def _names(bench: Bench) -> list[str]:
+    return [node.name for node in await bench.store.nodes()]
 
 
 async def _leaders(bench: Bench) -> list[str]:
@@ -90,13 +95,37 @@ async def a_node_is_alive_until_it_was_silent_for_two_of_its_own_leases(bench: B
 
 @case
 async def a_node_that_was_not_heard_of_for_a_day_is_told_no_more(bench: Bench) -> None:
-    await _beat(bench, "node-a")
+    for name in ("node-a", "node-b", "node-c"):
+        await _beat(bench, name)
+    await bench.store.leave("node-a")
+    event = of_lost_node("node-b", seen=NOW, started=0, version="", load=0, routes=())
+    assert await bench.store.lose("node-b", NOW, event)
     bench.advance(DAY)
-    assert [node.name for node in await bench.store.nodes()] == ["node-a"]
+    assert await _names(bench) == ["node-a", "node-b", "node-c"]
     bench.advance(1)
-    assert await bench.store.nodes() == []
-    await _beat(bench, "node-b")
-    assert [node.name for node in await bench.store.nodes()] == ["node-b"]
+    assert await _names(bench) == ["node-c"]
+    await _beat(bench, "node-d")
+    assert await _names(bench) == ["node-c", "node-d"]
+
+
+@case
+async def a_node_of_whose_loss_nobody_was_told_is_kept_for_30_days(bench: Bench) -> None:
+    for name in ("node-a", "node-b"):
+        await _beat(bench, name)
+    bench.advance(30 * DAY)
+    await _beat(bench, "node-c")
+    assert [(node.name, node.is_lost) for node in await bench.store.nodes()] == [
+        ("node-a", True),
+        ("node-b", True),
+        ("node-c", False),
+    ]
+    event = of_lost_node("node-a", seen=NOW, started=0, version="", load=0, routes=())
+    assert await bench.store.lose("node-a", NOW, event)
+    assert await _names(bench) == ["node-b", "node-c"]
+    bench.advance(1)
+    assert await _names(bench) == ["node-c"]
+    await _beat(bench, "node-c")
+    assert await _names(bench) == ["node-c"]
 
 
 @case

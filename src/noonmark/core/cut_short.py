@@ -1,0 +1,49 @@
+"""What is said of a run that was cut short, where neither the work nor its target could say anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import micros_to_seconds, to_text
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+
+if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Declaration
+
+ANSWERS = frozenset({"http"})
+"""The kinds of target that answer; what others do ends."""
+
+
+def cut_short(
+    outcome: Outcome, reason: Reason | None, occurrence: Occurrence, declared: Declaration, *, node: str
+) -> str | None:
+    """Why a run has no end of its own, in a few words; None when it has one."""
+    match outcome:
+        case Outcome.TIMED_OUT if reason is Reason.COMPLETION_TIMED_OUT:
+            by = "in time" if occurrence.deadline is None else f"by {to_text(occurrence.deadline)}"
+            return f"the target did not say {by} how the work ended"
+        case Outcome.TIMED_OUT:
+            what = "answer" if declared.target.kind in ANSWERS else "end"
+            limit = "its timeout" if declared.timeout is None else f"{micros_to_seconds(declared.timeout):g} s"
+            return f"no {what} within {limit}"
+        case Outcome.CANCELLED:
+            return _part((reason or Reason.CANCELLED).sentence)
+        case Outcome.LEASE_LOST:
+            return f"{_named(node)} stopped before it had ended"
+        case _:
+            return None
+
+
+def lost_words(node: str | None) -> str:
+    """What is said of a run whose node was lost."""
+    return f"{_named(node)} was lost before it had ended"
+
+
+def _named(node: str | None) -> str:
+    return f"node {node}" if node else "its node"
+
+
+def _part(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")

@@ -1,0 +1,81 @@
+"""How much a tenant has, written down, so that not everything is looked at whenever a file comes.
+
+`.incoming/.count` is read and written while the lock of the tenant is held. It is believed as long as nobody else has
+put anything into the folder of the tenant, or taken something out; if not, or if it cannot be read, all is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from noonmark.stores.files import folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COUNTED = ".count"
+_LONGEST = 100
+_TOLD = re.compile(rb"(\d+) (\d+) (\d+)\n")
+"""Files, bytes, and when the folder of the tenant was last changed."""
+
+
+class Count(NamedTuple):
+    """How many uploads there are, and how many bytes they have together."""
+
+    files: int
+    size: int
+
+
+def count(folder: int, coming: int) -> Count:
+    """How much is in the folder of a tenant."""
+    found = _read(folder, coming)
+    if found is None:
+        found = _look(folder)
+        _write(found, folder, coming)
+    return found
+
+
+@contextmanager
+def changing(folder: int, coming: int, by: Count) -> Iterator[None]:
+    """What is in the folder of a tenant changes by so much between these lines."""
+    before = count(folder, coming)
+    # Whoever is killed before the change is written down leaves nothing that is wrong.
+    folders.forget(COUNTED, coming)
+    yield
+    _write(Count(before.files + by.files, before.size + by.size), folder, coming)
+
+
+def _look(folder: int) -> Count:
+    sizes = []
+    for name in folders.names(folder):
+        with suppress(FileNotFoundError, NotADirectoryError), folders.opened(name, folder) as one:
+            sizes.append(folders.size_of(one))
+    return Count(len(sizes), sum(sizes))
+
+
+def _read(folder: int, coming: int) -> Count | None:
+    try:
+        file = os.open(COUNTED, folders.READ, dir_fd=coming)
+        try:
+            told = _TOLD.fullmatch(os.read(file, _LONGEST))
+        finally:
+            os.close(file)
+    except OSError:
+        return None
+    if told is None or int(told[3]) != os.stat(folder).st_mtime_ns:
+        return None
+    return Count(int(told[1]), int(told[2]))
+
+
+def _write(found: Count, folder: int, coming: int) -> None:
+    told = f"{found.files} {found.size} {os.stat(folder).st_mtime_ns}\n".encode()
+    with suppress(OSError):  # then it is counted again, next time
+        folders.forget(COUNTED, coming)
+        file = os.open(COUNTED, folders.NEW, 0o600, dir_fd=coming)
+        try:
+            os.write(file, told)
+        finally:
+            os.close(file)

@@ -1,0 +1,85 @@
+"""Uploads that the store could not be told of are told of as soon as somebody comes by."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.core.instants import SECOND
+from noonmark.driver.drive import drive
+from noonmark.operations.registry import perform
+from noonmark.operations.service import Service
+from noonmark.operations.uploads import Intake
+from noonmark.stores.files import UploadFolder
+from noonmark.stores.sqlite import driver
+from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.stores.sqlite.store import SqliteStore
+from tests.operations.desk import LOCAL
+
+pytestmark = pytest.mark.skipif(
+    sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself"
+)
+
+
+@pytest.fixture
+def service(tmp_path):
+    store = SqliteStore(tmp_path / "noonmark.db", lambda: 1_800_000_000 * SECOND, busy_seconds=0.01)
+    drive(store.open())
+    uploads = UploadFolder(tmp_path / "uploads", max_bytes=100, quota=1_000)
+    yield Service(store=store, lookahead=SECOND, fresh_id=lambda: "fresh", uploads=uploads)
+    drive(store.close())
+
+
+def send(service, key):
+    intake = Intake(service, LOCAL, key)
+    try:
+        intake.write(b"something")
+        return drive(intake.finish({"filename": key}, None))
+    finally:
+        intake.drop()
+
+
+def told(service):
+    found = drive(perform(service, LOCAL, "event/list", {"event_type": "file_uploaded"}))["events"]
+    return sorted(one["payload"]["filename"] for one in found)
+
+
+@pytest.fixture
+def untold(service, tmp_path):
+    """One that was kept while the store was away."""
+    assert told(service) == []
+    with closing(sqlite3.connect(tmp_path / "noonmark.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable):
+            send(service, "first")
+        with pytest.raises(StoreUnavailable):
+            send(service, "refused")
+        other.execute("ROLLBACK")
+    assert told(service) == []
+
+
+@pytest.mark.usefixtures("untold")
+class TestWhatWasKeptWhileTheStoreWasAway:
+    def test_is_told_of_before_a_list(self, service):
+        found = drive(perform(service, LOCAL, "upload/list", {}))["uploads"]
+        assert [one["filename"] for one in found] == told(service) == ["first"]
+        assert service.uploads.untold("default") == []
+
+    def test_is_told_of_before_the_next_file(self, service):
+        send(service, "second")
+        assert told(service) == ["first", "second"]
+
+    def test_is_no_business_of_others(self, service):
+        elsewhere = replace(LOCAL, owner=replace(LOCAL.owner, tenant="elsewhere"))
+        assert drive(perform(service, elsewhere, "upload/list", {}))["uploads"] == []
+        assert told(service) == []
+
+
+def test_what_somebody_is_about_to_tell_of_is_left_to_him(service):
+    coming = service.uploads.receive("default", "upl_1")
+    coming.keep(filename="a", path="/a", content_type="text/plain", now=1)
+    assert service.uploads.untold("default") == []
+    assert list(service.uploads.sweep()) == []
+    coming.drop()
+    assert [one.upload_id for one in service.uploads.untold("default")] == ["upl_1"]
