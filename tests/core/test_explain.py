@@ -452,3 +452,15 @@ def test_a_start_that_was_committed_early_is_told_as_of_its_due_time():
     explanation = explain_occurrence(one, early, now=NOW)
     assert explanation.summary == "It is running: node `n1` started attempt 1 of 1 at 2026-11-15 12:00:00 UTC."
     assert step(explanation, "misfire").facts["late_by_seconds"] == 0
+
+
+@pytest.mark.parametrize(("lost", "often"), [(1, "once"), (2, "2 times")])
+def test_what_was_delivered_again_says_that_its_node_was_lost(lost, often):
+    one = scheduled()
+    done = row(one, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1, losses=lost)
+    runs = [run(done, 10 * n, 10 * n + 5, outcome=Outcome.LEASE_LOST, attempt=n + 2) for n in range(lost)]
+    explanation = explain_occurrence(one, done, [*runs, run(done, 40, 42)], now=NOW)
+    assert explanation.summary == (
+        f"It ran: its node stopped, or was lost, {often} before it had ended, and it was delivered again; "
+        "node `n1` started it at 2026-11-15 12:00:40 UTC, and it took 2 seconds."
+    )

@@ -71,6 +71,26 @@ def pid_in(path):
     return int(eventually(lambda: path.exists() and path.read_text().strip()))
 
 
+def test_what_is_suspended_between_two_windows_is_explained_as_that(server, folder):
+    window = {"duration_seconds": 0.2, "end_action": "pause"}
+    one = create(server, f"{folder}/work", f"{folder}/still", window=window)
+    occurrence = start(server, one)
+
+    def suspended():
+        told = server.get(f"/occurrences/{occurrence}/explain").json
+        return "suspended" in told["summary"] and told
+
+    told = eventually(suspended)
+    assert "It has been suspended since " in told["summary"]
+    assert "; it goes on at 20" in told["summary"]
+    steps = {step["rule"]: step for step in told["steps"]}
+    assert (steps["window"]["decision"], steps["runs"]["decision"]) == ("window_closed", "suspended")
+    assert steps["window"]["facts"]["suspended_since"] == steps["window"]["facts"]["closes_at"]
+    assert steps["window"]["facts"]["goes_on_at"].endswith("-01-01T00:00:00Z")
+    assert server.ask("POST", f"/occurrences/{occurrence}/cancel", {}).status == 200
+    assert end_of(server, occurrence)["phase"] == "cancelled"
+
+
 def test_what_is_allowed_is_started(server):
     one = create(server, "echo", "$HUSH", "; id", "-n")
     assert end_of(server, start(server, one))["phase"] == "completed"
@@ -129,7 +149,7 @@ def test_what_it_has_written_is_seen_at_every_door(server, folder):
 def test_a_timeout_ends_it(server, folder):
     one = create(server, f"{folder}/work", "slow", timeout_seconds=0.5)
     assert end_of(server, start(server, one))["phase"] == "timed_out"
-    assert last_run(server, one)["error"].endswith("was killed by SIGTERM")
+    assert last_run(server, one)["error"].endswith("was killed by SIGTERM: no end within 0.5 s")
 
 
 def test_the_command_line_does_it_all(server):

@@ -75,6 +75,24 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says(server, receiver):
     assert len({headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests}) == 1
 
 
+def attempts_in(explained):
+    """The attempts of an explanation, in words."""
+    return [run["told"] for step in explained["steps"] for run in step["facts"].get("runs", [])]
+
+
+def test_a_call_that_is_not_answered_in_time_says_so(server, receiver):
+    receiver.reset()
+    made = create(server, f"{receiver.url}/silent", timeout_seconds=0.2).json
+    one = run(server, made["schedule_id"])
+    assert in_phase(server, one, "timed_out", "completed") == ("timed_out", "timed_out")
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert (kept["outcome"], kept["error"]) == ("timed_out", "no answer within 0.2 s")
+    explained = server.get(f"/schedules/{made['schedule_id']}/explain").json
+    assert f"About its last occurrence, `{one}`, asked for at" in explained["summary"]
+    (told,) = attempts_in(explained)
+    assert re.search(r" and timed out after .*: no answer within 0\.2 s$", told)
+
+
 def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(server, receiver):
     made = create(server, f"{receiver.url}/").json
     where = f"/schedules/{made['schedule_id']}"
@@ -124,8 +142,13 @@ def test_a_call_whose_node_is_killed_is_made_again_with_the_same_key(tmp_path, r
     receiver.opened.set()
     with serving(tmp_path, "--store", store, "--lease", "1") as server:
         assert in_phase(server, one, "completed") == ("completed", "succeeded")
-        outcomes = {run["outcome"] for run in server.get(f"/occurrences/{one}/runs").json["runs"]}
-    assert outcomes == {"lease_lost", "completed"}
+        runs = {run["outcome"]: run["error"] for run in server.get(f"/occurrences/{one}/runs").json["runs"]}
+        explained = server.get(f"/occurrences/{one}/explain").json
+    assert set(runs) == {"lease_lost", "completed"}
+    assert re.fullmatch(r"node \S+ was lost before it had ended", runs["lease_lost"])
+    assert "its node stopped, or was lost, once before it had ended" in explained["summary"]
+    lost, again = attempts_in(explained)
+    assert (runs["lease_lost"] in lost, 'HTTP status 200; it answered `{"done": true}`' in again) == (True, True)
     assert [headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests] == [one, one]
 
 

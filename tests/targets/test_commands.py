@@ -33,6 +33,14 @@ FAMILY = (
 STUBBORN = "trap '' TERM; echo $$ > parent; while :; do sleep 0.05; done"
 
 
+WHY = {
+    Reason.CANCELLED: "someone asked for it to be cancelled",
+    Reason.LEASE_LOST: "its node stopped before it had ended",
+    Reason.REPLACED: "a newer occurrence took its place",
+}
+"""What is said of one that was asked to stop."""
+
+
 @pytest.fixture(scope="module")
 def runner():
     with running() as made:
@@ -237,14 +245,14 @@ class TestHowItIsMadeToEnd:
     def test_a_short_timeout_does_too(self, runner):
         assert runner.run("sleep", "60", timeout=SECOND // 10).outcome == "timed_out"
 
-    @pytest.mark.parametrize("reason", [Reason.CANCELLED, Reason.LEASE_LOST, Reason.REPLACED])
-    def test_one_that_is_asked_to_stop_ends_with_its_children(self, runner, tmp_path, brief, reason):
+    @pytest.mark.parametrize(("reason", "why"), WHY.items())
+    def test_one_that_is_asked_to_stop_ends_with_its_children(self, runner, tmp_path, brief, reason, why):
         one = runner.start(ordered("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
         parent, child = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
         one.stop(reason)
         done = runner.end_of(one)
         outcome = "lease_lost" if reason is Reason.LEASE_LOST else "cancelled"
-        assert (done.outcome, done.error) == (outcome, "was killed by SIGTERM")
+        assert (done.outcome, done.error) == (outcome, f"was killed by SIGTERM: {why}")
         eventually(lambda: not is_alive(parent) and not is_alive(child))
 
     def test_one_that_does_not_want_to_is_killed(self, runner, tmp_path, brief):
@@ -252,14 +260,15 @@ class TestHowItIsMadeToEnd:
         pid = pid_in(tmp_path / "parent")
         one.stop(Reason.CANCELLED)
         done = runner.end_of(one)
-        assert (done.outcome, done.error, is_alive(pid)) == ("cancelled", "was killed by SIGKILL", False)
+        said = f"was killed by SIGKILL: {WHY[Reason.CANCELLED]}"
+        assert (done.outcome, done.error, is_alive(pid)) == ("cancelled", said, False)
 
     def test_one_that_is_replaced_has_the_time_that_its_policy_gives(self, runner, tmp_path):
         policy = CancelRunning(cancel_grace=SECOND // 10)
         one = runner.start(ordered("sh", "-c", STUBBORN, fields={"cwd": str(tmp_path)}, overlap_policy=policy))
         pid_in(tmp_path / "parent")
         one.stop(Reason.REPLACED)
-        assert runner.end_of(one).error == "was killed by SIGKILL"
+        assert runner.end_of(one).error == f"was killed by SIGKILL: {WHY[Reason.REPLACED]}"
 
     @pytest.mark.parametrize("how", ["timeout", *(Reason.CANCELLED, Reason.REPLACED, Reason.LEASE_LOST), "stop"])
     def test_a_whole_family_ends_that_does_not_want_to(self, tmp_path, brief, how):
@@ -274,7 +283,7 @@ class TestHowItIsMadeToEnd:
                 one.stop(how)
             if how != "stop":
                 done = made.end_of(one)
-                assert done.error == "was killed by SIGKILL"
+                assert done.error == f"was killed by SIGKILL: {WHY.get(how, 'no end within 3600 s')}"
                 eventually(lambda: not any(map(is_alive, pids)))
         eventually(lambda: not any(map(is_alive, pids)))
 
@@ -356,7 +365,7 @@ class TestWindows:
         pid = pid_in(tmp_path / "parent")
         eventually(lambda: is_stopped(pid))
         one.stop(Reason.CANCELLED)
-        assert runner.end_of(one).error == "was killed by SIGTERM"
+        assert runner.end_of(one).error == f"was killed by SIGTERM: {WHY[Reason.CANCELLED]}"
         assert not is_alive(pid)
 
 

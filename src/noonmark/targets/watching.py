@@ -14,6 +14,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.cut_short import cut_short
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.overlap import CancelRunning
 from noonmark.core.policies.window import EndAction, spell_at
@@ -179,13 +180,20 @@ class Watch:
         if self._ask_at is None and code == 0:
             return succeeded(self._assignment, result, now=now)
         text = "\n".join(one for one in (last_lines(result["output"]), _end(code)) if one)
-        if self._is_cut_off:
-            return replace(cut_off(self._assignment, now=now), result=result, error=text)
         if self._ask_at is not None:
-            reason = self._assignment.stop_reason or Reason.CANCELLED
-            return replace(stopped(self._assignment, reason, text, now=now), result=result)
+            return self._made_to_end(result, text, now=now)
         error = subprocess.CalledProcessError(code, list(self._argv), result["output"])
         return replace(raised(self._assignment, error, now=now, text=text), result=result)
+
+    def _made_to_end(self, result: dict[str, Any], text: str, *, now: Micros) -> Delivered:
+        """It was asked to end, or killed; which signal that took does not tell why."""
+        reason = self._assignment.stop_reason or Reason.CANCELLED
+        ended = (
+            cut_off(self._assignment, now=now) if self._is_cut_off else stopped(self._assignment, reason, None, now=now)
+        )
+        declared, occurrence = self._assignment.schedule.declaration, self._assignment.occurrence
+        why = cut_short(ended.outcome, ended.reason, occurrence, declared, node="")
+        return replace(ended, result=result, error=f"{text}: {why}")
 
     def _result(self, code: int) -> dict[str, Any]:
         """What is kept of it."""
