@@ -1,5 +1,8 @@
 """Commands that ask a real server: the same as on a store, and what becomes of them where none answers."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
 import pytest
 
 from tests.cli.calling import Desk, call
@@ -83,3 +86,39 @@ def test_no_server_is_an_error_that_says_what_to_do(monkeypatch):
     monkeypatch.setenv("NOONMARK_SERVER", "ftp://nowhere")
     done = call("schedule", "list")
     assert (done.code, done.complaints[0].split(":")[0]) == (2, "NOONMARK_SERVER")
+
+
+class Other(BaseHTTPRequestHandler):
+    """Another program, that answers everything with some JSON."""
+
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"hello": "world"}')
+
+    def log_message(self, *_):
+        """Nobody asks what it was asked."""
+
+
+def test_another_program_is_told_from_a_server():
+    with HTTPServer(("127.0.0.1", 0), Other) as other:
+        thread = threading.Thread(target=other.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{other.server_port}"
+        done = call("schedule", "list", "--server", url)
+        thread.join()
+    assert (done.code, done.complaints) == (1, [f"{url}/rpc did not answer as Noonmark does; is it another program?"])
+
+
+def test_fields_have_the_names_of_arguments(desk):
+    huge = ("--payload-json", '{"a": 99999999999999999999}')
+    assert desk.problem(2, "event", "emit", "e", *huge)["field"] == "payload.a"
+
+
+def test_what_is_missing_is_named(desk):
+    assert desk.refused(2, "secret", "set", "a") == [
+        "--host: is required: a host that may see it, such as api.example.com"
+    ]
+    assert desk.refused(2, "event", "match", "--payload-json", "1") == [
+        "--payload-json: needs a type: noonmark event match TYPE --payload-json .."
+    ]

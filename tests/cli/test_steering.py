@@ -71,6 +71,32 @@ def test_a_run_is_seen_by_every_command(desk, node):
     assert [line.split()[0] for line in lines if line.startswith(("trigger ", "runs "))] == ["trigger", "runs"]
 
 
+def test_a_run_is_waited_for(desk, node):
+    made = create(desk)
+    assert desk("schedule", "run-now", made, "--wait", "--payload-json", '{"rows": 3}').endswith(
+        ' completed: {"rows": 3}\n'
+    )
+    told = desk.json("schedule", "run-now", made, "--wait", "--payload-json", "7")
+    assert (told["phase"], [(one["outcome"], one["result"]) for one in told["runs"]]) == (
+        "completed",
+        [("completed", 7)],
+    )
+    assert desk("schedule", "run-now", made, "--wait").endswith(" completed.\n")
+    failed = call("schedule", "run-now", made, "--wait", "--payload-json", '{"raise": "no rows"}', *desk.place)
+    assert (failed.code, failed.out.split(" ", 1)[1]) == (1, "failed: ValueError: no rows\n")
+
+
+def test_a_run_is_called_off(desk, node):
+    made = desk.json("schedule", "create", "--function", "served_by_nobody", *NEVER)["schedule_id"]
+    one = desk.json("schedule", "run-now", made, "--key", "once")["occurrence_id"]
+    assert desk("run", "cancel", one, "--reason", "never mind") == f"Cancelled {one}.\n"
+    assert desk.json("audit", "list", "--schedule", made)["entries"][0]["reason"] == "never mind"
+    ended = call("schedule", "run-now", made, "--key", "once", "--wait", *desk.place)
+    assert (ended.code, ended.out.startswith(f"{one} cancelled: ")) == (1, True), ended
+    assert desk.refused(4, "run", "cancel", one) == ["it has ended already, as cancelled"]
+    assert desk.refused(3, "run", "cancel", "occ_0") == ["occurrence_id: there is no occurrence 'occ_0'"]
+
+
 def test_the_last_run_is_one_that_ran(desk, node):
     made = create(desk, "--name", "ran once")
     assert "Last run" not in desk("schedule", "status", made)

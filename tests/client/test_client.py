@@ -306,3 +306,25 @@ class TestShape:
         script = "import sys, noonmark; from noonmark import Scheduler; print('httpx2' in sys.modules)"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("ask", "field"),
+    [
+        (lambda client: client.get(None), "schedule_id"),
+        (lambda client: client.get(5), "schedule_id"),
+        (lambda client: client.get("c1/runs"), "schedule_id"),
+        (lambda client: client.get("\ud800"), "schedule_id"),
+        (lambda client: client.cancel(None), "occurrence_id"),
+        (lambda client: client.set_secret("a/b", "0123456789", hosts=["example.com"]), "name"),
+        (lambda client: client.run_now("a", key=5), "key"),
+        (lambda client: client.run_now("a", key="two\nlines"), "key"),
+        (lambda client: client.run_now("a", key="Z\u00fcrich"), "key"),
+        (lambda client: client.create(idempotency_key=b"bytes"), "idempotency_key"),
+        (lambda client: client.call("event/emit", {"event_type": "e", "payload": 2**70}), "payload"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_its_name(client, ask, field):
+    with pytest.raises(InvalidRequest) as refused:
+        ask(client)
+    assert refused.value.field == field

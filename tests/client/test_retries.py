@@ -179,3 +179,13 @@ class TestNobodyThere:
         for kind in CLIENTS.values():
             with kind(served.url) as client:
                 assert client.health()["status"]
+
+
+def test_a_file_that_does_not_come_whole_is_not_there(client, line, tmp_path):
+    there = tmp_path / "back.bin"
+    there.write_bytes(b"before")
+    line.script = [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", DROP]
+    for _ in range(2):
+        with pytest.raises(Unreachable):
+            client.download("upl_0", there)
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("back.bin", b"before")]

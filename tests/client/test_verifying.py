@@ -6,7 +6,7 @@ import pytest
 
 from noonmark.client import verify
 from noonmark.clocks import SystemClock
-from noonmark.core.errors import NotAllowed
+from noonmark.core.errors import InvalidRequest, NotAllowed
 from noonmark.core.instants import SECOND, from_micros, to_micros
 from noonmark.core.signatures import signature
 
@@ -44,3 +44,37 @@ def test_age_is_no_excuse_for_a_wrong_key_or_body():
             verify(headers(), body, key, now=SIGNED)
     with pytest.raises(NotAllowed, match="there is no key"):
         verify(headers(), BODY, "", now=SIGNED)
+
+
+def test_bodies_and_keys_may_be_any_bytes():
+    for body in (BODY, bytearray(BODY), memoryview(BODY)):
+        for key in (KEY, KEY.encode(), ["another", KEY.encode()], (KEY,)):
+            assert verify(headers(), body, key, now=SIGNED) == ONE
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ((headers(), BODY.decode(), KEY), "body"),
+        ((headers(), None, KEY), "body"),
+        ((headers(), {"a": 1}, KEY), "body"),
+        ((headers(), BODY, None), "key"),
+        ((headers(), BODY, 5), "key"),
+        ((headers(), BODY, [KEY, None]), "key"),
+        ((headers(), BODY, b"\xff"), "key"),
+        ((None, BODY, KEY), "headers"),
+        (("Noonmark-Signature: t=1", BODY, KEY), "headers"),
+        (({1: 2}, BODY, KEY), "headers"),
+        (({"Noonmark-Signature": ["t=1"]}, BODY, KEY), "headers"),
+    ],
+)
+def test_what_is_no_request_or_key_is_told_by_its_name(given, field):
+    with pytest.raises(InvalidRequest) as refused:
+        verify(*given, now=SIGNED)
+    assert refused.value.field == field
+    assert KEY not in str(refused.value)
+
+
+def test_an_id_that_no_text_can_carry_is_refused():
+    with pytest.raises(NotAllowed, match="not one of ours"):
+        verify(headers() | {"Idempotency-Key": "\udcff"}, BODY, KEY, now=SIGNED)

@@ -349,3 +349,22 @@ def test_what_reads_alike_fires_alike():
         trigger = CronTrigger(f"{minute} {hour} {day} * {weekday}")
         seen = tuple(fires(trigger, NOW, 40)), trigger.count_between(NOW, datetime(2028, 1, 1, tzinfo=UTC))
         assert told.setdefault(describe(trigger, now=NOW).text, seen) == seen, trigger
+
+
+@pytest.mark.parametrize(
+    ("types", "meant"),
+    [
+        (["occurrence.faild"], ["occurrence.failed"]),
+        (
+            ["Occurrence.Late", "node.losst", "occurrence.compleated"],
+            ["occurrence.late", "node.lost", "occurrence.completed"],
+        ),
+        (["occurence.timed_out"], ["occurrence.timed_out"]),
+        (["occurrence.failed", "node.lost"], []),
+        (["file_uploaded", "occurrence", "schedule.changed", "order.failed", "x" * 60], []),
+    ],
+)
+def test_a_type_that_is_almost_a_fact_is_a_trap(types, meant):
+    warnings = describe(EventTrigger(types)).warnings
+    assert [warning.removesuffix(" is").rpartition(" ")[2] for warning in warnings] == meant
+    assert all(" is no fact that Noonmark tells of itself, but " in warning for warning in warnings)

@@ -7,15 +7,16 @@ import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from io import BytesIO
+from io import BytesIO, StringIO
 from select import select
 
 import pytest
 
 from noonmark.client import AsyncClient, Client
-from noonmark.core.errors import Conflict, KeyReused, NotFound, PayloadTooLarge, QuotaExceeded
+from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, PayloadTooLarge, QuotaExceeded
 from noonmark.stores.files import UploadFolder
 from tests.cli.calling import call
+from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import eventually
 from tests.surfaces.serving import read_answer, serving
 
@@ -205,6 +206,7 @@ A_PATH = (b'Content-Disposition: form-data; name="path"', b"/p")
 def test_a_form_that_is_none_is_refused_and_leaves_nothing(served, body, field):
     answer = served.client.post("/uploads", content=body, headers={"Content-Type": "multipart/form-data; boundary=b"})
     refused(answer, 400, "invalid_request", field)
+    assert "problems" not in answer.json()
 
 
 def test_headers_that_cannot_be_meant_are_refused(served):
@@ -212,6 +214,7 @@ def test_headers_that_cannot_be_meant_are_refused(served):
         refused(served.client.post("/uploads", params=params, content=TEXT, headers=headers), status, code, field)
 
     sent(400, "invalid_request", "filename")
+    sent(400, "invalid_request", "filename", params={"filename": ""})
     sent(400, "invalid_request", **{"Content-Type": "multipart/form-data"})
     sent(400, "invalid_request", **{"Content-Type": f"multipart/form-data; boundary={'b' * 300}"})
     sent(415, "unsupported_media_type", params={"filename": "a"}, **{"Content-Encoding": "gzip"})
@@ -316,6 +319,71 @@ class TestClients:
                 client.upload(BytesIO(b""))
             assert client.delete_upload(kept.upload_id) == kept
 
+    @pytest.mark.parametrize(
+        ("file", "more", "said"),
+        [
+            (StringIO("text"), {}, "file: is open for text; a file has bytes: open it with 'rb'"),
+            (5, {}, "file: must be the name of a file, or a file open to read bytes, not 5"),
+            (b"data", {}, "file: must be .* not bytes; io.BytesIO makes one of bytes"),
+            ("a\0b", {}, "cannot be read: embedded null byte"),
+            (BytesIO(TEXT), {"content_type": "text/csv\r\nX: y"}, "content_type: must be a type such as text/csv"),
+            (BytesIO(TEXT), {"idempotency_key": 5}, "idempotency_key: must be a text of printable ASCII"),
+            (BytesIO(TEXT), {"idempotency_key": "\n"}, "idempotency_key: must be a text of printable ASCII"),
+        ],
+    )
+    def test_say_what_is_no_file(self, served, file, more, said):
+        with Client(served.url) as client, pytest.raises(InvalidRequest, match=said):
+            client.upload(file, **{"filename": "a", **more})
+
+        async def send():
+            async with AsyncClient(served.url) as client:
+                await client.upload(file, **{"filename": "a", **more})
+
+        with pytest.raises(InvalidRequest, match=said):
+            asyncio.run(send())
+
+    def test_say_when_what_is_read_is_text(self, served, folder):
+        class Read:
+            def read(self, _):
+                return "text"
+
+        with Client(served.url) as client, pytest.raises(InvalidRequest, match="file: must give bytes when it is read"):
+            client.upload(Read(), filename="a")
+        eventually(lambda: left_behind(folder) == [])
+
+    def test_get_files_back(self, served, tmp_path):
+        there, large = tmp_path / "back.bin", bytes(range(256)) * 390
+        with Client(served.url) as client:
+            kept = client.upload(BytesIO(large), filename="a.bin").upload_id
+            assert client.download(kept, there) == len(large)
+            assert there.read_bytes() == large
+            held = BytesIO()
+            assert (client.download(kept, held), held.getvalue()) == (len(large), large)
+            with pytest.raises(NotFound, match="there is no upload 'upl_0'"):
+                client.download("upl_0", there)
+            for to, said in (
+                (StringIO(), "to: is open for text; a file has bytes: open it with 'wb'"),
+                (5, "to: must be the name of a file, or a file open to write bytes, not 5"),
+                (tmp_path, "cannot be written: Is a directory"),
+                (tmp_path / "nowhere" / "b", "cannot be written: No such file"),
+                ("a\0b", "cannot be written: "),
+            ):
+                with pytest.raises(InvalidRequest, match=said):
+                    client.download(kept, to)
+            with pytest.raises(InvalidRequest, match="upload_id: must have letters"):
+                client.download("a/b", there)
+            assert client.download(kept, "/dev/null") == len(large)
+
+        async def get():
+            async with AsyncClient(served.url) as client:
+                with pytest.raises(NotFound):
+                    await client.download("upl_0", tmp_path / "second.bin")
+                return await client.download(kept, tmp_path / "second.bin")
+
+        assert asyncio.run(get()) == len(large)
+        assert (tmp_path / "second.bin").read_bytes() == large
+        assert sorted(one.name for one in tmp_path.iterdir()) == ["back.bin", "second.bin"]
+
     def test_send_them_from_a_loop(self, served, tmp_path):
         async def send():
             async with AsyncClient(served.url) as client:
@@ -335,7 +403,18 @@ class TestClients:
         assert kept["path"] == "/datasets/a.csv"
         assert call("upload", "list", *there, "--json").json["uploads"] == [kept]
         assert "/datasets/a.csv" in call("upload", "list", *there).out
+        back = tmp_path / "back.csv"
+        assert call("upload", "get", kept["upload_id"], "-o", back, *there).out == f"Wrote 8 bytes to {back}.\n"
+        assert back.read_bytes() == TEXT
+        got = call("upload", "get", kept["upload_id"], "--output", back, "--json", *there).json
+        assert got == {"upload_id": kept["upload_id"], "output": str(back), "size": 8}
+        assert call("upload", "get", kept["upload_id"], "--json", *there).problem["field"] == "--json"
+        done = in_pipe(*NOONMARK, "upload", "get", kept["upload_id"], *there)
+        assert (done.returncode, done.stdout, done.stderr) == (0, TEXT.decode(), "")
+        gone = call("upload", "get", "upl_0", "-o", back, "--store", f"sqlite:///{tmp_path}/s.db")
+        assert (gone.code, "--server" in gone.err) == (4, True)
         assert call("upload", "delete", kept["upload_id"], *there).out.startswith("Deleted a.csv")
+        assert call("upload", "get", kept["upload_id"], "-o", back, *there).code == 3
         assert call("upload", tmp_path / "b", *there).code == 3
         assert call("upload", tmp_path, *there).code == 2
         assert call("upload", "add", tmp_path / "a.csv", *there).out.startswith("Kept a.csv (8 bytes) as upl_")

@@ -65,7 +65,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "status": ("looking:status", "Show a schedule, its next fires and its last occurrences."),
             "pause": ("steering:pause", "Let nothing start by itself until it is resumed."),
             "resume": ("steering:resume", "Let it run again, from now on."),
-            "run-now": ("steering:run_now", "Run it now, beside its own times."),
+            "run-now": ("running:run_now", "Run it now, beside its own times."),
             "update": ("declaring:update", "Change a schedule."),
             "delete": ("steering:delete", "Let nothing of it start any more; its history stays."),
             "preview": ("previewing:preview", "Show when a schedule runs next."),
@@ -74,6 +74,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "occurrences": ("looking:list_occurrences", "List what a schedule did and let pass, and why."),
             "runs": ("looking:list_runs", "List the runs of a schedule, with what each gave."),
         },
+    ),
+    "run": (
+        "Single runs.",
+        {"cancel": ("running:cancel", "Let one occurrence not begin, or ask its run to stop.")},
     ),
     "trigger": (
         "Schedules that events set off.",
@@ -97,6 +101,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "add": ("uploading:add", "Send a file; noonmark upload FILE does the same."),
             "list": ("uploading:list_uploads", "List the files that are kept."),
+            "get": ("uploading:get", "Get a file back."),
             "delete": ("uploading:delete", "Forget a file, which makes room for others."),
         },
     ),

@@ -11,6 +11,7 @@ from noonmark.cli.options import USUAL_PLACE, Place, ScheduleId, Where
 from noonmark.cli.output import print_json
 from noonmark.cli.remote import connected
 from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest
 
 Last = Annotated[int, Parameter(name=("--last", "--limit"), help="How many of the last events are looked at.")]
 Draft = Annotated[
@@ -33,6 +34,8 @@ def match(
     place: Where = USUAL_PLACE,
 ) -> None:
     """Say which of the last events filters match, and why not the others. Nothing is set off."""
+    if payload_json is not None and event_type is None:
+        raise InvalidRequest("needs a type: noonmark event match TYPE --payload-json ..", field="--payload-json")
     filters = None if filter_json is None else parse_json(filter_json, field="--filter-json")
     _show(place, present(event_type=event_type, filters=filters, event=_draft(payload_json)) | {"limit": last})
 

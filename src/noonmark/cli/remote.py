@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
     from noonmark.cli.options import Place
     from noonmark.client import Client
+    from noonmark.client.uploading import Sink
     from noonmark.ports.seal import Seal
 
 SERVER = "http://127.0.0.1:8001"
 VARIABLE = "NOONMARK_SERVER"
 MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
 """Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
+
+NO_FILES = "files are kept by servers, not in a store; name one with --server"
 
 
 class Remote(Protocol):
@@ -34,6 +37,9 @@ class Remote(Protocol):
 
     def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
         """Send a file, and give what is told of it."""
+
+    def download(self, upload_id: str, to: Sink) -> int:
+        """Write what is in an upload, and give the number of bytes."""
 
     def close(self) -> None:
         """Let go of it."""
@@ -80,6 +86,11 @@ class OnServer:
         with self._helping():
             kept = self._client.upload(file, idempotency_key=key, **said)
         return uploading.document(kept)
+
+    def download(self, upload_id: str, to: Sink) -> int:
+        """Get it from the server."""
+        with self._helping():
+            return self._client.download(upload_id, to)
 
     @contextmanager
     def _helping(self) -> Iterator[None]:
@@ -130,7 +141,11 @@ class OnStore:
 
     def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:  # noqa: ARG002 - as the other
         """A store keeps no files."""
-        raise Conflict("files are kept by servers, not in a store; name one with --server")
+        raise Conflict(NO_FILES)
+
+    def download(self, upload_id: str, to: Sink) -> int:  # noqa: ARG002 - as the other
+        """Nor does it give any back."""
+        raise Conflict(NO_FILES)
 
     def close(self) -> None:
         """Let go of the store."""

@@ -25,7 +25,7 @@ def set_secret(
     host: Annotated[
         Texts,
         Parameter(help="A host that may see it: api.example.com, api.example.com:8443, *.example.com; repeatable."),
-    ],
+    ] = (),
     value_file: Annotated[
         str | None, Parameter(show_default=False, help="The file with its value; standard input unless given.")
     ] = None,
@@ -43,6 +43,8 @@ def set_secret(
 
     The value is read from standard input, on a terminal without showing it.
     """
+    if not host:
+        raise InvalidRequest("is required: a host that may see it, such as api.example.com", field="--host")
     if value is not None and value_file is not None:
         raise InvalidRequest("cannot stand beside --value: give one of them", field="--value-file")
     found = _read_value(name, value_file) if value is None else value

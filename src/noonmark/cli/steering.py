@@ -79,28 +79,6 @@ def _is_sure(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def run_now(
-    schedule_id: ScheduleId,
-    /,
-    *,
-    payload_json: Payload = None,
-    overlap: Annotated[
-        str | None, Parameter(show_default=False, help="Another overlap policy for this run, such as allow.")
-    ] = None,
-    key: Annotated[
-        str | None, Parameter(show_default=False, help="The same key again is the same run, not another one.")
-    ] = None,
-    reason: Reason = None,
-    place: Where = USUAL_PLACE,
-) -> None:
-    """Run it now, beside its own times."""
-    payload = None if payload_json is None else parse_json(payload_json, field="--payload-json")
-    arguments = present(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
-    with connected(place) as remote:
-        one = remote.call("schedule/run", arguments)
-    _tell(place, one, f"Asked for a run of {schedule_id}: {one['occurrence_id']}.")
-
-
 def backfill(  # noqa: PLR0913 - each is an option of its own
     schedule_id: ScheduleId,
     /,

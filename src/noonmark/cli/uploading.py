@@ -1,4 +1,4 @@
-"""`noonmark upload FILE`, `noonmark upload list | delete`: files that a server keeps, and tells of by events."""
+"""`noonmark upload FILE`, `noonmark upload list | get | delete`: files that a server keeps, and tells of by events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from noonmark.cli.options import USUAL_PLACE, Limit, Where
 from noonmark.cli.output import one_line, print_json
 from noonmark.cli.pages import more_of, read_pages
 from noonmark.cli.remote import connected
+from noonmark.core.errors import InvalidRequest
 
 
 def add(
@@ -47,6 +48,27 @@ def list_uploads(*, limit: Limit = 100, place: Where = USUAL_PLACE) -> None:
     from noonmark.cli.tables import show_uploads  # noqa: PLC0415 - JSON needs no rich, which is slow to load
 
     show_uploads(answer["uploads"], more_of(answer, limit))
+
+
+def get(
+    upload_id: Annotated[str, Parameter(help="The id of the upload.")],
+    /,
+    *,
+    output: Annotated[
+        str | None,
+        Parameter(name=("--output", "-o"), show_default=False, help="The file to write; standard output unless given."),
+    ] = None,
+    place: Where = USUAL_PLACE,
+) -> None:
+    """Get a file back: what is in it, to standard output or to a file, which is there when it is whole."""
+    if output is None and place.as_json:
+        raise InvalidRequest("goes with --output: standard output has the file itself", field="--json")
+    with connected(place) as remote:
+        size = remote.download(upload_id, sys.stdout.buffer if output is None else output)
+    if place.as_json:
+        print_json({"upload_id": upload_id, "output": output, "size": size})
+    elif output is not None:
+        sys.stdout.write(one_line(f"Wrote {size:,} bytes to {output}.") + "\n")
 
 
 def delete(

@@ -59,15 +59,21 @@ def conclude(request: Request[T], outcome: Outcome) -> T:
     except NoonmarkError:  # some of them are ValueErrors too
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise NoonmarkError(f"{outcome.url} did not answer as Noonmark does: {error!r}") from error
+        raise NoonmarkError(f"{outcome.url} did not answer as Noonmark does; is it another program?") from error
 
 
 def read_result(answer: dict[str, Any]) -> dict[str, Any]:
     """The result of a JSON-RPC response, or its error raised."""
     if "error" in answer:
-        raise told_error(answer["error"]["data"])
+        raise told_error(_of_arguments(answer["error"]["data"]))
     result: dict[str, Any] = answer["result"]
     return result
+
+
+def _of_arguments(told: dict[str, Any]) -> dict[str, Any]:
+    """The error, with the names that its arguments have for whoever asked: a call by name sends them as `params`."""
+    plain = told | ({"problems": [_of_arguments(one) for one in told["problems"]]} if "problems" in told else {})
+    return plain | ({"field": told["field"].removeprefix("params.")} if "field" in told else {})
 
 
 def told_error(told: dict[str, Any]) -> NoonmarkError:

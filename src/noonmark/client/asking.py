@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -12,6 +14,7 @@ from urllib.parse import quote, urlencode
 from noonmark.client.keys import KEYS, ONCE, fresh_key
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import to_micros, to_text
+from noonmark.core.jsonvalues import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +62,10 @@ ROUTES: Mapping[str, str] = {
     "worker/status": "GET /worker/status",
 }
 """Every operation, with its method and path."""
+_LEFT = re.compile(r"{(\w+)}")
+"""What nothing was put in the place of."""
+_KEY = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+"""A header has no blank at either end."""
 BARE_PREVIEW = "POST /schedules/preview"
 JSON = {"Content-Type": "application/json"}
 
@@ -132,11 +139,13 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - JSON, or what stands for it
 def _http(route: str, operation: str, arguments: dict[str, Any]) -> Http:
     method, _, path = route.partition(" ")
     for name in [one for one in arguments if f"{{{one}}}" in path]:
-        path = path.replace(f"{{{name}}}", _segment(name, arguments.pop(name)))
+        path = path.replace(f"{{{name}}}", segment(name, arguments.pop(name)))
+    if (missing := _LEFT.search(path)) is not None:
+        segment(missing[1], None)
     headers: dict[str, str] = {}
     # An event has its id in the body; the others have the header that HTTP knows for this.
     if operation in KEYS and operation != "event/emit":
-        headers["Idempotency-Key"] = arguments.pop(KEYS[operation])
+        headers |= key_header(KEYS[operation], arguments.pop(KEYS[operation]))
     if method not in ("GET", "DELETE"):
         return Http(method, path, _text(arguments), headers | JSON)
     query = urlencode([pair for name, value in arguments.items() for pair in _pairs(name, value)])
@@ -150,11 +159,19 @@ def _text(document: dict[str, Any]) -> bytes:
         raise InvalidRequest(f"cannot be sent as JSON: {error}") from None
 
 
-def _segment(name: str, value: object) -> str:
-    """An id as a part of a path. One that is no id would lead elsewhere."""
-    if not isinstance(value, str) or value in ("", ".", ".."):
-        raise InvalidRequest("must be the id of something", field=name)
-    return quote(value, safe="")
+def segment(name: str, value: object) -> str:
+    """An id or a name as a part of a path; what is none would lead elsewhere."""
+    if isinstance(value, str) and value not in ("", ".", "..") and "/" not in value:
+        with suppress(UnicodeEncodeError):
+            return quote(value, safe="")
+    raise InvalidRequest(f"must have letters, digits, -, _, . or : and nothing else, not {shown(value)}", field=name)
+
+
+def key_header(name: str, key: object) -> dict[str, str]:
+    """The header that says under which key a request is done once; `name` is the argument that gives the key."""
+    if not isinstance(key, str) or _KEY.fullmatch(key) is None:
+        raise InvalidRequest(f"must be a text of printable ASCII characters, not {shown(key)}", field=name)
+    return {"Idempotency-Key": key}
 
 
 def _pairs(name: str, value: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON

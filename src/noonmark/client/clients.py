@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from noonmark.client.answers import Outcome
     from noonmark.client.asking import Listing, Request
-    from noonmark.client.uploading import File
+    from noonmark.client.uploading import File, Sink
     from noonmark.client.values import Upload
 
 P = ParamSpec("P")
@@ -143,6 +143,25 @@ class Client:
             )
             return conclude(request, self._once(request, uploading.pieces(stream)))
 
+    def download(self, upload_id: str, to: Sink) -> int:
+        """Write what is in a file that was uploaded to another, by its name or open for writing; gives its size.
+
+        A file by its name is there when it is whole, or as it was before.
+        """
+        request, size = uploading.wanted(upload_id), 0
+        with uploading.written(to) as file:
+            try:
+                with self._http.stream(request.http.method, request.http.path) as answer:
+                    if not answer.is_success:
+                        answer.read()
+                        return conclude(request, answer)
+                    for data in answer.iter_bytes(uploading.PIECE):
+                        file.write(data)
+                        size += len(data)
+            except httpx2.TransportError as error:
+                return conclude(request, error)
+        return size
+
     def _send(self, request: Request[T]) -> T:
         tries = 0
         while True:
@@ -199,7 +218,7 @@ async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
     import asyncio  # noqa: PLC0415 - as below
 
     while data := await asyncio.to_thread(stream.read, uploading.PIECE):
-        yield data
+        yield uploading.only_bytes(data)
 
 
 class AsyncClient:
@@ -267,6 +286,27 @@ class AsyncClient:
                 stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
             )
             return conclude(request, await self._once(request, _pieces(stream)))
+
+    async def download(self, upload_id: str, to: Sink) -> int:
+        """Write what is in a file that was uploaded to another, by its name or open for writing; gives its size.
+
+        A file by its name is there when it is whole, or as it was before.
+        """
+        import asyncio  # noqa: PLC0415 - as below
+
+        request, size = uploading.wanted(upload_id), 0
+        with uploading.written(to) as file:
+            try:
+                async with self._http.stream(request.http.method, request.http.path) as answer:
+                    if not answer.is_success:
+                        await answer.aread()
+                        return conclude(request, answer)
+                    async for data in answer.aiter_bytes(uploading.PIECE):
+                        await asyncio.to_thread(file.write, data)
+                        size += len(data)
+            except httpx2.TransportError as error:
+                return conclude(request, error)
+        return size
 
     async def _send(self, request: Request[T]) -> T:
         tries = 0

@@ -1,42 +1,93 @@
-"""Sending a file: read piece by piece, so that it may be larger than memory."""
+"""Sending a file, and getting it back: piece by piece, so that it may be larger than memory."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlencode
 
-from noonmark.client.asking import Http, Request
+from noonmark.client.asking import Http, Request, key_header, segment
 from noonmark.client.keys import fresh_key
 from noonmark.client.values import Upload, read
-from noonmark.core.errors import InvalidRequest, NotFound
+from noonmark.core.errors import InvalidRequest, NoonmarkError, NotFound
 from noonmark.core.instants import to_micros, to_text
+from noonmark.core.jsonvalues import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     File = str | os.PathLike[str] | BinaryIO
+    Sink = File
+    """Where what comes is written to."""
 
 PIECE = 262_144
+_HEADER = re.compile(r"[!-~][ -~]{0,999}")
 
 
 @contextmanager
 def opened(file: File) -> Iterator[BinaryIO]:
     """A file by its name, open; one that is open already stays so."""
     if not isinstance(file, str | os.PathLike):
-        yield file
+        yield _open_for_bytes(file, "file", "read")
         return
     try:
         stream = Path(file).open("rb")  # noqa: SIM115 - it is closed below
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound("there is no such file", field=str(file)) from None
-    except OSError as error:
-        raise InvalidRequest(f"cannot be read: {error.strerror}", field=str(file)) from None
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"cannot be read: {_reason(error)}", field=str(file)) from None
     with stream:
         yield stream
+
+
+@contextmanager
+def written(to: Sink) -> Iterator[BinaryIO]:
+    """Where a file is written to: one that is open, or one by its name, which is there when it is whole."""
+    if not isinstance(to, str | os.PathLike):
+        yield _open_for_bytes(to, "to", "write")
+        return
+    try:
+        place = Path(to).resolve()
+        # A device or a pipe is written to as it is.
+        if place.exists() and not place.is_file():
+            with place.open("wb") as stream:
+                yield stream
+            return
+        coming = place.with_name(f".{place.name}.{fresh_key()}")
+        try:
+            with coming.open("xb") as stream:
+                yield stream
+            coming.replace(place)
+        finally:
+            coming.unlink(missing_ok=True)
+    except NoonmarkError:  # some of them are ValueErrors too
+        raise
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"cannot be written: {_reason(error)}", field=str(to)) from None
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:  # noqa: ANN401 - whatever a program gives
+    """A file that is open already; InvalidRequest for what is none."""
+    if isinstance(file, io.TextIOBase):
+        mode = "rb" if does == "read" else "wb"
+        raise InvalidRequest(f"is open for text; a file has bytes: open it with {mode!r}", field=field)
+    if not callable(getattr(file, does, None)):
+        hint = "; io.BytesIO makes one of bytes" if isinstance(file, bytes | bytearray) else ""
+        said = f"{type(file).__name__}" if hint else shown(file)
+        raise InvalidRequest(
+            f"must be the name of a file, or a file open to {does} bytes, not {said}{hint}", field=field
+        )
+    found: BinaryIO = file
+    return found
 
 
 def describe(
@@ -49,8 +100,8 @@ def describe(
         raise InvalidRequest("is required: what the file is called", field="filename")
     said = {"filename": name} | ({} if path is None else {"path": path})
     headers = {
-        "Content-Type": content_type or "application/octet-stream",
-        "Idempotency-Key": key or fresh_key(),
+        "Content-Type": _media_type(content_type),
+        **key_header("idempotency_key", fresh_key() if key is None else key),
     }
     if (size := _size(stream)) is not None:
         headers["Content-Length"] = str(size)
@@ -59,6 +110,20 @@ def describe(
         read=lambda document: read(Upload, document),
         is_repeatable=False,
     )
+
+
+def _media_type(said: object) -> str:
+    """What a file is, for the header that says so."""
+    if said is None or said == "":
+        return "application/octet-stream"
+    if isinstance(said, str) and _HEADER.fullmatch(said):
+        return said
+    raise InvalidRequest(f"must be a type such as text/csv, not {shown(said)}", field="content_type")
+
+
+def wanted(upload_id: str) -> Request[int]:
+    """The request for what is in an upload."""
+    return Request(http=Http("GET", f"/uploads/{segment('upload_id', upload_id)}"), read=int, is_repeatable=False)
 
 
 def _size(stream: BinaryIO) -> int | None:
@@ -81,4 +146,11 @@ def document(upload: Upload) -> dict[str, object]:
 def pieces(stream: BinaryIO) -> Iterator[bytes]:
     """What is in an open file."""
     while data := stream.read(PIECE):
-        yield data
+        yield only_bytes(data)
+
+
+def only_bytes(data: object) -> bytes:
+    """What was read of a file; InvalidRequest if that is text."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InvalidRequest(f"must give bytes when it is read, not {type(data).__name__}", field="file")
+    return bytes(data)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.clocks import SystemClock
-from noonmark.core.errors import NotAllowed
+from noonmark.core.errors import InvalidRequest, NotAllowed
 from noonmark.core.instants import to_micros
 from noonmark.core.signatures import check_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
 
@@ -21,21 +22,61 @@ class Headers(Protocol):
         """Names and values, in whatever case."""
 
 
-def verify(headers: Headers, body: bytes, key: str | Sequence[str], *, now: datetime | None = None) -> str:
+def verify(
+    headers: Headers, body: bytes, key: str | bytes | Sequence[str | bytes], *, now: datetime | None = None
+) -> str:
     """The id of the occurrence that a request was sent for; the same id again is the same work.
 
     The body is what came over the wire, before anything reads it. Raises `NotAllowed` unless the request was signed
-    with this key within the last 5 minutes. While a key is replaced by another, give both.
+    with this key within the last 5 minutes. While a key is replaced by another, give both. `InvalidRequest` says that
+    the program gave something else than headers, bytes and keys.
     """
-    found = {name.lower(): value for name, value in headers.items()}
-    occurrence_id, text = found.get("idempotency-key", ""), found.get("noonmark-signature", "")
+    occurrence_id, text = _signed(headers)
+    raw = _raw(body)
     at = SystemClock().micros() if now is None else to_micros(now)
     refusal = NotAllowed("there is no key to check the signature with")
-    for one in filter(None, [key] if isinstance(key, str) else key):
+    for one in filter(None, _keys(key)):
         try:
-            check_signature(text, one, occurrence_id=occurrence_id, body=body, now=at)
+            check_signature(text, one, occurrence_id=occurrence_id, body=raw, now=at)
         except NotAllowed as refused:
             refusal = refused
         else:
             return occurrence_id
     raise refusal
+
+
+def _signed(headers: Headers) -> tuple[str, str]:
+    """The occurrence and the signature that headers tell of."""
+    try:
+        found = {name.lower(): value for name, value in headers.items()}
+    except (AttributeError, TypeError, ValueError):
+        what = "a dictionary, or the headers of a web framework"
+        raise InvalidRequest(f"must be {what}, not {type(headers).__name__}", field="headers") from None
+    values = found.get("idempotency-key", ""), found.get("noonmark-signature", "")
+    if not all(isinstance(one, str) for one in values):
+        raise InvalidRequest("must have a text for each name", field="headers")
+    if not values[0].isascii():  # whoever sends it may send anything
+        raise NotAllowed("the id of the occurrence is not one of ours")
+    return values
+
+
+def _raw(body: object) -> bytes:
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    what = "the bytes that came over the wire, before anything decodes them"
+    raise InvalidRequest(f"must be {what}, not {type(body).__name__}", field="body")
+
+
+def _keys(key: object) -> list[str]:
+    """The keys as text; what is shown of a wrong one is not the key."""
+    several = [key] if isinstance(key, str | bytes) or not isinstance(key, Iterable) else list(key)
+    try:
+        return [one.decode() if isinstance(one, bytes) else _text(one) for one in several]
+    except UnicodeDecodeError:
+        raise InvalidRequest("is no key of Noonmark's: those are text in UTF-8", field="key") from None
+
+
+def _text(key: object) -> str:
+    if not isinstance(key, str):
+        raise InvalidRequest(f"must be the signing key, or several of them, not {type(key).__name__}", field="key")
+    return key

@@ -99,9 +99,13 @@ class Intake:
 def names(said: Mapping[str, Any]) -> tuple[str, str]:
     """The name of a file and where it is said to belong; InvalidRequest tells what is wrong with them."""
     asked = Arguments(said)
-    if not said.get("filename"):
+    if said.get("filename") == "":
+        asked.raw("filename")
+        filename = ""
+    else:
+        filename = asked.read("filename", file_name, "")
+    if not filename and not asked.problems:
         asked.problem("filename", "is required: what the file is called")
-    filename = asked.read("filename", file_name, "")
     path = asked.read("path", lambda value: virtual_path(value, filename), None)
     asked.done()
     return filename, path or virtual_path(None, filename)

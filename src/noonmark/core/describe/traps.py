@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, SECOND, Micros
-from noonmark.core.triggers import CalendarTrigger, CronTrigger
+from noonmark.core.jsonvalues import printable
+from noonmark.core.triggers import CalendarTrigger, CronTrigger, EventTrigger
 from noonmark.core.triggers.dst import FIXED, WILDCARD, Gap
 from noonmark.core.triggers.fields import DAY_OF_MONTH, DAY_OF_WEEK, FIELDS, HOUR, MINUTE, MONTH, Field
 from noonmark.core.triggers.recurrence import MAX_GAP_SECONDS
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from noonmark.core.triggers.wallclock import TimesOnDays
 
 MAX_TIMES = 3
+NEARLY = 0.85
+"""How alike two types of events are of which one may be meant for the other: all but a letter or two."""
 YEAR_SECONDS = 365 * DAY_SECONDS
 STEP = re.compile(r"(\*|\w+)/(\d+)")
 STEPPED = {
@@ -45,7 +48,22 @@ def traps(trigger: Trigger, since: Micros, *, is_present: bool) -> list[str]:
         found += [
             f"{'on' if is_present else 'on days such as'} {trap}" for trap in _gap_traps(trigger, since // SECOND)
         ]
+    if isinstance(trigger, EventTrigger):
+        found += [trap for one in trigger.event_types if (trap := _fact_trap(one)) is not None]
     return list(dict.fromkeys(found))
+
+
+def _fact_trap(event_type: str) -> str | None:
+    """A type that is almost one of the facts: whoever misspells it waits for nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for those who wait for events
+
+    from noonmark.core.facts import Fact  # noqa: PLC0415 - likewise
+
+    known = [str(one) for one in Fact]
+    meant = get_close_matches(event_type, known, n=1, cutoff=NEARLY)
+    if not meant or event_type in known:
+        return None
+    return f"{printable(event_type)} is no fact that Noonmark tells of itself, but {meant[0]} is"
 
 
 def _day_field_traps(text: str, expression: Expression) -> list[str]:

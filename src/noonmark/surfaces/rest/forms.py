@@ -104,7 +104,9 @@ class Form:
         if self._name == FILE:
             if "filename" in self.said:
                 raise InvalidRequest("comes twice; send one file at a time", field=FILE)
-            self.said["filename"] = _text(options.get(b"filename", b""), "filename")
+            if b"filename" not in options:
+                raise InvalidRequest("is required: send a file, as in curl -F file=@report.csv", field="filename")
+            self.said["filename"] = _text(options[b"filename"], "filename")
             names(self.said)  # before the rest of it comes
             self.content_type = self._headers.get(b"content-type", b"").decode("latin-1")
         elif self._name in self.said:
