@@ -56,6 +56,7 @@ class Tally:
     """Occurrences of trigger and events that were started, for `max_runs`."""
     failures_in_row: int = 0
     last_started: Micros | None = None
+    """No earlier than it was due, though the start may be committed a little before."""
     last_phase: Phase | None = None
 
 

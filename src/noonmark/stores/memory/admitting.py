@@ -100,7 +100,7 @@ def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros
     ledger.file(row)
     if not was.has_begun and is_late(was.first_due, now):
         ledger.note(Fact.STARTED_LATE, sheet.schedule, row.occurrence, More(waited_for=was.waiting_for))
-    sheet.last_started = now
+    sheet.last_started = max(now, was.due)
     endings.note_admitted(sheet, row.occurrence)
     if start.max_runs is not None and sheet.admitted >= start.max_runs:
         _plan_at_once(ledger, sheet, now=now)

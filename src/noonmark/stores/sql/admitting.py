@@ -144,7 +144,7 @@ def _start(ledger: Ledger, row: Row, start: Start, *, now: Micros, lease: Micros
     row.attempt += 1
     row.started, row.lease_end = now, lease_end(ledger.session, now, lease)
     ledger.changed(row)
-    sheet.last_started = now
+    sheet.last_started = max(now, row.due)
     endings.note_admitted(sheet, row)
     if start.max_runs is not None and sheet.admitted >= start.max_runs:
         sheet.plan_at = _earlier(sheet.plan_at, now)

@@ -51,9 +51,9 @@ START = {False: _START.format(takes_slot=""), True: _START.format(takes_slot=", 
 """By whether it takes the slot."""
 STARTED = """
     WITH one AS MATERIALIZED (
-        SELECT key, schedule, nominal FROM occurrences WHERE key IN EACH(bigint)
+        SELECT key, schedule, nominal, due FROM occurrences WHERE key IN EACH(bigint)
     )
-    UPDATE schedule_states SET last_started = ?, admitted = admitted + ?,
+    UPDATE schedule_states SET last_started = CASE WHEN due > ? THEN due ELSE ? END, admitted = admitted + ?,
         newest = CASE WHEN CAST(? AS integer) = 1 AND (newest IS NULL OR newest < nominal) THEN nominal ELSE newest END,
         holder = CASE WHEN CAST(? AS integer) = 1 THEN one.key ELSE holder END
     FROM one WHERE schedule_states.schedule = one.schedule
@@ -109,7 +109,7 @@ def start_all(
             continue
         keys = [key for _, key in found]
         session.execute(START[takes_slot], revision, now, lease_end(session, now, lease), keys)
-        session.execute(STARTED, keys, now, int(is_first), int(is_triggered), int(takes_slot))
+        session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
         started.update({one: _started(starts[one], now) for one, _ in found})
     return started
 

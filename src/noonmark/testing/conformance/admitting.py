@@ -313,6 +313,18 @@ async def what_misfires_by_itself_is_a_gap_of_one_fire(bench: Bench) -> None:
 
 
 @case
+async def a_start_that_is_committed_early_counts_from_its_due_time(bench: Bench) -> None:
+    plain = await bench.create_quiet()
+    limited = await bench.create_quiet("uid-2", concurrency=Concurrency(key="db"))
+    for made in (plain, limited):
+        await bench.add(made, "a", 5)
+        [claim] = await bench.claim(until=NOW + 10)
+        started = await bench.start(claim)
+        assert started.started == NOW
+        assert (await bench.kept(made)).tally.last_started == NOW + 5
+
+
+@case
 async def a_start_that_was_made_is_told_again(bench: Bench) -> None:
     made = await bench.create_quiet()
     await bench.add(made, "a")
