@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import tempfile
 
 import pytest
@@ -24,7 +25,13 @@ settings.load_profile("noonmark")
 
 
 def pytest_configure(config):
-    """Give the session a runtime folder: the embedded PostgreSQL wheel warns at import without one."""
+    """Give the session a runtime folder: the embedded PostgreSQL wheel warns at import without one.
+
+    And let programs be interrupted that tests start: in the background of a shell, Ctrl-C is ignored, and that is
+    inherited.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.environ.get("XDG_RUNTIME_DIR"):
         folder = tempfile.TemporaryDirectory(prefix="noonmark-")
         os.environ["XDG_RUNTIME_DIR"] = folder.name
