@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608 - the statements are the test's own
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from importlib.resources import files
 from itertools import count
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
@@ -21,6 +23,7 @@ from noonmark.stores.sql.version import VERSION
 from noonmark.testing.conformance import CASES, HandClock, try_case
 from noonmark.testing.conformance.bench import Bench
 from tests.conformance.test_memory_model import done
+from tests.embedded.waiting import eventually
 from tests.stores.test_sqlite_cost import a_day_of_events, a_day_of_waiting, a_day_of_work
 
 SCHEMA = files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
@@ -139,6 +142,22 @@ def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
     done(store.close())
     made(postgres, f"{schema}_new")
     assert catalogue(postgres, schema) == catalogue(postgres, f"{schema}_new")
+
+
+def test_an_upgrade_that_meets_nodes_at_work_is_tried_again(postgres, schema):
+    address = parse_address(f"{postgres.url()}?schema={schema}&timeout=4")
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE OR REPLACE VIEW%'"
+    postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
+    upgrading.upgrade(address, "0001", lock="SELECT 1")
+    with asyncio.Runner() as runner, ThreadPoolExecutor(1) as pool:
+        reader = runner.run(asyncpg.connect(postgres.url()))
+        runner.run(reader.execute(f"BEGIN; SELECT count(*) FROM {schema}.schedule_execution_history"))
+        upgraded = pool.submit(upgrading.upgrade, address, VERSION, lock="SELECT 1")
+        first = eventually(lambda: postgres.sql(waiting))
+        eventually(lambda: postgres.sql(waiting) not in {"", first})
+        runner.run(reader.close())
+        upgraded.result()
+    assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == VERSION
 
 
 @pytest.mark.usefixtures("_two_versions")

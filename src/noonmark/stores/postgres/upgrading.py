@@ -21,17 +21,24 @@ if TYPE_CHECKING:
 _VERSION = "SELECT coalesce(max(version_num), '') FROM alembic_version"
 _PATIENT = ("SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = '60s'")
 """A large table takes longer to change than any statement of a node may."""
+_IN_THE_WAY = ("40P01", "55P03")
+"""Nodes at work had locked what was to be changed, or did so in another order: a deadlock, or a wait too long."""
+ATTEMPTS = 5
 
 
 def upgrade(address: Address, version: str, *, lock: str) -> None:
     """Bring a schema to a version, in one transaction; of several nodes, the others find it done."""
-    try:
-        asyncio.run(_upgrade(address, version, lock))
-    except DBAPIError as error:
-        said = str(error.orig).partition("\n")[0].rpartition(">: ")[2]  # what follows is for programmers
-        raise StoreUnavailable(
-            f"the schema {address.schema} of {address.shown} could not be brought up to date: {said}"
-        ) from error
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            asyncio.run(_upgrade(address, version, lock))
+            break
+        except DBAPIError as error:
+            if attempt < ATTEMPTS and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY:
+                continue
+            said = str(error.orig).partition("\n")[0].rpartition(">: ")[2]  # what follows is for programmers
+            raise StoreUnavailable(
+                f"the schema {address.schema} of {address.shown} could not be brought up to date: {said}"
+            ) from error
 
 
 async def _upgrade(address: Address, version: str, lock: str) -> None:
