@@ -37,6 +37,8 @@ class AnyEngine:
         """It has not ended."""
         self._ended = threading.Event()
         self._takes_calls = True
+        self._calls: set[asyncio.Task[Any]] = set()
+        """A loop alone would let a task be forgotten while it waits."""
         """Whether its loop will see a call through; what is asked for later is refused."""
         self._pid = os.getpid()
 
@@ -104,6 +106,8 @@ class AnyEngine:
             answer.set_exception(Conflict("the scheduler was stopped"))
             return
         task = self._events.create_task(make(self.loop))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
         task.add_done_callback(partial(_tell, answer))
 
 
