@@ -54,7 +54,7 @@ class AesSeal:
     def _opened(self) -> tuple[AESGCM, ...]:
         if self._ciphers is None:
             # Only when the first secret is sealed or opened: nobody else should wait for the library.
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
 
             self._ciphers = tuple(AESGCM(key) for key in self._keys)
         return self._ciphers

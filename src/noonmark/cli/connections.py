@@ -36,7 +36,7 @@ class Connection(H11Protocol):
     _timer: TimerHandle | None = None
     """Until the head of a request has come."""
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn only ever has this kind
         """Wait for a request. One connection too many takes the place of the one that has waited longest."""
         super().connection_made(transport)
         self._look()

@@ -15,6 +15,7 @@ import uvicorn
 from noonmark import __version__
 from noonmark.cli.connections import Connection
 from noonmark.cli.listening import BACKLOG, url_of
+from noonmark.cli.output import complain
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
@@ -262,8 +263,6 @@ def _nothing() -> None:
 
 def host_again(loaded: Loaded, sockets: list[socket.socket]) -> None:
     """The same in a process that is started anew when a file has changed; it is told what is wrong, and waits."""
-    from noonmark.cli.output import complain  # noqa: PLC0415 - only here
-
     try:
         host(loaded, sockets[0])
     except NoonmarkError as error:

@@ -81,7 +81,7 @@ class OnServer:
 
     def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
         """Send it to the server."""
-        from noonmark.client import uploading  # noqa: PLC0415 - only then
+        from noonmark.client import uploading  # noqa: PLC0415 - as the client itself
 
         with self._helping():
             kept = self._client.upload(file, idempotency_key=key, **said)

@@ -162,7 +162,7 @@ def other_groups(session: int) -> set[int]:
     found = set()
     names = os.listdir(PROCESSES) if os.path.isdir(PROCESSES) else ()  # noqa: PTH112, PTH208 - nothing to load
     for name in filter(str.isdigit, names):
-        with suppress(OSError, ValueError, IndexError), open(f"{PROCESSES}/{name}/stat", "rb") as stat:  # noqa: PTH123
+        with suppress(OSError, ValueError, IndexError), open(f"{PROCESSES}/{name}/stat", "rb") as stat:  # noqa: PTH123 - as above
             group, of = stat.read().rpartition(b")")[2].split()[2:4]
             if int(of) == session:
                 found.add(int(group))
