@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
-from bench.ledger.child import ROOT
+from bench.neighbours import port_of
 from bench.service.jobs import LOOPBACK, body
 from noonmark.cli.hosting import KEEP_ALIVE
 from noonmark.cli.listening import BACKLOG
@@ -38,14 +36,8 @@ def make_app() -> FastAPI:
 @contextmanager
 def serving() -> Iterator[int]:
     """The port of such a server, in a process of its own, for as long as the block lasts."""
-    command = [sys.executable, "-m", "bench.service.bare"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own code
-    try:
-        assert process.stdout is not None
-        yield int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.communicate()
+    with port_of("bench.service.bare") as port:
+        yield port
 
 
 def main() -> None:

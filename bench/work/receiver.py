@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bench.ledger.child import ROOT
+from bench.neighbours import port_of
 from bench.service.jobs import LOOPBACK
 
 if TYPE_CHECKING:
@@ -38,14 +36,8 @@ class Answering(asyncio.Protocol):
 @contextmanager
 def answering() -> Iterator[int]:
     """The port of such a server, for as long as the block lasts."""
-    command = [sys.executable, "-m", "bench.work.receiver"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own code
-    try:
-        assert process.stdout is not None
-        yield int(process.stdout.readline())
-    finally:
-        process.kill()
-        process.communicate()
+    with port_of("bench.work.receiver") as port:
+        yield port
 
 
 async def main() -> None:

@@ -7,8 +7,7 @@ its type. The list is closed; everything in it is also on record where it happen
 from __future__ import annotations
 
 import json
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.chains import FIRST_FACT, chain_behind, place_of_fact
 from noonmark.core.events import NOONMARK, Event
@@ -16,6 +15,7 @@ from noonmark.core.ids import fact_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.core.jsonvalues import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Explained
 
 if TYPE_CHECKING:
     from noonmark.core.audit import Note
@@ -31,18 +31,8 @@ MAX_ERROR = 2_000
 MAX_LINE = 300
 
 
-class Fact(StrEnum):
+class Fact(Explained):
     """The type of an event; `sentence` says when it is told."""
-
-    sentence: str
-    __hash__ = str.__hash__
-
-    def __new__(cls, event_type: str, sentence: str) -> Self:
-        """A member is the type of its event; the sentence travels with it."""
-        member = str.__new__(cls, event_type)
-        member._value_ = event_type
-        member.sentence = sentence
-        return member
 
     COMPLETED = "occurrence.completed", "The work was done."
     FAILED = "occurrence.failed", "The work failed, and no attempt is left."

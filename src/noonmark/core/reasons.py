@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _NO_FACTS: Mapping[str, int | float | str] = MappingProxyType({})
 
 
-class Reason(StrEnum):
-    """A stable code; `sentence` says in plain words what it means."""
+class Explained(StrEnum):
+    """Stable codes; `sentence` says in plain words what one means."""
 
     sentence: str
     __hash__ = str.__hash__  # that of an enumeration is written in Python, and asked for at every look into a table
@@ -28,6 +28,10 @@ class Reason(StrEnum):
         member._value_ = code
         member.sentence = sentence
         return member
+
+
+class Reason(Explained):
+    """Why something did or did not happen."""
 
     # When a fire is due
     NOT_DUE = "not_due", "No fire was due yet."
