@@ -28,7 +28,8 @@ def postgres_fleet(tmp_path, database):
     fleet = PostgresFleet(tmp_path, database)
     yield fleet
     fleet.close()
-    assert not fleet.complaints("Traceback")
+    if accidents := fleet.accidents():
+        pytest.fail("\n".join(accidents))
 
 
 @pytest.fixture

@@ -143,6 +143,11 @@ class Fleet:
         )
         return [line for lines in found for line in lines[:3]]
 
+    def accidents(self):
+        """The whole logs in which a traceback is found: the first line of one does not tell what went wrong."""
+        texts = [log.read_text() for log in sorted(self.folder.glob("*.log"))]
+        return [text for text in texts if "Traceback" in text]
+
     def close(self):
         """End everything that was started, whatever it is doing."""
         for process in self.processes:

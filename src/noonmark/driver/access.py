@@ -77,7 +77,7 @@ class Access:
 
     def _serve(self) -> None:
         while self._calls.get():
-            call, answer = (self._urgent or self._others).popleft()
+            call, answer = self._take()
             result: Any = None
             error: BaseException | None = None
             try:
@@ -85,6 +85,13 @@ class Access:
             except BaseException as raised:  # noqa: BLE001 - it is raised where the answer is awaited
                 error = raised
             hand(answer, result, error)
+
+    def _take(self) -> Question:
+        # Not by looking whether there is an urgent one: another thread may take it between the look and the grasp.
+        try:
+            return self._urgent.popleft()
+        except IndexError:
+            return self._others.popleft()
 
 
 def hand(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
