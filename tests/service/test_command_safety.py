@@ -10,6 +10,7 @@ from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
 from tests.targets.ordered import is_alive
+from tests.targets.receiving import receiving
 
 SCRIPTS = {
     "show": """for one in "$@"; do printf '<%s>' "$one"; done""",
@@ -21,6 +22,7 @@ SCRIPTS = {
         wait""",
     "flood": "yes 0123456789 | head -c 44000000; echo the end",
     "where": "pwd",
+    "leak": "cat; echo 'hush, the output'; exit 3",
 }
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 SECRETS = {
@@ -152,6 +154,24 @@ def test_nothing_of_the_environment_of_the_server_is_there_to_be_read(server, fo
     assert "hush" not in output.lower()
     assert not names & SECRETS.keys()
     figure(f"variables of the server in the environment of a program or of what started it: 0 of {len(SECRETS)}")
+
+
+def test_what_was_given_to_a_run_and_what_came_of_it_is_in_the_run_and_not_in_the_log(server, folder):
+    payload, hook = {"payload": {"hush": 1}}, {"name": "hook", "trigger": NEVER}
+    phase, told = run(server, f"{folder}/leak", name="leaky", target=payload)
+    assert (phase, told["error"]) == ("failed", '{"hush": 1}hush, the output\nexited with code 3')
+    with receiving() as receiver:
+        receiver.answers.append((500, b"hush, the answer", {"Location": "/hush", "X_Request_Id": "hush"}))
+        target = {"target_kind": "http", "url": f"{receiver.url}/next", "body": "hush"}
+        made = server.ask("POST", "/schedules", {**hook, "target": target}).json
+        phase, answered = end_of(server, start(server, made["schedule_id"]))
+    assert (phase, answered["result"]["body"]) == ("failed", "hush, the answer")
+    ends = {"leaky: the run of ": ": it exited with code 3 (failed)", "hook: the run of ": "with status 500 (failed)"}
+    for one, (begin, end) in zip((told, answered), ends.items(), strict=True):
+        [line] = eventually(lambda one=one: [found for found in server.records if found.get("run_id") == one["run_id"]])
+        assert (line["event"].startswith(begin), line["event"].endswith(end)) == (True, True), line
+        assert line["occurrence_id"] == one["occurrence_id"]
+    assert "hush" not in server.log
 
 
 def test_it_starts_where_it_is_told_or_not_at_all(server, folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core.in_brief import in_brief
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase
 
@@ -34,7 +35,6 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
     """A run did not end well."""
     run, allowed = settlement.run, schedule.declaration.retry_policy.max_attempts
     then = "" if settlement.retry_at is None else f", again at {to_text(settlement.retry_at)}"
-    text = f"\n{run.error.rstrip()}" if run.error else ""
     jobs.warning(
         "%s: the run of %s %s, attempt %d of %d%s%s",
         _called(schedule),
@@ -43,7 +43,7 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
         run.attempt,
         allowed,
         then,
-        text,
+        in_brief(schedule.declaration.target.kind, run, settlement.reason),
         extra=_ids(settlement.occurrence) | {"run_id": run.id},
     )
 

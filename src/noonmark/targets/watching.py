@@ -20,7 +20,7 @@ from noonmark.core.policies.overlap import CancelRunning
 from noonmark.core.policies.window import EndAction, spell_at
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import Underway
-from noonmark.core.targets import CommandTarget
+from noonmark.core.targets.command import CommandTarget, end_of_program
 from noonmark.targets.endings import cut_off, raised, stopped, succeeded, undeliverable
 from noonmark.targets.output import TOLD, last_lines
 from noonmark.targets.ringing import Ringing
@@ -179,7 +179,7 @@ class Watch:
         now, result = self._now(), self._result(code)
         if self._ask_at is None and code == 0:
             return succeeded(self._assignment, result, now=now)
-        text = "\n".join(one for one in (last_lines(result["output"]), _end(code)) if one)
+        text = "\n".join(one for one in (last_lines(result["output"]), end_of_program(code)) if one)
         if self._ask_at is not None:
             return self._made_to_end(result, text, now=now)
         error = subprocess.CalledProcessError(code, list(self._argv), result["output"])
@@ -206,14 +206,3 @@ class Watch:
     def _argv(self) -> tuple[str, ...]:
         target = self._assignment.schedule.declaration.target
         return target.argv if isinstance(target, CommandTarget) else ("",)
-
-
-def _end(code: int) -> str:
-    """How it ended, in words."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    return f"was killed by {name}"

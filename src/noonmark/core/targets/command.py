@@ -6,6 +6,7 @@ Only the form is judged here. Which programs may be started is for the node that
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from signal import Signals
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import present
@@ -109,3 +110,14 @@ def _variable(value: object) -> str:
     if "=" in name:
         raise ValueError("must not contain =")
     return name
+
+
+def end_of_program(code: int) -> str:
+    """How a program ended, in words: its exit code, or less than 0 for the signal that killed it."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was killed by {name}"
