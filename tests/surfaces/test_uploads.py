@@ -174,8 +174,11 @@ class TestAName:
         for method in ("GET", "DELETE"):
             answer = served.client.request(method, f"/uploads/{one_id}")
             assert answer.status_code in (400, 404, 405), answer.text
-        refused(served.client.get("/uploads/upl_0"), 404, "not_found", "upload_id")
-        refused(served.client.delete("/uploads/upl_0"), 404, "not_found", "upload_id")
+
+    @pytest.mark.parametrize("one_id", ["upl_0", "nope", "upl_A", "x" * 128])
+    def test_that_no_upload_has_is_not_found(self, served, one_id):
+        for method in ("GET", "DELETE"):
+            refused(served.client.request(method, f"/uploads/{one_id}"), 404, "not_found", "upload_id")
 
 
 def form(*parts, end=b"--b--\r\n"):
@@ -415,6 +418,8 @@ class TestClients:
         assert (gone.code, "--server" in gone.err) == (4, True)
         assert call("upload", "delete", kept["upload_id"], *there).out.startswith("Deleted a.csv")
         assert call("upload", "get", kept["upload_id"], "-o", back, *there).code == 3
+        assert call("upload", "get", "nope", "-o", back, *there).code == 3
+        assert call("upload", "delete", "nope", *there).code == 3
         assert call("upload", tmp_path / "b", *there).code == 3
         assert call("upload", tmp_path, *there).code == 2
         assert call("upload", "add", tmp_path / "a.csv", *there).out.startswith("Kept a.csv (8 bytes) as upl_")

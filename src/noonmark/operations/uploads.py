@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotFound
-from noonmark.core.jsonvalues import text_of
+from noonmark.core.jsonvalues import identifier, text_of
 from noonmark.core.uploads import file_name, id_of_key, media_type, upload_id, virtual_path
 from noonmark.operations.arguments import Arguments, write_cursor
 
@@ -47,9 +47,7 @@ async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str,
 
 async def delete_upload(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Forget a file that was uploaded, which makes room for others; what its event has set off goes on."""
-    asked = Arguments(arguments)
-    one_id = asked.read("upload_id", upload_id)
-    asked.done()
+    one_id = _asked_for(arguments)
     gone = kept_by(service).remove(caller.owner.tenant, one_id)
     if gone is None:
         raise _unknown(one_id)
@@ -136,14 +134,23 @@ async def recover(service: Service) -> None:
 
 def content(service: Service, caller: Caller, one_id: object) -> tuple[Upload, BinaryIO]:
     """A file that was uploaded, and what is in it."""
-    asked = Arguments({"upload_id": one_id})
-    asked_for = asked.read("upload_id", upload_id)
-    asked.done()
+    asked_for = _asked_for({"upload_id": one_id})
     uploads = kept_by(service)
     found = uploads.find(caller.owner.tenant, asked_for)
     if found is None:
         raise _unknown(asked_for)
     return found, uploads.open(caller.owner.tenant, found)
+
+
+def _asked_for(arguments: Mapping[str, Any]) -> str:
+    """The id of an upload; NotFound for an id that none can have."""
+    asked = Arguments(arguments)
+    one_id = asked.read("upload_id", identifier)
+    asked.done()
+    try:
+        return upload_id(one_id)
+    except ValueError:
+        raise _unknown(one_id) from None
 
 
 def _note(caller: Caller, one_id: str, now: Micros) -> Note:
