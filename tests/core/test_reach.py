@@ -163,3 +163,14 @@ def test_a_refusal_says_what_it_is_and_who_can_change_it():
     )
     assert STRICT.address_problem("a.example", "fe80::1%eth0").startswith("a.example (fe80::1) is a link-local address")
     assert STRICT.url_problem("https://example.com/") is None
+
+
+def test_a_star_opens_all_hosts_below_a_name_and_no_other():
+    reach = reach_of(Guard.STRICT, ["*.Inside.example", "*.localhost:8080"])
+    for host in ("a.inside.example", "a.b.inside.example", "A.Inside.Example"):
+        assert reach.address_problem(host, "10.0.0.1", 443) is None
+    for host in ("inside.example", "ainside.example", "inside.example.com", "a.inside.example.org", "example"):
+        assert reach.address_problem(host, "10.0.0.1", 443) is not None
+    assert [reach.host_problem("db.localhost", port) is None for port in (8080, 80, None)] == [True, False, False]
+    assert reach.host_problem("localhost", 8080) is not None
+    assert reach.host_problem("127.0.0.1", 8080) is not None

@@ -8,6 +8,7 @@ import pytest
 from noonmark.cli.flags import Flags
 from noonmark.config import SETTINGS, Settings, load
 from noonmark.core.errors import InvalidSchedule
+from tests.cli.calling import call
 from tests.cli.terminal import NOONMARK, in_pipe
 
 MARK = "hunter2-marked"
@@ -104,6 +105,7 @@ def test_variables_of_other_systems_count_after_our_own(variable, name, text, va
         ("target_guard", "Strict", "strict"),
         ("allow_hosts", "Hooks.example.com, 10.1.0.0/16,::1", ("hooks.example.com", "10.1.0.0/16", "::1")),
         ("allow_hosts", "a.example:8080,127.0.0.1:80,[::1]:443", ("a.example:8080", "127.0.0.1:80", "[::1]:443")),
+        ("allow_hosts", "*.Example.com,*.a.b:8080", ("*.example.com", "*.a.b:8080")),
         ("allow_commands", "*", ("*",)),
         ("allow_commands", "rsync,/usr/bin/env", ("rsync", "/usr/bin/env")),
         ("log_level", "WARNING", "warning"),
@@ -140,6 +142,9 @@ def test_text_is_read_as_what_the_setting_is(name, text, value):
         ("allow_hosts", "10.1.0.0/16:80", "names of hosts, addresses or networks"),
         ("allow_hosts", "10.1.0.0/99", "names of hosts, addresses or networks"),
         ("allow_hosts", "127.1", "names of hosts, addresses or networks"),
+        ("allow_hosts", "*.1.2.3", "names of hosts, addresses or networks"),
+        ("allow_hosts", "a.*.example.com", "names of hosts, addresses or networks"),
+        ("allow_hosts", "a.example,*", ", not '*': it is --target-guard off that lets requests go everywhere"),
         ("functions", "report", "NAME=module:function"),
         ("functions", "report=os.system", "NAME=module:function"),
         ("functions", "=os:system", "NAME=module:function"),
@@ -220,6 +225,21 @@ def test_every_setting_has_a_flag():
 
 def noonmark(*arguments, **environment):
     return in_pipe(*NOONMARK, *arguments, **environment)
+
+
+@pytest.mark.parametrize("name", ["allow_hosts", "allow_commands", "allowed_hosts"])
+def test_a_flag_for_a_list_may_be_repeated(name):
+    flag = f"--{name.replace('_', '-')}"
+    told = call("config", flag, "a,b", flag, "c", "--json").json["settings"][name]
+    assert told == {"value": ["a", "b", "c"], "source": f"flag {flag}"}
+
+
+def test_a_key_for_secrets_may_be_repeated_too_and_is_not_shown():
+    first, second = (call("secret", "key").out.strip() for _ in range(2))
+    done = call("config", "--secret-key", first, "--secret-key", second, "--json")
+    assert done.json["settings"]["secret_key"] == {"value": "***", "source": "flag --secret-key"}
+    refused = call("config", "--secret-key", first, "--secret-key", MARK, "--json")
+    assert (refused.code, MARK in refused.err, first in refused.err) == (2, False, False)
 
 
 def test_the_command_shows_values_with_their_sources(tmp_path):

@@ -13,8 +13,17 @@ from noonmark.config import SETTINGS, Loaded, load
 
 def _meaning(name: str) -> Parameter:
     """What the setting is for."""
+    return Parameter(help=f"{_sentence(name)}.")
+
+
+def _several(name: str) -> Parameter:
+    """The same for a list, which has commas in it, or a flag for each."""
+    return Parameter(negative=(), help=f"{_sentence(name)}; repeatable.")
+
+
+def _sentence(name: str) -> str:
     meaning = SETTINGS[name].meaning
-    return Parameter(help=f"{meaning[0].upper()}{meaning[1:]}.".replace("`", ""))
+    return f"{meaning[0].upper()}{meaning[1:]}".replace("`", "")
 
 
 @Parameter(name="*")
@@ -29,16 +38,16 @@ class Flags:
     worker: Annotated[bool | None, _meaning("worker")] = None
     migrate: Annotated[bool | None, _meaning("migrate")] = None
     public_url: Annotated[str | None, _meaning("public_url")] = None
-    allowed_hosts: Annotated[str | None, _meaning("allowed_hosts")] = None
+    allowed_hosts: Annotated[list[str] | None, _several("allowed_hosts")] = None
     functions: Annotated[
         list[str] | None,
         Parameter(name="--function", negative=(), help="A function of this node, as NAME=module:function; repeatable."),
     ] = None
     target_guard: Annotated[str | None, _meaning("target_guard")] = None
-    allow_hosts: Annotated[str | None, _meaning("allow_hosts")] = None
+    allow_hosts: Annotated[list[str] | None, _several("allow_hosts")] = None
     signing_key: Annotated[str | None, _meaning("signing_key")] = None
-    secret_key: Annotated[str | None, _meaning("secret_key")] = None
-    allow_commands: Annotated[str | None, _meaning("allow_commands")] = None
+    secret_key: Annotated[list[str] | None, _several("secret_key")] = None
+    allow_commands: Annotated[list[str] | None, _several("allow_commands")] = None
     upload_dir: Annotated[str | None, _meaning("upload_dir")] = None
     max_upload_bytes: Annotated[str | None, _meaning("max_upload_bytes")] = None
     upload_quota_bytes: Annotated[str | None, _meaning("upload_quota_bytes")] = None
@@ -55,5 +64,10 @@ class Flags:
 
     def load(self) -> Loaded:
         """The effective settings."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "config"}
+        given = {one.name: _joined(getattr(self, one.name)) for one in fields(self) if one.name != "config"}
         return load(given, os.environ, self.config)
+
+
+def _joined(given: object) -> object:
+    """A flag that is repeated says the same as one with commas."""
+    return ",".join(given) if isinstance(given, list) else given

@@ -24,7 +24,7 @@ _YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _WHOLE = re.compile(r"\d{1,16}", re.ASCII)
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
-_PLACE = re.compile(r"[A-Za-z0-9_.:/\[\]-]{1,300}")
+_PLACE = re.compile(r"[A-Za-z0-9_.:/*\[\]-]{1,300}")
 _COMMAND = re.compile(r"[^\s,\0]{1,200}")
 
 
@@ -118,10 +118,14 @@ def secret_keys(value: object) -> str:
 
 
 def places(value: object) -> tuple[str, ...]:
-    """Hosts, addresses and networks; the first two perhaps with a port."""
-    allowed = "names of hosts, addresses or networks, such as hooks.example.com, 10.1.2.3:8080 or 10.1.0.0/16"
+    """Hosts, all below a host, addresses and networks; all but the last perhaps with a port."""
+    allowed = (
+        "names of hosts, addresses or networks, such as hooks.example.com, *.example.com, 10.1.2.3:8080 or 10.1.0.0/16"
+    )
     found = tuple(one.lower() for one in _several(value, _PLACE, allowed))
     for one in found:
+        if one == "*":
+            raise ValueError(f"{_refusal(allowed, one)}: it is --target-guard off that lets requests go everywhere")
         try:
             open_place(one)
         except ValueError:

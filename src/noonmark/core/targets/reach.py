@@ -76,7 +76,9 @@ _METADATA_NAMES = frozenset(
 )
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 # An address with colons has a port only behind brackets, and a network has none.
-_PLACE = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]{1,255}))(?::(?P<port>[0-9]{1,5}))?")
+_PLACE = re.compile(
+    r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<host>(?:\*\.(?=\w))?[\w.-]{1,255}))(?::(?P<port>[0-9]{1,5}))?"
+)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_PORT = 65_535
 
@@ -87,7 +89,7 @@ class Reach:
 
     guard: Guard = Guard.STRICT
     names: frozenset[tuple[str, int | None]] = frozenset()
-    """Hosts that are open, wherever they are, each at one port, or with None at every one."""
+    """Hosts that are open, wherever they are, each at one port, or with None at every one; `*.` means all below it."""
     networks: tuple[tuple[Network, int | None], ...] = ()
     """Addresses that are open, likewise."""
 
@@ -123,7 +125,10 @@ class Reach:
         return self._problem(host, ip_address(address.partition("%")[0]), port)
 
     def _is_open(self, name: str, port: int | None) -> bool:
-        return self.guard is Guard.OFF or not self.names.isdisjoint({(name, None), (name, port)})
+        if self.guard is Guard.OFF:
+            return True
+        known = [name, *(f"*{name[at:]}" for at, one in enumerate(name) if one == ".")]
+        return any((one, only) in self.names for one in known for only in (None, port))
 
     def _problem(self, host: str, address: Address, port: int | None) -> str | None:
         if any(address in network and only in {None, port} for network, only in self.networks):
@@ -149,7 +154,7 @@ def reach_of(guard: Guard, allow_hosts: Iterable[str]) -> Reach:
 
 
 def open_place(written: str) -> tuple[str | Network, int | None]:
-    """A host, an address or a network that is open, and its port if one is named; a ValueError where it is none."""
+    """A host, all below one, an address or a network that is open, and its port if one is named; else a ValueError."""
     found = _PLACE.fullmatch(written)
     if found is None:
         return ip_network(written, strict=False), None
