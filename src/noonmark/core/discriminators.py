@@ -40,7 +40,9 @@ NONE = Discriminator("", "")
 
 def discriminator(filters: Mapping[str, Any]) -> Discriminator:
     """What tells a trigger with these filters, which must be valid, from others of its type."""
-    fields, keys, values = "", [], []
+    fields = ""
+    keys: list[str] = []
+    values: list[object] = []
     for key in sorted(filters):
         value = _only_match(filters[key])
         longer = _array([*keys, key])
