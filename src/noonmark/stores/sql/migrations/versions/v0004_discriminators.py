@@ -38,10 +38,19 @@ _FUNCTION = """
     USING NEW.key; RETURN NULL; END $$
 """
 _LISTENING = sa.text("""
-    SELECT DISTINCT schedules.key, trigger_document FROM event_listeners JOIN schedules ON schedules.key = schedule
-    WHERE schedule > :last ORDER BY schedules.key LIMIT :many
+    SELECT key, trigger_document FROM schedules WHERE key > :last AND trigger_type = 'event' AND is_listed = 1
+    ORDER BY key LIMIT :many
 """)
-_FILLED = sa.text("UPDATE event_listeners SET fields = :fields, wanted = :wanted WHERE schedule = :key")
+_FILL = {
+    "sqlite": """
+        UPDATE event_listeners SET fields = j.value ->> 1, wanted = j.value ->> 2
+        FROM json_each(:rows) AS j WHERE schedule = j.value ->> 0
+    """,
+    "postgresql": """
+        UPDATE event_listeners SET fields = j.value ->> 1, wanted = j.value ->> 2
+        FROM json_array_elements(CAST(:rows AS json)) AS j(value) WHERE schedule = CAST(j.value ->> 0 AS bigint)
+    """,
+}
 
 
 def upgrade() -> None:
@@ -54,16 +63,18 @@ def upgrade() -> None:
         bind.exec_driver_sql(_line(_FUNCTION))
     bind.exec_driver_sql(_line(_GUARDS[bind.dialect.name]))
     # From here on nobody else changes a trigger before this is committed.
-    last = -1
-    while found := bind.execute(_LISTENING, {"last": last, "many": _AT_ONCE}).all():
-        last = found[-1].key
-        owned = [(one.key, _discriminator(one.trigger_document)) for one in found]
-        filled = [{"key": key} | own._asdict() for key, own in owned if own != NONE]
-        if filled:
-            bind.execute(_FILLED, filled)
+    _fill_in(bind)
     index(
         "event_listeners_by_discriminator", "event_listeners", ["tenant", "event_type", "fields", "wanted", "schedule"]
     )
+
+
+def _fill_in(bind: sa.Connection) -> None:
+    fill, last = sa.text(_FILL[bind.dialect.name]), -1
+    while found := bind.execute(_LISTENING, {"last": last, "many": _AT_ONCE}).all():
+        last = found[-1].key
+        owned = [(one.key, *_discriminator(one.trigger_document)) for one in found]
+        bind.execute(fill, {"rows": json.dumps(owned)})
 
 
 def _line(statement: str) -> str:
