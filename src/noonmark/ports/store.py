@@ -154,9 +154,10 @@ class Store(Reading, Journal, Vault, Protocol):
 
         Those of a tenant in the order in which they were emitted; the tenant that was matched up to the earliest moment
         comes first. At most `limit` events, and `limit` schedules in all: an event for which there is not enough room
-        ends the list, with the page of its schedules that fits. They are those of its tenant that are not deleted and
-        whose trigger names its type, in an order of the store's own, from the cursor on, and cost nothing beyond that
-        page. One whose record cannot be read is left out; an event that cannot be read has a problem, and nobody.
+        ends the list, with the page of its schedules that fits. They are those of its tenant that are not deleted,
+        whose trigger names its type, and whose discriminator, if there is one, is among those of the event; in an order
+        of the store's own, from the cursor on. Others cost nothing, and are not counted. One whose record cannot be
+        read is left out; an event that cannot be read has a problem, and nobody.
         """
 
     async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:

@@ -250,9 +250,13 @@ event_listeners = Table(
     Column("tenant", Text, primary_key=True),
     Column("event_type", Text, primary_key=True),
     Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    # The discriminator of its trigger. Without one, or where an older version wrote the row, both are empty.
+    Column("fields", Text, nullable=False, server_default=text("''")),
+    Column("wanted", Text, nullable=False, server_default=text("''")),
     sqlite_with_rowid=False,
 )
 index("event_listeners_by_schedule", event_listeners, "schedule")
+index("event_listeners_by_discriminator", event_listeners, "tenant, event_type, fields, wanted, schedule")
 
 event_streams = Table(
     "event_streams",
