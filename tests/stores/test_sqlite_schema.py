@@ -53,10 +53,13 @@ def parts(sql):
 
 
 def held(path):
-    """What every table of the first schema holds."""
-    with closing(sqlite3.connect(path)) as connection:
+    """What every column of every table of the first schema holds."""
+    with closing(sqlite3.connect(":memory:")) as first, closing(sqlite3.connect(path)) as connection:
+        first.executescript(FIRST.read_text(encoding="utf-8"))
         names = re.findall(r"CREATE TABLE (\w+)", FIRST.read_text(encoding="utf-8"))
-        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}  # noqa: S608 - ours
+        columns = {name: [f'"{row[1]}"' for row in first.execute(f"PRAGMA table_info({name})")] for name in names}
+        questions = {name: f"SELECT {', '.join(columns[name])} FROM {name}" for name in names}  # noqa: S608 - ours
+        return {name: connection.execute(question).fetchall() for name, question in questions.items()}
 
 
 def opened(path, clock=None):
