@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from docs.generating.words import NOTE, names
 from noonmark import (
     AsyncScheduler,
+    Event,
     Job,
     JobPipeline,
     JobStatus,
@@ -59,7 +60,7 @@ def embedded_page() -> str:
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
         *(
             _values(kind)
-            for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, NodeRecord, Secret, Context)
+            for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, Event, NodeRecord, Secret, Context)
         ),
         "## Testing\n\nImported from `noonmark.testing`.\n",
         *(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TriggerNeverFires,
         Unreachable,
     )
+    from noonmark.core.events import Event
     from noonmark.core.lifecycle import Phase
     from noonmark.core.matching import matches
     from noonmark.core.occurrence import Occurrence
@@ -79,6 +80,7 @@ _HOMES = {
         "TriggerNeverFires",
         "Unreachable",
     ),
+    "noonmark.core.events": ("Event",),
     "noonmark.core.lifecycle": ("Phase",),
     "noonmark.core.matching": ("matches",),
     "noonmark.core.occurrence": ("Occurrence",),
@@ -111,6 +113,7 @@ __all__ = [
     "Context",
     "CronTrigger",
     "Description",
+    "Event",
     "EventTrigger",
     "IntervalTrigger",
     "InvalidRequest",

@@ -23,10 +23,14 @@ class Event:
     """One fact. An `event_id` given by the sender makes emitting it again harmless; None asks for a fresh one."""
 
     event_type: str
+    """What kind of fact it is."""
     emitted: Micros
     event_id: str | None = None
+    """Its own, or the one that it got when it was kept."""
     source: str = ""
+    """Who told of it."""
     payload: Any = field(default_factory=dict, hash=False, repr=False)
+    """What there is to know of it, as JSON."""
 
     @property
     def emitted_at(self) -> datetime:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import TracebackType
 
+    from noonmark.core.events import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
@@ -42,8 +43,8 @@ class AsyncScheduler(Decorators):
         """Open a store: `memory://`, `sqlite:///relative.db` or `sqlite:////absolute.db`."""
         self._inner = _Hosted(store, **settings)
 
-    async def schedule(self, func: Callable[..., Any], **options: Unpack[Options]) -> str:
-        """Keep a schedule for a function and return its id."""
+    async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:
+        """Keep a schedule for a function, or a target document, and return its id."""
         return await in_thread(self._inner.schedule, func, **options)
 
     async def schedule_command(self, argv: Sequence[str | PurePath], **options: Any) -> str:  # noqa: ANN401 - those of Scheduler
@@ -59,7 +60,10 @@ class AsyncScheduler(Decorators):
         return await in_thread(self._inner.schedule_event, event_type, **options)
 
     async def schedule_with_deps(
-        self, func: Callable[..., Any], depends_on: Sequence[str | Mapping[str, Any]], **options: Unpack[Terms]
+        self,
+        func: Callable[..., Any] | Mapping[str, Any],
+        depends_on: Sequence[str | Mapping[str, Any]],
+        **options: Unpack[Terms],
     ) -> str:
         """The same for a function that waits for other jobs, or follows them."""
         return await in_thread(self._inner.schedule_with_deps, func, depends_on, **options)
@@ -146,6 +150,14 @@ class AsyncScheduler(Decorators):
     async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
         """Which of the last events of its types would set a job off, or match a trigger, and why not the others."""
         return await in_thread(self._inner.match_events, wanted, limit)
+
+    async def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
+        """The events that were emitted and are kept, newest first."""
+        return await in_thread(self._inner.events, event_type, limit)
+
+    async def triggers(self, event_type: str | None = None) -> list[Job]:
+        """The jobs that events set off, oldest first."""
+        return await in_thread(self._inner.triggers, event_type)
 
     async def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, newest first."""

@@ -160,20 +160,20 @@ def command_target(argv: object, env: object, cwd: object, *, stdin: object, lim
         raise InvalidSchedule(message, field="argv")
     return present(
         target_kind="command",
-        argv=[_plain(one) for one in argv],
-        env=_plain(env),
-        cwd=_plain(cwd),
+        argv=[plain(one) for one in argv],
+        env=plain(env),
+        cwd=plain(cwd),
         stdin=stdin,
-        limits=_plain(limits),
+        limits=plain(limits),
     )
 
 
 def http_target(url: object, **parts: object) -> dict[str, Any]:
     """The target that a request stands for."""
-    return present(target_kind="http", url=url, **{name: _plain(part) for name, part in parts.items()})
+    return present(target_kind="http", url=url, **{name: plain(part) for name, part in parts.items()})
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """A value of Python that is as good as JSON: the text of a path, any mapping, a tuple."""
     if isinstance(value, PurePath):
         return str(value)

@@ -7,18 +7,15 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
-from noonmark.core.targets import Executor, FunctionTarget, TargetKind
+from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
-    HttpOptions,
     Options,
-    WorkOptions,
     changed,
     check_options,
     document_of,
@@ -29,6 +26,7 @@ from noonmark.embedded.declaring import (
     upstreams,
 )
 from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
+from noonmark.embedded.written import document_of_work, options_of, target_of
 from noonmark.operations import events, schedules
 from noonmark.wiring import fresh_id
 
@@ -78,13 +76,7 @@ class Desk:
 
     def declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         """The same for work that is no function."""
-        kind = HttpOptions if target["target_kind"] == TargetKind.HTTP else WorkOptions
-        check_options(options, known=kind.__optional_keys__)
-        if options.get("name") is not None:
-            check_name("name", options["name"])
-        terms = {option: value for option, value in options.items() if option != "payload"}
-        document = document_of(target | present(payload=options.get("payload")), **terms)
-        return self._put(document, options.get("trigger"))
+        return self._put(document_of_work(target, options), options.get("trigger"))
 
     def _put(self, document: dict[str, Any], trigger: Trigger | None) -> str:
         name = document.get("name")
@@ -106,12 +98,12 @@ class Desk:
         """Keep new schedules, none of which has a name, in one transaction."""
         drive(schedules.create_many(self._store, list(made), lookahead=self._lookahead))
 
-    def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
-        """Keep many schedules, a thousand to a transaction; the ids of each thousand."""
+    def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> Iterator[list[Schedule]]:
+        """Keep many schedules, a thousand to a transaction; gives each thousand when it is kept."""
         declared = enumerate(declarations)
         while chunk := [self._new(number, one) for number, one in islice(declared, CHUNK)]:
             self.keep(chunk)
-            yield [schedule.schedule_id for schedule in chunk]
+            yield chunk
 
     def update(self, job_id: str, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
         """Put in force what is left of a declaration after some of it was said anew."""
@@ -212,8 +204,11 @@ class Desk:
             raise InvalidSchedule("is no argument of schedule()", field=f"{where}.{unknown[0]}")
         if declared.get("name") is not None:
             raise InvalidSchedule("what has a name is declared by itself, with schedule()", field=f"{where}.name")
+        func, options = declared["func"], {option: value for option, value in declared.items() if option != "func"}
         try:
-            return self.new(**declared)
+            if isinstance(func, Mapping):
+                return self._read(document_of_work(target_of(func), options_of(options)))
+            return self.new(func, **options)
         except InvalidSchedule as error:
             raise type(error)(error.message, field=f"{where}.{error.field}", problems=error.problems) from None
 

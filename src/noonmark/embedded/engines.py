@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.embedded import leaving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from noonmark.core.instants import Micros
     from noonmark.embedded.engine import AnyEngine
@@ -102,11 +102,11 @@ class Engines:
         if engine is not None:
             engine.wake()
 
-    def adopt(self, route: str) -> None:
-        """There is work of that kind now. The store tells it too, but only when it is next looked at."""
+    def adopt(self, routes: Collection[str]) -> None:
+        """There is work of these kinds now. The store tells it too, but only when it is next looked at."""
         engine = self.current
         if engine is not None:
-            engine.loop.driver.node.runtime.target.adopt([route])
+            engine.loop.driver.node.runtime.target.adopt(routes)
 
     def attend(self) -> None:
         """Something that runs may have been asked to stop."""

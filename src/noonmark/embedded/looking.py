@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, to_micros
+from noonmark.core.jsonvalues import event_type, json_copy
 from noonmark.core.triggers import Trigger, parse_trigger
 from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
 from noonmark.embedded.settings import whole_number
 from noonmark.operations.fires import MAX_PREVIEW, fires_of, fires_of_schedule
-from noonmark.ports.records import Kept
+from noonmark.ports.records import Kept, Wanted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from noonmark.core.events import Event
     from noonmark.embedded.jobs import Job
     from noonmark.ports.store import Store
 
@@ -44,6 +47,20 @@ def jobs(store: Store, tenant: str, status: JobStatus | None) -> list[Job]:
     return [job for _, job in found if status is None or job.status is status]
 
 
+def events(store: Store, tenant: str, kind: object, limit: object) -> list[Event]:
+    """The last events, newest first, or those of a type."""
+    wanted = whole_number("limit", limit)
+    found = drive(store.events(tenant, wanted, event_type=_event_type(kind)))
+    # What the caller does to a payload must not reach the store.
+    return [replace(one, payload=json_copy(one.payload)) for one in found]
+
+
+def triggers(store: Store, tenant: str, kind: object) -> list[Job]:
+    """The jobs that events set off, or that those of a type do, oldest first."""
+    wanted = Wanted(kinds=frozenset({"event"}), event_type=_event_type(kind))
+    return [job for _, job in _all(store, tenant, deleted=False, wanted=wanted)]
+
+
 def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | None) -> list[datetime]:
     """The next times that a job or a trigger names; of a job no more than the runs it has left."""
     wanted = whole_number("count", count, high=MAX_PREVIEW)
@@ -55,19 +72,28 @@ def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | 
     return fires_of(trigger, wanted, after=since, now=now)
 
 
-def _all(store: Store, tenant: str, *, deleted: bool) -> list[tuple[Kept, Job]]:
+def _all(store: Store, tenant: str, *, deleted: bool, wanted: Wanted | None = None) -> list[tuple[Kept, Job]]:
     found: list[tuple[Kept, Job]] = []
+
+    def page_after(uid: str | None) -> list[Kept]:
+        return drive(store.schedules(tenant, after=uid, limit=PAGE, deleted=deleted, wanted=wanted))
+
     after = None
-    while page := drive(store.schedules(tenant, after=after, limit=PAGE, deleted=deleted)):
+    while page := page_after(after):
         activities = drive(store.activities([kept.schedule.uid for kept in page]))
-        again = {
-            one.schedule.uid: one for one in drive(store.schedules(tenant, after=after, limit=PAGE, deleted=deleted))
-        }
+        again = {one.schedule.uid: one for one in page_after(after)}
         for kept, activity in zip(page, activities, strict=True):
             stands = again.get(kept.schedule.uid) in (kept, None)
             found.append((kept, job_of(kept, activity) if stands else job(store, again[kept.schedule.uid])))
         after = page[-1].schedule.uid
     return found
+
+
+def _event_type(kind: object) -> str | None:
+    try:
+        return None if kind is None else event_type(kind)
+    except ValueError as error:
+        raise InvalidSchedule(str(error), field="event_type") from None
 
 
 def _instant(after: datetime) -> int:

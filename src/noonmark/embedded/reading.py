@@ -15,6 +15,7 @@ from noonmark.embedded.settings import limit_argument
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from noonmark.core.events import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.triggers import EventTrigger, Trigger
@@ -66,6 +67,19 @@ class Reading:
         else:
             asked = {"trigger": trigger_argument(wanted).to_document()}
         return drive(matched(self._store, OWNER.tenant, {**asked, "limit": limit}))
+
+    def events(self: _Looks, event_type: str | None = None, limit: int = 100) -> list[Event]:
+        """The events that were emitted and are kept, whether or not they set anything off, newest first.
+
+        Those of one type, if it is named; at most so many.
+        """
+        self._check_open()
+        return looking.events(self._store, OWNER.tenant, event_type, limit)
+
+    def triggers(self: _Looks, event_type: str | None = None) -> list[Job]:
+        """The jobs that events set off, oldest first; those that listen for one type, if it is named."""
+        self._check_open()
+        return looking.triggers(self._store, OWNER.tenant, event_type)
 
     def occurrences(self: _Looks, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, past and planned, newest first; all of them, unless there is a limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -21,6 +22,7 @@ from noonmark.embedded.running import an_engine
 from noonmark.embedded.secrecy import Secrecy
 from noonmark.embedded.settings import duration, key_argument, patience, whole_number
 from noonmark.embedded.steering import Steering
+from noonmark.embedded.written import options_of, route_of, target_of
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.programs import Programs
@@ -28,7 +30,7 @@ from noonmark.targets.workers import MAX_THREADS
 from noonmark.wiring import make_runner, make_seal, make_store, make_target, node_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from noonmark.core.triggers import Trigger
@@ -105,7 +107,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
 
     def schedule(  # noqa: PLR0913 - each is an option of its own
         self,
-        func: Callable[..., Any],
+        func: Callable[..., Any] | Mapping[str, Any],
         *,
         name: str | None = None,
         trigger: Trigger | None = None,
@@ -137,6 +139,9 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         `overlap`, `misfire` and `retries` may be documents as well, `retries` with a backoff for instance. Further
         options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency_key` and
         `concurrency_limit` (jobs with the same key run at most so many at a time) and `window`.
+
+        In place of a function there may be a target document, such as `{"target_kind": "command", "argv": ["ls"]}`: a
+        program, a request or an event, as `schedule_command`, `schedule_http` and `schedule_event` declare them.
         """
         options: Options = {
             "name": name,
@@ -160,7 +165,10 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         return self._declare(func, options)
 
     def schedule_with_deps(
-        self, func: Callable[..., Any], depends_on: Sequence[str | Mapping[str, Any]], **options: Unpack[Terms]
+        self,
+        func: Callable[..., Any] | Mapping[str, Any],
+        depends_on: Sequence[str | Mapping[str, Any]],
+        **options: Unpack[Terms],
     ) -> str:
         """The same for a function that waits for other jobs, or, without a trigger, follows them."""
         return self._declare(func, {**options, "depends_on": depends_on})
@@ -173,8 +181,9 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         """
         self._check_open()
         made: list[str] = []
-        for ids in self._desk.create_many(declarations):
-            made += ids
+        for kept in self._desk.create_many(declarations):
+            made += [one.schedule_id for one in kept]
+            self._engines.adopt({one.declaration.target.route for one in kept})
             self._wake()
         return made
 
@@ -295,7 +304,9 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     def _wake(self) -> None:
         self._engines.wake()
 
-    def _declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
+    def _declare(self, func: Callable[..., Any] | Mapping[str, Any], options: Mapping[str, Any]) -> str:
+        if isinstance(func, Mapping):
+            return self._declare_work(target_of(func), options_of(options))
         self._check_open()
         job_id = self._desk.declare(func, options)
         self._wake()
@@ -304,7 +315,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     def _declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         self._check_open()
         job_id = self._desk.declare_work(target, options)
-        self._engines.adopt(target["target_kind"])
+        self._engines.adopt({route_of(target)})
         self._wake()
         return job_id
 
