@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,23 @@ SCRIPTS = {
         wait""",
     "flood": "yes 0123456789 | head -c 44000000; echo the end",
     "where": "pwd",
+    "look": r"tr '\0' '\n' < /proc/$1/environ",
     "leak": "cat; echo 'hush, the output'; exit 3",
 }
+LIKE_ANYBODY = """
+import ctypes, os, sys
+for capability in range(64):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Starts a program that may do, as root, no more than others may: it cannot look into any process it likes."""
+LASTS = """
+import pathlib, threading
+
+def lasts():
+    pathlib.Path("begun").touch()
+    threading.Event().wait()
+"""
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 SECRETS = {
     "NOONMARK_SIGNING_KEY": "hush, the key of signatures",
@@ -154,6 +171,32 @@ def test_nothing_of_the_environment_of_the_server_is_there_to_be_read(server, fo
     assert "hush" not in output.lower()
     assert not names & SECRETS.keys()
     figure(f"variables of the server in the environment of a program or of what started it: 0 of {len(SECRETS)}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such protection")
+def test_a_program_cannot_look_into_the_server_that_starts_it(folder, tmp_path, figure):
+    (tmp_path / "jobs.py").write_text(LASTS)
+    through = (sys.executable, "-c", LIKE_ANYBODY) if os.geteuid() == 0 else ()
+    options = ("--store", "memory://", "--allow-commands", f"{folder}/look", "--function", "lasts=jobs:lasts")
+    function = {"target_kind": "function", "function": "lasts", "executor": "process"}
+    with serving(tmp_path, *options, through=through, **SECRETS) as server:
+        made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": function}).json["schedule_id"]
+        start(server, made)
+        eventually((tmp_path / "begun").exists)
+        pids = [server.process.pid]
+        for task in Path(f"/proc/{server.process.pid}/task").iterdir():
+            found = map(int, (task / "children").read_text().split())
+            pids += [pid for pid in found if b"noonmark.targets.child" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        ends = [run(server, f"{folder}/look", str(pid)) for pid in pids]
+        with subprocess.Popen([*through, "sleep", "600"], env=SECRETS) as open_to_all:  # it is not for want of trying
+            eventually(lambda: Path(f"/proc/{open_to_all.pid}/cmdline").read_bytes().startswith(b"sleep"))
+            phase, told = run(server, f"{folder}/look", str(open_to_all.pid))
+            open_to_all.kill()
+    assert [phase for phase, _ in ends] == ["failed"] * 2
+    assert not any("hush" in told["error"].lower() for _, told in ends)
+    assert all("Permission denied" in told["error"] for _, told in ends)
+    assert (phase, told["result"]["output"].lower().count("hush")) == ("completed", 6)
+    figure("processes of the server whose environment a program could read: 0 of 2")
 
 
 def test_what_was_given_to_a_run_and_what_came_of_it_is_in_the_run_and_not_in_the_log(server, folder):

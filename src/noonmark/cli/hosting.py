@@ -31,6 +31,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
 from noonmark.targets.functions import Functions, import_function
+from noonmark.targets.hiding import hide
 from noonmark.targets.outbound import Outbound
 from noonmark.targets.programs import Programs
 from noonmark.telemetry import logs
@@ -68,6 +69,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
     """Run a server until somebody asks it to stop; 0 when that went well."""
     settings = loaded.settings
     logs.configure(level=settings.log_level, form=settings.log_format)
+    if settings.allow_commands:
+        hide()
     with ExitStack() as cleanup:
         cleanup.callback(listener.close)
         on_signal = cleanup.enter_context(_Signals())

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict
 from noonmark.targets.answers import as_json, shown_error, told_error
 from noonmark.targets.functions import MAIN, StopSignal, import_function, make_context
+from noonmark.targets.hiding import hide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,8 @@ def check_not_loading() -> None:
 
 def serve(pipe: Connection, setup: dict[str, Any]) -> None:
     """Be a child until the pipe is closed."""
+    if setup["is_hidden"]:  # it has the environment of its parent
+        hide()
     sys.argv[:] = setup["argv"]
     _Child(pipe, setup["main"]).run()
 

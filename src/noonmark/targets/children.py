@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.targets.child import LAST_WORD, MAX_ANSWER
 from noonmark.targets.functions import main_origin
+from noonmark.targets.hiding import is_hidden
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -53,7 +54,7 @@ class Child:
         finally:
             theirs.close()
         path, argv = [str(one) for one in sys.path], [str(one) for one in sys.argv]  # who knows what was put there
-        self.say({"path": path, "argv": argv, "main": main_origin()})
+        self.say({"path": path, "argv": argv, "main": main_origin(), "is_hidden": is_hidden()})
 
     @property
     def is_quiet(self) -> bool:
