@@ -122,3 +122,16 @@ def test_what_is_missing_is_named(desk):
     assert desk.refused(2, "event", "match", "--payload-json", "1") == [
         "--payload-json: needs a type: noonmark event match TYPE --payload-json .."
     ]
+
+
+def test_the_types_of_events_to_match_are_named_as_those_of_a_trigger(desk):
+    for kind in ("named.a", "named.b", "named.c"):
+        desk("event", "emit", kind)
+    last = ("--last", "5")
+    for words in (["named.a"], ["--event", "named.a"], ["--event", "named.a", "--event", "named.b"]):
+        found = desk.json("event", "match", *words, *last)["events"]
+        assert [one["event_type"] for one in found] == [one for one in words[::-1] if not one.startswith("--")]
+    both = desk.json("event", "match", "named.c", "--event", "named.a", *last)
+    assert [one["event_type"] for one in both["events"]] == ["named.c", "named.a"]
+    tried = desk.json("event", "match", "--event", "named.a", "--payload-json", "1")
+    assert [(one["event_type"], one["payload"]) for one in tried["events"]] == [("named.a", 1)]

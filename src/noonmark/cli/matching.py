@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from noonmark.cli.documents import parse_json
-from noonmark.cli.options import USUAL_PLACE, Place, ScheduleId, Where
+from noonmark.cli.options import USUAL_PLACE, Place, ScheduleId, Texts, Where
 from noonmark.cli.output import print_json
 from noonmark.cli.remote import connected
 from noonmark.core.documents import present
@@ -26,6 +26,9 @@ def match(
     ] = None,
     /,
     *,
+    event: Annotated[
+        Texts, Parameter(help="The type of the events, as for noonmark trigger create; may be repeated.")
+    ] = (),
     filter_json: Annotated[
         str | None, Parameter(show_default=False, help="The filters, as for noonmark trigger create.")
     ] = None,
@@ -34,10 +37,12 @@ def match(
     place: Where = USUAL_PLACE,
 ) -> None:
     """Say which of the last events filters match, and why not the others. Nothing is set off."""
-    if payload_json is not None and event_type is None:
+    types = [one for one in (event_type, *event) if one is not None]
+    if payload_json is not None and not types:
         raise InvalidRequest("needs a type: noonmark event match TYPE --payload-json ..", field="--payload-json")
     filters = None if filter_json is None else parse_json(filter_json, field="--filter-json")
-    _show(place, present(event_type=event_type, filters=filters, event=_draft(payload_json)) | {"limit": last})
+    named = types[0] if len(types) == 1 else types or None
+    _show(place, present(event_type=named, filters=filters, event=_draft(payload_json)) | {"limit": last})
 
 
 def try_trigger(
