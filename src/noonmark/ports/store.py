@@ -18,7 +18,8 @@ A schedule that depends on others has *news* when anything about one of those, w
 what is decided: an occurrence of it ended, or was withdrawn because nothing is to come, or it was created, edited,
 paused, resumed, deleted, or found to have nothing to come. News are counted in the transaction that brings them, and
 whatever waits for them is given a time, now. What is kept as the moment of an end is later than that of the end before,
-and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still.
+and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still. With
+the newest, such a schedule is told what it leads to: `core.chains.trail_after` of the occurrence that ended.
 
 A *fact* is something that `core.facts` has an event for: an occurrence ended, but was not superseded; an attempt failed
 and another follows; one that had not begun starts late; a schedule was created, changed or completed. Each verb emits
