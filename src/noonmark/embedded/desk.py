@@ -13,6 +13,7 @@ from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
+from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget, TargetKind
 from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.jobs")
 OPTIONS = Options.__optional_keys__ | {"func"}
 CHUNK = 1_000
-OWNER = Owner(tenant="default", user="local")
+OWNER = Owner(tenant=MAIN_TENANT, user="local")
 
 
 class Desk:

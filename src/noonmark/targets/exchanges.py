@@ -29,7 +29,7 @@ from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
-from noonmark.targets.requests import carrying, make_request
+from noonmark.targets.requests import carrying, make_request, signing_of
 from noonmark.targets.resolving import Resolver, asked_by, look_up
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
-    from noonmark.targets.requests import Request
+    from noonmark.targets.requests import Request, Signing
     from noonmark.targets.unsealing import Unsealer
 
 MAX_DIGITS = 9
 UNSEALERS = 4
-"""Threads that ask the store for secrets."""
+"""Threads that ask the store for secrets, and once for its key."""
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 
 
@@ -62,6 +62,7 @@ class Exchanges:
         tls, resolver = httpcore2.default_ssl_context(), Resolver(outbound.resolve or look_up)
         self._guarded, self._free = Pool(outbound.reach, tls, resolver), Pool(None, tls, resolver)
         self._unsealing = ThreadPoolExecutor(UNSEALERS, "noonmark-secrets")
+        self._own_key: bytes | None = None
 
     async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
         """Send what an occurrence asks for, and tell what came of it; whatever is secret in that is masked."""
@@ -69,12 +70,13 @@ class Exchanges:
         if not isinstance(target, HttpTarget):
             return undeliverable(f"a {target.kind} target is no request", now=self._now())
         try:
-            request = make_request(target, schedule, assignment.occurrence, self._outbound, now=self._now())
+            signing = await self._signing(schedule.owner.tenant)
+            request = make_request(target, schedule, assignment.occurrence, self._outbound, signing, now=self._now())
             secrets = await self._unsealed(target, schedule.owner.tenant, request.url)
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
-            return undeliverable(f"its secrets could not be read: {error}", now=self._now())
+            return undeliverable(f"its keys and secrets could not be read: {error}", now=self._now())
         hidden = Concealment(secrets.values())
         try:
             return await self._send(target, assignment, carrying(request, secrets), hidden)
@@ -83,6 +85,15 @@ class Exchanges:
                 raise
             why = hidden.text(f"the request could not be made: {type(error).__name__}: {error}")
             return replace(undeliverable(why, now=self._now()), is_final=True)
+
+    async def _signing(self, tenant: str) -> Signing | None:
+        """What the requests of a tenant are signed with; the store is asked for its key with the first of them."""
+        if self._unsealer is None:
+            return None
+        if self._own_key is None:
+            asked = self._unsealer.own_key
+            self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
+        return signing_of(self._outbound.keys, self._own_key, tenant)
 
     async def _unsealed(self, target: HttpTarget, tenant: str, url: str) -> dict[str, str]:
         """The headers that are secret; the store is asked in threads for that alone, where it may block."""
