@@ -137,3 +137,14 @@ def test_tokens_of_before_the_store_had_a_key_are_good_where_only_nodes_could_ma
 def test_keys_are_not_shown():
     assert KEY not in repr(SETTINGS["both"])
     assert OLD not in repr(SETTINGS["both"])
+
+
+@pytest.mark.parametrize("key", ["k" * 16, "k" * 500, "with spaces and signs: ~!"])
+def test_a_key_is_printable_text(key):
+    assert read_signing_key(key) == key
+
+
+@pytest.mark.parametrize("key", ["k" * 15, "k" * 501, "k" * 15 + "\n", "k" * 15 + "é", b"k" * 16, 16, None])
+def test_any_other_key_is_refused_and_not_repeated(key):
+    with pytest.raises(ValueError, match=r"^must be 16 to 500 printable ASCII characters$"):
+        read_signing_key(key)

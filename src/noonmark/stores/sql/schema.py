@@ -97,6 +97,7 @@ schedule_states = Table(
     instant("ended_at"),
     instant("completed_at"),
     Column("owner", BigInteger, nullable=False),
+    Column("leads", Text),
     CheckConstraint(f"phase IN ({listed(SchedulePhase)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
     # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.
@@ -250,9 +251,13 @@ event_listeners = Table(
     Column("tenant", Text, primary_key=True),
     Column("event_type", Text, primary_key=True),
     Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    # The discriminator of its trigger. Without one, or where an older version wrote the row, both are empty.
+    Column("fields", Text, nullable=False, server_default=text("''")),
+    Column("wanted", Text, nullable=False, server_default=text("''")),
     sqlite_with_rowid=False,
 )
 index("event_listeners_by_schedule", event_listeners, "schedule")
+index("event_listeners_by_discriminator", event_listeners, "tenant, event_type, fields, wanted, schedule")
 
 event_streams = Table(
     "event_streams",
