@@ -11,7 +11,7 @@ from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.backlog import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.finding import READY_ROUTES
-from noonmark.stores.sql.listening import LISTENERS
+from noonmark.stores.sql.listening import FIELDS, LISTENERS
 from noonmark.stores.sql.plain import ENDABLE, STARTABLE
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import ROUTE
@@ -59,12 +59,17 @@ def test_listeners_are_found_by_what_they_want(database):
     made = [factories.schedule(f"uid-{n}", trigger=one) for n, one in enumerate(triggers)]
     assert all(drive(store.create([first_plan(one, lookahead=0) for one in made])))
     asked = [(n, "acme", "seen", *discriminator(triggers[n].filters), 0) for n in range(9)]
+    queries = {
+        LISTENERS: ((100, asked), "(wanted = j.c4) AND (schedule > j.c5)"),
+        FIELDS: (([("acme", "seen", "")],), "(fields > one_1.fields)"),
+    }
     for work in ("SELECT 1", "ANALYZE event_listeners"):
         ask(store, work)
-        steps = [line for (line,) in ask(store, f"EXPLAIN {LISTENERS}", 100, asked)]
-        [place] = [number for number, step in enumerate(steps) if " on event_listeners " in step]
-        assert "using event_listeners_by_discriminator" in steps[place], steps
-        assert "(wanted = j.c4) AND (schedule > j.c5)" in steps[place + 1], steps
+        for query, (values, condition) in queries.items():
+            steps = [line for (line,) in ask(store, f"EXPLAIN ANALYZE {query}", *values)]
+            [place] = [number for number, step in enumerate(steps) if " on event_listeners " in step]
+            assert "using event_listeners_by_discriminator" in steps[place], steps
+            assert condition in steps[place + 1], steps
     drive(store.close())
 
 

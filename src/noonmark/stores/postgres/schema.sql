@@ -146,10 +146,9 @@ CREATE TABLE event_listeners (
     schedule BIGINT NOT NULL,
     fields TEXT COLLATE "C" DEFAULT '' NOT NULL,
     wanted TEXT COLLATE "C" DEFAULT '' NOT NULL,
-    PRIMARY KEY (tenant, event_type, schedule)
+    PRIMARY KEY (schedule, event_type)
 );
 CREATE INDEX event_listeners_by_discriminator ON event_listeners (tenant, event_type, fields, wanted, schedule);
-CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
 CREATE TABLE occurrences (
     key BIGSERIAL NOT NULL,
     id TEXT COLLATE "C" NOT NULL,

@@ -248,15 +248,16 @@ dependency_graphs = Table(
 event_listeners = Table(
     "event_listeners",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("event_type", Text, primary_key=True),
-    Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    Column("tenant", Text, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False, autoincrement=False),
     # The discriminator of its trigger. Without one, or where an older version wrote the row, both are empty.
     Column("fields", Text, nullable=False, server_default=text("''")),
     Column("wanted", Text, nullable=False, server_default=text("''")),
+    # Not by tenant and type: PostgreSQL would look for listeners there, and read all of a type to find one.
+    PrimaryKeyConstraint("schedule", "event_type"),
     sqlite_with_rowid=False,
 )
-index("event_listeners_by_schedule", event_listeners, "schedule")
 index("event_listeners_by_discriminator", event_listeners, "tenant, event_type, fields, wanted, schedule")
 
 event_streams = Table(

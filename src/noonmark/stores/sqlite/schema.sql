@@ -148,12 +148,11 @@ CREATE TABLE event_listeners (
     schedule BIGINT NOT NULL,
     fields TEXT DEFAULT '' NOT NULL,
     wanted TEXT DEFAULT '' NOT NULL,
-    PRIMARY KEY (tenant, event_type, schedule),
+    PRIMARY KEY (schedule, event_type),
     FOREIGN KEY(schedule) REFERENCES schedules ("key")
 )
  WITHOUT ROWID;
 CREATE INDEX event_listeners_by_discriminator ON event_listeners (tenant, event_type, fields, wanted, schedule);
-CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
 CREATE TABLE occurrences (
     "key" INTEGER NOT NULL,
     id TEXT NOT NULL,

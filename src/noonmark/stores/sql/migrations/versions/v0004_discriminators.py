@@ -14,7 +14,7 @@ from alembic import op
 
 from noonmark.core.discriminators import NONE, Discriminator, discriminator
 from noonmark.core.matching import filter_problems
-from noonmark.stores.sql.migrations.parts import TEXT, index
+from noonmark.stores.sql.migrations.parts import TEXT, index, references
 
 revision = "0004"
 down_revision = "0003"
@@ -56,17 +56,46 @@ _FILL = {
 def upgrade() -> None:
     """Make places for discriminators, see to it that none outlives its trigger, and fill them in."""
     bind = op.get_bind()
-    for name in ("fields", "wanted"):
-        # Not as a batch: both databases add a column without copying the table.
-        op.add_column("event_listeners", sa.Column(name, TEXT, nullable=False, server_default=sa.text("''")))
     if bind.dialect.name == "postgresql":
+        _change_table()
         bind.exec_driver_sql(_line(_FUNCTION))
+    else:
+        _replace_table()
     bind.exec_driver_sql(_line(_GUARDS[bind.dialect.name]))
     # From here on nobody else changes a trigger before this is committed.
     _fill_in(bind)
     index(
         "event_listeners_by_discriminator", "event_listeners", ["tenant", "event_type", "fields", "wanted", "schedule"]
     )
+
+
+def _columns() -> list[sa.Column[str]]:
+    return [sa.Column(name, TEXT, nullable=False, server_default=sa.text("''")) for name in ("fields", "wanted")]
+
+
+def _change_table() -> None:
+    for column in _columns():
+        op.add_column("event_listeners", column)
+    op.drop_constraint("event_listeners_pkey", "event_listeners")
+    op.create_primary_key("event_listeners_pkey", "event_listeners", ["schedule", "event_type"])
+    op.drop_index("event_listeners_by_schedule", "event_listeners")
+
+
+def _replace_table() -> None:
+    """SQLite cannot change a primary key."""
+    op.rename_table("event_listeners", "older_listeners")
+    op.create_table(
+        "event_listeners",
+        sa.Column("tenant", TEXT, nullable=False),
+        sa.Column("event_type", TEXT, nullable=False),
+        sa.Column("schedule", sa.BigInteger, nullable=False, autoincrement=False),
+        *_columns(),
+        sa.PrimaryKeyConstraint("schedule", "event_type"),
+        *references("schedule", "schedules.key"),
+        sqlite_with_rowid=False,
+    )
+    op.execute("INSERT INTO event_listeners (tenant, event_type, schedule) SELECT * FROM older_listeners")
+    op.drop_table("older_listeners")
 
 
 def _fill_in(bind: sa.Connection) -> None:
