@@ -100,9 +100,10 @@ class Exchanges:
         started = self._now() if assignment.started is None else assignment.started
         ends, is_own = _ends_by(target, assignment, started)
         seconds = max(0, ends - self._now()) / SECOND
+        may_repeat = assignment.schedule.declaration.delivery is Delivery.AT_LEAST_ONCE
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._pool(assignment.schedule).call(request)
+                answer = await self._pool(assignment.schedule).call(request, may_repeat=may_repeat)
         except (TimeoutError, httpcore2.TimeoutException):
             if not is_own:
                 return cut_off(assignment, now=max(ends, self._now()))
