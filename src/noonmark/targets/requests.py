@@ -34,8 +34,8 @@ class Request:
     url: str
     headers: dict[str, str] = field(repr=False)
     body: bytes | None = field(repr=False)
-    offers_callback: bool = False
-    """Whoever receives it may take the work over, and tell later how it ended."""
+    callback: str | None = None
+    """Whoever receives it may take the work over, and tell here how it ended."""
 
 
 def make_request(
@@ -52,7 +52,8 @@ def make_request(
     told = _told(occurrence) | _signed(outbound.signing_key, occurrence, body or b"", now=now)
     callback = _callback(outbound, occurrence)
     headers = _merged(headers, written | told | callback)
-    return Request(method=str(target.method), url=url, headers=headers, body=body, offers_callback=bool(callback))
+    where = callback.get("Noonmark-Callback")
+    return Request(method=str(target.method), url=url, headers=headers, body=body, callback=where)
 
 
 def carrying(request: Request, secrets: dict[str, str]) -> Request:
