@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def events_matched(stored: int, each: int, emits: int, singles: int, rounds: int) -> dict[str, float]:
+def events_matched(stored: int, each: int, by: str, emits: int, singles: int, rounds: int) -> dict[str, float]:
     """So many schedules stored, `each` of one type, of which one wants an event; and events of all these types.
 
-    With `each` 0, the stored ones are of other types, and one more wants them all. The best of the rounds counts.
+    They are told apart by a filter that names a value, or by one that names a range. With `each` 0, the stored ones are
+    of other types, and one more wants them all. The best of the rounds counts.
     """
     with tempfile.TemporaryDirectory() as folder:
         scheduler = Scheduler(f"sqlite:///{folder}/bench.db")
         scheduler.register_function("nothing", ours.nothing)
         scheduler.register_function("listen", _listen)
-        ours.keep(scheduler, ours._schedules(scheduler, "nothing", _triggers(stored, each)))  # noqa: SLF001 - a part of the bench
+        ours.keep(scheduler, ours._schedules(scheduler, "nothing", _triggers(stored, each, by)))  # noqa: SLF001 - a part of the bench
         if not each:
             scheduler.schedule(ours.nothing, function_name="nothing", trigger=EventTrigger("wanted"), overlap="allow")
         scheduler.schedule(_listen, function_name="listen", trigger=EventTrigger("timed"))
@@ -51,6 +52,7 @@ def emit_to_start(url: str, count: int) -> dict[str, float]:
         return percentiles_of_singles(scheduler, count)
 
 
+VALUE, RANGE = "value", "range"
 _STARTED = threading.Event()
 _WAITED: list[float] = []
 
@@ -69,8 +71,12 @@ def percentiles_of_singles(scheduler: Scheduler, count: int) -> dict[str, float]
     return ours.percentiles(_WAITED)
 
 
-def _triggers(stored: int, each: int) -> Iterator[EventTrigger]:
+def _triggers(stored: int, each: int, by: str) -> Iterator[EventTrigger]:
     if not each:
         return (EventTrigger(f"other.{number}") for number in range(stored))
     types = stored // each
-    return (EventTrigger(f"type.{number % types}", {"number": number // types}) for number in range(stored))
+    return (EventTrigger(f"type.{number % types}", _filters(number // types, by)) for number in range(stored))
+
+
+def _filters(number: int, by: str) -> dict[str, object]:
+    return {"number": number if by == VALUE else {"gte": number, "lte": number}}

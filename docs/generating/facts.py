@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from docs.generating.words import NOTE
-from noonmark.core.chains import MAX_DEPTH, MAX_FACTS
+from noonmark.core.chains import MAX_DEPTH, MAX_FACTS, MAX_OF_TYPE
 from noonmark.core.events import NOONMARK
 from noonmark.core.facts import MAX_ERROR, MAX_LINE, Fact, of_lost_node, of_occurrence, of_schedule
 from noonmark.core.ids import TRIGGER
+from noonmark.core.trails import MAX_STEPS
 from noonmark.testing import factories
 
 OF_SCHEDULES = {
@@ -18,7 +19,7 @@ OF_SCHEDULES = {
 }
 LAST = {
     "depth": "1, or one more than that of the event which led to it",
-    "chain": "the ids of the schedules that led to it, each by a fact about it; the last one is this schedule",
+    "chain": "the ids of the schedules that led to it, by facts or as upstreams; the last one is this schedule",
 }
 OCCURRENCES = {
     "occurrence_id": "of which occurrence",
@@ -81,13 +82,17 @@ def events_page() -> str:
         "| type | told when |\n| --- | --- |\n"
         + "".join(f"| `{fact}` | {fact.sentence} |\n" for fact in Fact)
         + "\n## What ends the chain\n\n"
-        "- No schedule is set off by a fact about itself, or by one that follows from its own runs: by one whose\n"
-        "  `chain` has its id.\n"
+        "- No schedule is set off by a fact about itself, by an event that its own run has emitted, or by an event\n"
+        "  that follows from one of these.\n"
         f"- A chain has at most {MAX_FACTS} facts: one about a run that no fact has set off, and one about a run that\n"
         "  such a fact has set off. Events that schedules emit in between change nothing about that.\n"
-        f"- At most {MAX_DEPTH} events set each other off, one after another.\n\n"
-        "What goes beyond that is logged, and not emitted. The id of an event says where it stands in its chain:\n"
-        "`evt3.1_..` is the third one, and one of the three is a fact.\n"
+        f"- Of the events of a chain that schedules emit, at most {MAX_OF_TYPE} are of one type, with the one from\n"
+        "  outside that began it.\n"
+        f"- At most {MAX_DEPTH} events set each other off, one after another.\n"
+        "- What runs because its upstreams have ended stands where they stand; if several have, with the deepest.\n\n"
+        "A fact beyond that is logged, and not emitted; a run that would emit such an event is `delivery_failed`.\n"
+        "The id of an event says where it stands in its chain: `evt3.1_..` is the third one, and one of the three is\n"
+        f"a fact. In `evt3.1-.._..`, what follows the hyphen stands for the last {MAX_STEPS} steps that led to it.\n"
         + _section("Of an occurrence", OCCURRENCES)
         + _section("Of a schedule", SCHEDULES)
         + _section("Of a node", NODES)

@@ -7,6 +7,7 @@ import pytest
 
 from noonmark.core import edits, ids
 from noonmark.core.admission import Claim, End, Wait, after_upstreams, depends_on_others, times_in_question
+from noonmark.core.chains import trail_after, trail_behind
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import MIN_INSTANT, SECOND
 from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
@@ -17,6 +18,7 @@ from noonmark.core.policies.dependencies import FollowUp, Standing, Standings, c
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
+from noonmark.core.trails import Trail, joined
 from tests.core.scheduled import LOOKAHEAD, after_noon, at, every, scheduled
 
 DAY = 86_400
@@ -230,6 +232,33 @@ def test_a_follower_fires_when_all_have_ended_since_its_last_fire(each, has_fire
     fire = follow_up(each, watermark=at(20), has_fired=has_fired)
     detail = "" if expected is None or not expected[1] else f'{{"phase": "{expected[1]}", "upstream": "up"}}'
     assert fire == (None if expected is None else FollowUp(nominal=at(expected[0]), detail=detail))
+
+
+SHALLOW, DEEP = Trail(1, 1).then("a", "x"), Trail(2, 1).then("b", "x")
+
+
+@pytest.mark.parametrize(
+    ("each", "behind"),
+    [
+        ([ended(leads=DEEP)], DEEP),
+        ([ended(leads=DEEP), ended(at_second=60, leads=SHALLOW)], joined([DEEP, SHALLOW])),
+        ([ended(), ended(at_second=60, leads=SHALLOW)], SHALLOW),
+        ([standing(schedule=OVER, last_phase=Phase.COMPLETED, ended=10, leads=DEEP), ended(leads=SHALLOW)], SHALLOW),
+        ([OVER_LONG_AGO], None),
+    ],
+)
+def test_a_follow_up_stands_where_the_deepest_of_those_stands_that_have_ended_since(each, behind):
+    assert follow_up(each, watermark=at(20), has_fired=False).behind == behind
+
+
+@pytest.mark.parametrize("phase", [Phase.COMPLETED, Phase.FAILED])
+def test_the_row_of_a_follow_up_knows_what_led_to_it(phase):
+    made = plan(followed(ended(phase, leads=DEEP)), now=at(55), lookahead=LOOKAHEAD)
+    [row] = [*made.planned, *made.closed]
+    assert trail_behind(row) == DEEP
+    assert trail_after(row) == DEEP.then(row.schedule_id)
+    made = plan(followed(ended(phase)), now=at(55), lookahead=LOOKAHEAD)
+    assert [trail_behind(row) for row in (*made.planned, *made.closed)] == [Trail()]
 
 
 def follower(**fields):

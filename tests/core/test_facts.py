@@ -1,4 +1,4 @@
-"""What Noonmark tells of itself: which facts there are, what each says, and where a chain of them ends."""
+"""What Noonmark tells of itself: which facts there are, and what each says."""
 
 from dataclasses import replace
 
@@ -6,17 +6,12 @@ import pytest
 
 from noonmark.core import facts
 from noonmark.core.audit import Note
-from noonmark.core.chains import MAX_DEPTH, Place, chain_of, concerns, place_of_emitted, place_of_fact
-from noonmark.core.errors import InvalidSchedule
-from noonmark.core.events import NOONMARK, Event, parse_event
 from noonmark.core.facts import ENDS, Fact, of_lost_node, of_occurrence, of_schedule
-from noonmark.core.ids import TRIGGER, event, manual
-from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.ids import TRIGGER, manual
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
-from noonmark.core.reactions import match
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
-from noonmark.core.triggers import EventTrigger
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
 
@@ -31,12 +26,6 @@ def run(error="Traceback (most recent call last):\n  ..\nValueError: no such tab
     return Run(
         id="r", occurrence_id="o", attempt=3, node="n1", started=NOW, ended=NOW, outcome=Outcome.FAILED, error=error
     )
-
-
-def caused_by(event_id, source=NOONMARK, payload=None):
-    """An occurrence that an event has set off."""
-    cause = Event(event_type="x", emitted=NOW, event_id=event_id, source=source, payload=payload or {})
-    return ended(origin=event(event_id), payload=cause.to_envelope())
 
 
 def test_every_end_but_that_of_an_edit_is_told():
@@ -201,101 +190,3 @@ def test_a_lost_node_is_told_by_what_it_said_last():
     }
     again = of_lost_node("n1", seen=NOW + 1, started=NOW - MINUTE, version="1.0", load=2, routes=("http",))
     assert told.event_id != again.event_id
-
-
-@pytest.mark.parametrize(
-    ("one", "depth", "facts", "chain"),
-    [
-        (ended(), 1, 1, []),
-        (caused_by("order-7", "shop"), 1, 1, []),
-        (caused_by("evt3_occ_1", "shop"), 1, 1, []),
-        (caused_by("evt3.1_occ_1", "shop"), 1, 1, []),
-        (caused_by("evt3_occ_1", "schedule:first", {"chain": ["no fact"]}), 4, 1, []),
-        (caused_by("evt3.1_occ_1", "schedule:first"), 4, 2, []),
-        (caused_by("evt3.1_fact_1", payload={"chain": ["a"]}), 4, 2, ["a"]),
-        (caused_by("evt3.1_fact_1", payload={"chain": "damaged"}), 4, 2, []),
-        (caused_by("strange"), 1, 1, []),
-        (ended(origin=event("evt3.1_x"), payload=None), 1, 1, []),
-    ],
-)
-def test_a_fact_goes_on_with_the_chain_that_led_to_it(one, depth, facts, chain):
-    assert place_of_fact(one) == Place(depth, facts)
-    assert place_of_emitted(one) == Place(depth, facts - 1)
-    told = of_occurrence(Fact.FAILED, JOB, one)
-    assert told.event_id.startswith(f"evt{depth}.{facts}_fact_")
-    assert (told.payload["depth"], told.payload["chain"]) == (depth, [*chain, "schedule-of-job"])
-
-
-def test_an_event_says_where_it_stands_in_its_chain():
-    assert [Place(3, 0).event_id("occ_1"), Place(3, 2).event_id("occ_1")] == ["evt3_occ_1", "evt3.2_occ_1"]
-    emitted = place_of_emitted(caused_by("evt1.1_fact_1"))
-    assert emitted == Place(2, 1)
-    assert place_of_fact(caused_by(emitted.event_id("occ_1"), "schedule:first")) == Place(3, 2)
-
-
-@pytest.mark.parametrize(
-    ("place", "is_told"),
-    [
-        (Place(1, 1), True),
-        (Place(MAX_DEPTH - 1, 1), True),
-        (Place(MAX_DEPTH, 1), False),
-        (Place(MAX_DEPTH, 0), False),
-        (Place(2, 2), False),
-        (Place(3, 2), False),
-    ],
-)
-@pytest.mark.parametrize("source", [NOONMARK, "schedule:first"])
-def test_no_chain_is_without_end_and_none_has_more_than_two_facts(place, is_told, source):
-    told = of_occurrence(Fact.FAILED, JOB, caused_by(place.event_id("x"), source))
-    assert (told is not None) is is_told
-
-
-@pytest.mark.parametrize(
-    ("source", "chain", "is_set_off"),
-    [
-        (NOONMARK, ["other"], True),
-        (NOONMARK, ["schedule-of-alert"], False),
-        (NOONMARK, ["schedule-of-alert", "other"], False),
-        (NOONMARK, None, True),
-        ("shop", ["schedule-of-alert"], True),
-    ],
-)
-def test_no_schedule_is_set_off_by_what_its_own_runs_led_to(source, chain, is_set_off):
-    alert = factories.schedule("alert", trigger=EventTrigger("occurrence.failed"))
-    payload = {} if chain is None else {"chain": chain}
-    told = Event(event_type="occurrence.failed", emitted=NOW, event_id="e", source=source, payload=payload)
-    assert concerns(told, alert) is not is_set_off
-    assert (match(told, alert, now=NOW) is not None) is is_set_off
-
-
-@pytest.mark.parametrize(
-    ("source", "event_id", "is_set_off"),
-    [
-        ("schedule:schedule-of-turn", "evt1_occ_1", False),
-        ("schedule:schedule-of-turn", "evt5.2_occ_1", False),
-        ("schedule:schedule-of-other", "evt1_occ_1", True),
-        ("schedule:schedule-of-turn", "by-hand", True),
-        ("shop", "evt1_occ_1", True),
-    ],
-)
-def test_no_schedule_is_set_off_by_what_its_own_run_emitted(source, event_id, is_set_off):
-    turn = factories.schedule("turn", trigger=EventTrigger("turned"))
-    emitted = Event(event_type="turned", emitted=NOW, event_id=event_id, source=source)
-    assert concerns(emitted, turn) is not is_set_off
-    assert (match(emitted, turn, now=NOW) is not None) is is_set_off
-    assert not concerns(replace(emitted, event_id=None), turn)
-
-
-def test_a_payload_of_any_kind_has_no_chain():
-    assert [chain_of(NOONMARK, one) for one in (None, 7, ["x"], {"chain": {}})] == [[]] * 4
-
-
-def test_nobody_else_speaks_for_noonmark():
-    now = from_micros(NOW)
-    with pytest.raises(InvalidSchedule) as refused:
-        parse_event({"event_type": "occurrence.failed", "source": "noonmark"}, now=now)
-    [problem] = refused.value.problems
-    assert problem.field == "source"
-    assert "give any other" in problem.message
-    tried = parse_event({"event_type": "occurrence.failed", "source": "me"}, now=now)
-    assert (tried.event_type, tried.source) == ("occurrence.failed", "me")

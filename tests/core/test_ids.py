@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from noonmark.core import ids
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.schedule import Owner
 
 UID = "sch_7Qp2"
 NOON = 1_792_573_200_000_000
@@ -53,6 +54,7 @@ def test_fractions_never_change(parts, expected):
 )
 def test_numbers_of_owners_never_change(owner, expected):
     assert ids.owner_number(*owner) == expected <= ids.MAX_OWNER
+    assert Owner(tenant=owner[0], user=owner[1]).number == expected
 
 
 @pytest.mark.parametrize("origin", [ids.TRIGGER, ids.backfill("b1")])

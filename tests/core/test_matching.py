@@ -553,6 +553,11 @@ def test_the_reason_is_the_first_filter_that_does_not_hold_and_what_the_event_ha
     assert why_not(compile_filters(filters), event) == why
 
 
+def test_there_is_no_reason_where_all_filters_hold():
+    event = parse_event({"event_type": "seen", "payload": PAYLOAD, "source": "tests"}, now=NOW)
+    assert why_not(EventTrigger("seen", {"source": "tests"}), event) is None
+
+
 def test_the_reason_may_be_the_type_or_the_time():
     event = parse_event({"event_type": "seen"}, now=NOW)
     assert why_not(EventTrigger(["told", "heard"]), event) == (

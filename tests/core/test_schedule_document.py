@@ -492,6 +492,7 @@ def test_a_stored_document_that_was_damaged_is_refused(document):
         restore_schedule(document)
 
 
+@pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_values_anywhere_end_in_our_error_or_in_a_declaration(value):
     followed = {**FULL_SCHEDULE, "trigger": TRIGGERS["event"]}

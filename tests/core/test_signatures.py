@@ -4,7 +4,14 @@ import pytest
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND
-from noonmark.core.signatures import check_signature, check_token, completion_token, signature, token_keys
+from noonmark.core.signatures import (
+    check_signature,
+    check_token,
+    completion_token,
+    read_signing_key,
+    signature,
+    token_keys,
+)
 
 KEY, NOW = "0123456789abcdef", 1_900_000_000 * SECOND
 MADE = signature(KEY, at=NOW + SECOND // 2, occurrence_id="occ_1", body=b"{}")
@@ -79,3 +86,14 @@ def test_whoever_can_check_signatures_cannot_make_tokens():
     assert token_keys(KEY, "old") == (oldest,)
     assert token_keys("another key", "old") != (oldest,)
     assert token_keys(None, "old") == ()
+
+
+@pytest.mark.parametrize("key", ["k" * 16, "k" * 500, "with spaces and signs: ~!"])
+def test_a_key_is_printable_text(key):
+    assert read_signing_key(key) == key
+
+
+@pytest.mark.parametrize("key", ["k" * 15, "k" * 501, "k" * 15 + "\n", "k" * 15 + "é", b"k" * 16, 16, None])
+def test_any_other_key_is_refused_and_not_repeated(key):
+    with pytest.raises(ValueError, match=r"^must be 16 to 500 printable ASCII characters$"):
+        read_signing_key(key)

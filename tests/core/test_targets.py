@@ -528,6 +528,7 @@ _EMPTY = ([], {}, None, 0)
 _DEFAULTS = {"method": ("POST",), "fork_context": ({"type": "full_history"},)}
 
 
+@pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("name", FULL_TARGETS)
 def test_hostile_values_anywhere_end_in_our_error_or_in_a_target(name, value):

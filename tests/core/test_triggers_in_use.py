@@ -183,6 +183,7 @@ def test_every_fault_of_a_trigger_is_told(document, problems):
     assert all(part in message for part, message in zip(problems, told, strict=True)), told
 
 
+@pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
 @pytest.mark.parametrize(
     "trigger",
     [

@@ -71,6 +71,7 @@ def real_changes(offset, marks, first_year, last_year):
     return found
 
 
+@pytest.mark.no_cover  # it takes long, and what it comes by is shown by tables
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_change_of_every_zone_is_seen_to_the_second(part):
     assert len(FILES) > 300

@@ -1,5 +1,7 @@
 """Noonmark's own facts as events: jobs that listen for what becomes of others, and never for ever."""
 
+import re
+
 import pytest
 
 from noonmark import EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
@@ -26,6 +28,11 @@ def by_hand(url):
 def told(scheduler):
     """The events that are on record, oldest first."""
     return list(reversed(drive(scheduler.runtime.store.events("default", 1_000))))
+
+
+def places(scheduler):
+    """Where each of them stands in its chain."""
+    return [re.match(r"evt[\d.]+", one.event_id)[0] for one in told(scheduler)]
 
 
 def is_quiet(scheduler):
@@ -130,9 +137,8 @@ def test_to_answer_a_fact_with_an_event_is_no_way_round(keeper):
     with keeper:
         keeper.run_now(job, wait=False)
         eventually(lambda: is_quiet(keeper))
-    assert (len(keeper.occurrences(emitter)), len(keeper.occurrences(hearing))) == (2, 2)
-    ids = [one.event_id.partition("_")[0] for one in told(keeper)]
-    assert sorted(ids) == ["evt1.1", "evt2.1", "evt2.2", "evt3.2", "evt4.2"]
+    assert (len(keeper.occurrences(emitter)), len(keeper.occurrences(hearing))) == (1, 1)
+    assert sorted(places(keeper)) == ["evt1.1", "evt2.1", "evt2.2", "evt3.2"]
 
 
 def test_what_was_missed_or_late_is_told_with_the_number(by_hand):

@@ -181,7 +181,9 @@ def keeping_others_out(fleet):
 
 
 def test_the_transaction_of_a_frozen_node_is_ended_by_the_server(fleet, figure):
-    frozen = fleet.node(LEASE, store=f"{fleet.url}?timeout=3")
+    # Whoever waits for a lock gives up after a quarter of that; on a busy machine it must still be waiting when the
+    # node is frozen.
+    frozen = fleet.node(LEASE, store=f"{fleet.url}?timeout=8")
     ids = declare(fleet, count=16)
     fleet.until(lambda: fleet.journal.of("begin"))
     with keeping_others_out(fleet):

@@ -221,7 +221,8 @@ def test_a_store_that_was_closed_is_used_again(stores):
     assert len(stores.backends()) == 1
 
 
-def test_nothing_is_left_open_when_a_program_ends(stores):
+@pytest.mark.parametrize("last", ["done(store.close())", "done(store.clock())"])
+def test_nothing_is_left_open_when_a_program_ends(stores, last):
     script = (
         "import sys; from noonmark.stores.postgres import PostgresStore; store = PostgresStore(sys.argv[1])\n"
         "def done(verb):\n"
@@ -230,7 +231,7 @@ def test_nothing_is_left_open_when_a_program_ends(stores):
         "done(store.open())\n"
         "store.listen(print)\n"
         "done(store.clock())\n"
-        "done(store.close())\n"
+        f"{last}\n"
     )
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, stores.postgres.url() + "?schema=left_open"]
     ended = subprocess.run(command, capture_output=True, check=False, text=True)

@@ -2,14 +2,16 @@
 
 import pytest
 
+from noonmark.core.discriminators import discriminator
 from noonmark.core.instants import from_micros
 from noonmark.core.planner import first_plan
 from noonmark.core.policies.limits import Horizon
-from noonmark.core.triggers import IntervalTrigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.backlog import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.finding import READY_ROUTES
+from noonmark.stores.sql.listening import FIELDS, LISTENERS
 from noonmark.stores.sql.plain import ENDABLE, STARTABLE
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import ROUTE
@@ -48,6 +50,27 @@ def test_a_backlog_is_counted_by_what_is_in_it(store, query, values):
     plan = store._glance(lambda ledger: ledger.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on occurrences" not in steps, steps
+
+
+def test_listeners_are_found_by_what_they_want(database):
+    store = PostgresStore(database.url)
+    drive(store.open())
+    triggers = [EventTrigger("seen", {"customer": f"c-{n}"}) for n in range(SCHEDULES)]
+    made = [factories.schedule(f"uid-{n}", trigger=one) for n, one in enumerate(triggers)]
+    assert all(drive(store.create([first_plan(one, lookahead=0) for one in made])))
+    asked = [(n, "acme", "seen", *discriminator(triggers[n].filters), 0) for n in range(9)]
+    queries = {
+        LISTENERS: ((100, asked), "(wanted = j.c4) AND (schedule > j.c5)"),
+        FIELDS: (([("acme", "seen", "")],), "(fields > one_1.fields)"),
+    }
+    for work in ("SELECT 1", "ANALYZE event_listeners"):
+        ask(store, work)
+        for query, (values, condition) in queries.items():
+            steps = [line for (line,) in ask(store, f"EXPLAIN ANALYZE {query}", *values)]
+            [place] = [number for number, step in enumerate(steps) if " on event_listeners " in step]
+            assert "using event_listeners_by_discriminator" in steps[place], steps
+            assert condition in steps[place + 1], steps
+    drive(store.close())
 
 
 def test_a_plan_that_was_made_while_the_tables_were_empty_serves_when_they_are_full(database):

@@ -163,12 +163,13 @@ def _tell_of_everything(bench, made):
 
 
 def a_day_of_events(bench):
-    """Fifty listen for one type, and fifty for another."""
+    """Fifty listen for one type, and fifty for another; of a third, each wants another value."""
     store = bench.store
     made = [factories.schedule(f"uid-{n}", trigger=EventTrigger(f"type-{n % 2}")) for n in range(100)]
+    made += [factories.schedule(f"one-{n}", trigger=EventTrigger("type-2", {"n": n})) for n in range(30)]
     assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
     _tell_of_everything(bench, made[0])
-    events = [Event(event_type=f"type-{n % 3}", emitted=0, event_id=f"e{n}") for n in range(30)]
+    events = [Event(event_type=f"type-{n % 3}", emitted=0, event_id=f"e{n}", payload={"n": n}) for n in range(30)]
     assert all(done(store.emit("acme", events)))
     while audiences := done(store.unmatched(20)):
         rows = [[match(one.event, each, now=bench.now) for each in one.listeners] for one in audiences]
@@ -177,7 +178,7 @@ def a_day_of_events(bench):
             for one, of in zip(audiences, rows, strict=True)
         ]
         assert all(done(store.commit_reactions(reactions)))
-    assert len(done(bench.claim(limit=2_000))) == 1_000 + 4
+    assert len(done(bench.claim(limit=2_000))) == 1_000 + 10 + 4
     assert len(done(store.events("acme", 5))) == 5
     done(store.next_time([ROUTE]))
     assert done(store.prune_events(before=bench.now + 2, keep=5, limit=10)) == 10
@@ -264,6 +265,28 @@ def test_a_share_costs_as_much_as_the_owners_who_have_something_due(tmp_path):
         costs.append(len(steps))
         done(store.close())
     assert max(costs) < 2 * min(costs), costs
+
+
+def test_an_event_costs_as_much_as_those_who_want_its_values(tmp_path):
+    """Neither those who want others, nor how many events of theirs wait, in numbers of steps of SQLite's machine."""
+    costs = []
+    for many in (20, 1_000):
+        store = SqliteStore(tmp_path / f"{many}.db", HandClock())
+        done(store.open())
+        wants = [{"customer": f"c-{n}", "kind": f"k-{n % 3}"} for n in range(many)]
+        made = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen", one)) for n, one in enumerate(wants)]
+        assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
+        events = [Event(event_type="seen", emitted=0, event_id=f"e{n}", payload=wants[n]) for n in range(20)]
+        assert all(done(store.emit("acme", events)))
+        steps = []
+        with store._connections.reading() as reader:
+            reader.set_progress_handler(lambda steps=steps: steps.append(1), 10)
+        assert [[one.uid for one in of.listeners] for of in done(store.unmatched(99))] == [
+            [f"uid-{n}"] for n in range(20)
+        ]
+        costs.append(len(steps))
+        done(store.close())
+    assert max(costs) < 1.5 * min(costs), costs
 
 
 @pytest.mark.parametrize("verb", ["runs", "occurrences"])

@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import edits
+from noonmark.core.chains import trail_behind
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.events import Event
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import plan
+from noonmark.core.policies.limits import Dependency
 from noonmark.core.reactions import Reaction
 from noonmark.core.reasons import Reason
+from noonmark.core.trails import Trail
 from noonmark.ports.records import NODE_KEPT, NODE_LISTED, Beat
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.stores.sqlite.driver import sqlite3
@@ -207,6 +210,31 @@ def test_a_listener_that_cannot_be_read_keeps_no_event_from_the_others(bench):
     [audience] = done(bench.store.unmatched(9))
     assert audience.listeners == (sound,)
     assert done(bench.store.commit_reactions([Reaction(audience=audience)])) == [True]
+
+
+@pytest.mark.parametrize("damaged", ["[1", "{}", '{"depth": "1"}'])
+def test_what_follows_an_end_of_which_nobody_can_say_what_led_to_it_begins_a_chain(bench, damaged):
+    up = done(bench.create_quiet("up"))
+    down = done(bench.create("down", trigger=None, depends_on=(Dependency(schedule_id=up.schedule_id),)))
+    cause = {"event_id": "evt1_x", "event_type": "x", "source": "schedule:first", "payload": None}
+    done(bench.add_event(up, "evt1_x", payload=cause))
+    assert done(bench.settle(done(bench.start(done(bench.claim_one())))))
+    assert done(bench.snapshot(down)).upstreams.each[0].leads.depth == 1
+    damage(bench, f"UPDATE schedule_states SET leads = '{damaged}'")  # noqa: S608 - a test's own text
+    made = plan(done(bench.snapshot(down)), now=bench.now, lookahead=LOOKAHEAD)
+    assert [trail_behind(one) for one in made.planned] == [Trail()]
+    assert done(bench.commit(made))
+
+
+def test_an_end_that_cannot_be_read_leads_on_all_the_same(bench):
+    up = done(bench.create_quiet("up"))
+    down = done(bench.create("down", trigger=None, depends_on=(Dependency(schedule_id=up.schedule_id),)))
+    done(bench.add(up, "a", payload={"a": 1}))
+    running = done(bench.start(done(bench.claim_one())))
+    damage(bench, f"UPDATE occurrences SET payload = '{{\"a' WHERE id = '{running.id}'")  # noqa: S608 - a test's own text
+    assert done(bench.settle(running))
+    [standing] = done(bench.snapshot(down)).upstreams.each
+    assert (standing.last_phase, standing.leads) == (Phase.COMPLETED, None)
 
 
 def test_events_that_somebody_removed_by_hand_are_forgotten(bench):

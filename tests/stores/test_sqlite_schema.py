@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,8 +12,12 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+from noonmark.core import edits
+from noonmark.core.discriminators import discriminator
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.events import Event
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
+from noonmark.core.triggers import EventTrigger
 from noonmark.stores.sql.ddl import ddl
 from noonmark.stores.sql.history import CROWDED
 from noonmark.stores.sql.upgrade import SCRIPTS, upgrade
@@ -52,11 +57,15 @@ def parts(sql):
     return [word.strip() for word in words]
 
 
-def held(path):
-    """What every table of the first schema holds."""
+def held(path, among=None):
+    """What every table of the first schema holds, by columns: all of them, or those that were held before."""
     with closing(sqlite3.connect(path)) as connection:
-        names = re.findall(r"CREATE TABLE (\w+)", FIRST.read_text(encoding="utf-8"))
-        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}  # noqa: S608 - ours
+        found = {}
+        for name in re.findall(r"CREATE TABLE (\w+)", FIRST.read_text(encoding="utf-8")):
+            columns = "*" if among is None else ", ".join(among[name][0])
+            cursor = connection.execute(f"SELECT {columns} FROM {name}")  # noqa: S608 - ours
+            found[name] = [f'"{one[0]}"' for one in cursor.description], cursor.fetchall()
+        return found
 
 
 def opened(path, clock=None):
@@ -105,11 +114,71 @@ def test_what_the_first_schema_held_is_there_after_an_upgrade(tmp_path):
     path = tmp_path / "noonmark.db"
     made(path, FIRST.read_text(encoding="utf-8"))
     before = held(path)
-    assert before["alembic_version"] == [("0001",)]
+    assert before["alembic_version"][1] == [("0001",)]
     done(opened(path).close())
     made(tmp_path / "text.db", SCHEMA)
     assert tables_of(path) == tables_of(tmp_path / "text.db")
-    assert held(path) == before | {"alembic_version": [(VERSION,)]}
+    assert held(path, before) == before | {"alembic_version": (['"version_num"'], [(VERSION,)])}
+
+
+LISTENING = {
+    11: '{"type": "event", "event_type": ["seen", "told"], "filters": {"n": 1.0, "m": {"gt": 2}}}',
+    12: '{"type": "event", "event_type": "seen", "filters": {"m": {"gt": 2}}}',
+    13: '{"type": "event", "event_type": "seen", "filters": {"n": {"about": 1}}}',
+    14: '{"type": "event", "event_type": "seen", "filters": [1]}',
+    15: '{"type": "event"',
+    16: None,
+}
+"""Triggers that listen, as earlier versions kept them: some cannot be read."""
+
+
+KEPT = """
+    INSERT INTO {0}schedules (key, tenant, username, schedule_id, description, trigger_type, trigger_document,
+        terms_document, source, route, created, is_listed)
+    VALUES ({1}, 'acme', 'ada', 's{1}', '', 'event', {2}, '{{}}', 'test', 'function:work', 0, 1);
+    INSERT INTO {0}event_listeners (tenant, event_type, schedule) VALUES ('acme', 'seen', {1});
+"""
+
+
+def listening(schema=""):
+    """A script that keeps these triggers in a schema of an earlier version."""
+    quoted = {key: "NULL" if document is None else f"'{document}'" for key, document in LISTENING.items()}
+    kept = [KEPT.format(schema, key, document) for key, document in quoted.items()]
+    return "".join([*kept, f"INSERT INTO {schema}event_listeners VALUES ('acme', 'told', {min(LISTENING)})"])  # noqa: S608 - ours
+
+
+def test_triggers_get_their_discriminators_in_an_upgrade(tmp_path):
+    path = tmp_path / "noonmark.db"
+    made(path, FIRST.read_text(encoding="utf-8") + listening())
+    done(opened(path).close())
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT schedule, fields, wanted FROM event_listeners ORDER BY schedule").fetchall()
+    own = discriminator({"n": 1})
+    assert found == [(2, "", ""), (11, *own), (11, *own), *((key, "", "") for key in range(12, 17))]
+
+
+def test_a_trigger_that_an_older_node_changes_is_shown_every_event_until_a_newer_one_writes_it(tmp_path):
+    path = tmp_path / "noonmark.db"
+    bench = Bench(opened(path), HandClock())
+    listens = done(bench.create(trigger=EventTrigger("seen", {"n": 1})))
+
+    def wanted():
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute("SELECT fields, wanted FROM event_listeners").fetchall()
+
+    assert wanted() == [discriminator({"n": 1})]
+    made(path, "UPDATE schedules SET trigger_document = trigger_document, name = 'Paused, say'")
+    assert wanted() == [discriminator({"n": 1})]
+    made(path, "UPDATE schedules SET trigger_document = replace(trigger_document, '1', '2')")
+    made(path, "UPDATE schedule_states SET version = version + 1")
+    assert wanted() == [("", "")]
+    assert done(bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e", payload={"n": 2})]))
+    [audience] = done(bench.store.unmatched(9))
+    assert [one.declaration.trigger.filters for one in audience.listeners] == [{"n": 2}]
+    renamed = replace(audience.listeners[0].declaration, trigger=EventTrigger("seen", {"n": 3}))
+    assert done(bench.commit(edits.edit(done(bench.snapshot(listens)), renamed, now=bench.now, lookahead=0)))
+    assert wanted() == [discriminator({"n": 3})]
+    done(bench.store.close())
 
 
 def test_a_newer_database_is_refused(tmp_path):

@@ -51,8 +51,8 @@ def emitter():
     made.emitter.close()
 
 
-def emitting(payload=None, *, origin=None, brought=None, after=0, target=None):
-    target = target or EventTarget(event_type="report.made", payload={} if payload is None else payload)
+def emitting(payload=None, *, origin=None, brought=None, after=0, target=None, event_type="report.made"):
+    target = target or EventTarget(event_type=event_type, payload={} if payload is None else payload)
     made = factories.schedule(target=target)
     one = factories.occurrence(made, origin or manual("one"), nominal=now() + after, attempt=1, payload=brought)
     return Assignment(one, made, begins=one.nominal)
@@ -60,7 +60,7 @@ def emitting(payload=None, *, origin=None, brought=None, after=0, target=None):
 
 def heard(**fields):
     """The envelope of an event that set something off."""
-    return Event(event_type="x", emitted=0, **{"event_id": "e1", **fields}).to_envelope()
+    return Event(emitted=0, **{"event_type": "x", "event_id": "e1", **fields}).to_envelope()
 
 
 def test_it_emits_for_its_tenant(emitter):
@@ -98,12 +98,25 @@ def test_a_chain_of_events_comes_to_an_end(emitter):
     for depth in range(1, MAX_DEPTH + 1):
         assert (done.outcome, len(emitter.kept())) == ("completed", depth)
         [brought] = [one for one in emitter.kept() if one["event_id"] == done.result["event_id"]]
-        done = emitter.deliver(emitting(origin=event(brought["event_id"]), brought=brought))
+        next_one = emitting(origin=event(brought["event_id"]), brought=brought, event_type=f"step.{depth}")
+        done = emitter.deliver(next_one)
     assert (done.outcome, done.error) == (
         "delivery_failed",
         "it would be the last of 17 events that set each other off, and at most 16 may",
     )
     assert len(emitter.kept()) == MAX_DEPTH
+
+
+def test_a_third_event_of_a_type_is_no_more_of_the_same_chain(emitter):
+    brought = heard(event_type="report.made", event_id="order-7", source="shop")
+    done = emitter.deliver(emitting(origin=event("order-7"), brought=brought))
+    [brought] = emitter.kept()
+    refused = emitter.deliver(emitting(origin=event(brought["event_id"]), brought=brought))
+    assert (done.outcome, refused.outcome, len(emitter.kept())) == ("completed", "delivery_failed", 1)
+    assert refused.error == (
+        "2 of the events that led to it are of type 'report.made' themselves, and no more may be: "
+        "give each step a type of its own"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,22 @@
 """Chains: events that Noonmark emits by itself, one because of another, and where that ends.
 
 An occurrence whose work is to emit has an event for its end, and what happens to any occurrence may be told as one: a
-fact. When such an event sets off another occurrence, the next event is one deeper. Where it stands in its chain is
-part of its id, so that it is known wherever the event is.
+fact. When such an event sets off another occurrence, the next event is one deeper. An occurrence that its upstreams
+have set off stands where they stand. What led to an event is part of its id, so that it is known wherever that is.
 
-The depth bounds how long a chain is, and the number of facts how broad: every listener that has run is a fact to all
-the others, so each further fact would multiply what is under way by their number.
+The depth bounds how long a chain is; the number of facts, and of events of one type, how broad: every listener that has
+run is a fact to all the others, or has an event for them, so each further one would multiply what is under way by their
+number.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from noonmark.core.events import NOONMARK
 from noonmark.core.ids import OriginKind, kind_of
+from noonmark.core.trails import Trail, mark, trail_in
 
 if TYPE_CHECKING:
     from noonmark.core.events import Event
@@ -26,79 +27,83 @@ MAX_DEPTH = 16
 """So many events may set each other off, one after another."""
 MAX_FACTS = 2
 """So many of them may be facts: one about what no fact has set off, and one about what that has set off."""
+MAX_OF_TYPE = 2
+"""So many may be of one type when a schedule emits the last of them; the one from outside that began it counts too."""
 EMITTER = "schedule:"
 """The source of an event that a schedule emits begins like this."""
-_ID = re.compile(r"evt(\d{1,4})(?:\.(\d{1,4}))?_.+")
+FIRST_FACT = Trail(depth=1, facts=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an event stands in its chain; before the first one, nowhere."""
-
-    depth: int = 0
-    """It is the how manieth event."""
-    facts: int = 0
-    """So many of them are facts, itself included."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether an event may stand there."""
-        return self.depth <= MAX_DEPTH and self.facts <= MAX_FACTS
-
-    def event_id(self, key: str) -> str:
-        """The id of the event that stands there."""
-        facts = f".{self.facts}" if self.facts else ""
-        return f"evt{self.depth}{facts}_{key}"
+def trail_of_fact(occurrence: Occurrence) -> Trail | None:
+    """The trail of a fact about an occurrence, itself counted; None when its chain has no room for it."""
+    behind = trail_behind(occurrence)
+    fact = replace(behind, depth=behind.depth + 1, facts=behind.facts + 1)
+    return fact if fact.depth <= MAX_DEPTH and fact.facts <= MAX_FACTS else None
 
 
-FIRST_FACT = Place(depth=1, facts=1)
+def trail_of_emitted(occurrence: Occurrence) -> Trail:
+    """That of an event which it is the work of an occurrence to emit; it is no fact, but may follow from some."""
+    behind = trail_behind(occurrence)
+    return replace(behind, depth=behind.depth + 1)
 
 
-def place_of_fact(occurrence: Occurrence) -> Place:
-    """Where a fact about an occurrence stands."""
-    behind = _place_behind(occurrence)
-    return Place(behind.depth + 1, behind.facts + 1)
+def why_not_emitted(trail: Trail, event_type: str) -> str | None:
+    """Why an event of a type may not be emitted where its trail has led; None when it may."""
+    if trail.depth > MAX_DEPTH:
+        return f"it would be the last of {trail.depth} events that set each other off, and at most {MAX_DEPTH} may"
+    if trail.count(event_type) >= MAX_OF_TYPE:
+        return (
+            f"{MAX_OF_TYPE} of the events that led to it are of type {event_type!r} themselves, and no more may be: "
+            "give each step a type of its own"
+        )
+    return None
 
 
-def place_of_emitted(occurrence: Occurrence) -> Place:
-    """Where an event stands that it is the work of an occurrence to emit; it is no fact, but may follow from some."""
-    behind = _place_behind(occurrence)
-    return Place(behind.depth + 1, behind.facts)
+def trail_after(occurrence: Occurrence) -> Trail | None:
+    """The trail of what an occurrence has set off as an upstream, by its end; None where no event is behind it."""
+    behind = trail_behind(occurrence)
+    return None if behind == Trail() else behind.then(occurrence.schedule_id)
+
+
+def trail_behind(occurrence: Occurrence) -> Trail:
+    """What led to an occurrence: an event, or its upstreams; nothing, where it was time or somebody asked for it."""
+    event = occurrence.payload
+    if kind_of(occurrence.origin) is OriginKind.EVENT and isinstance(event, dict):
+        event_type, payload = str(event.get("event_type")), event.get("payload")
+        source = str(event.get("source"))
+        led = _trail_of(source, event.get("event_id"), payload)
+        return (led or Trail()).marked(mark("" if led is None else _emitter(source, payload), event_type))
+    own = occurrence.own
+    return Trail() if own is None or own.behind is None else own.behind
 
 
 def chain_of(source: object, payload: object) -> list[str]:
-    """The schedules that led to an event, each by a fact about it, oldest first; none, where it is no fact of ours."""
+    """The schedules that a fact names as those which led to it, oldest first; none, where it is no fact of ours."""
     chain = payload.get("chain") if source == NOONMARK and isinstance(payload, dict) else None
     return chain if isinstance(chain, list) else []
 
 
-def chain_behind(occurrence: Occurrence) -> list[str]:
-    """The same of an occurrence that an event has set off."""
-    event = _cause(occurrence)
-    return chain_of(event.get("source"), event.get("payload"))
-
-
 def concerns(event: Event, schedule: Schedule) -> bool:
-    """Whether an event is a schedule's own: emitted by its run, a fact about it, or about what its runs have led to."""
-    return is_emitted_by(event, schedule) or schedule.schedule_id in chain_of(event.source, event.payload)
+    """Whether an event is a schedule's own: emitted by its run, a fact about it, or what its runs have led to."""
+    if is_emitted_by(event, schedule) or schedule.schedule_id in chain_of(event.source, event.payload):
+        return True
+    led = _trail_of(event.source, event.event_id, event.payload)
+    return led is not None and led.leads_through(schedule.schedule_id)
 
 
 def is_emitted_by(event: Event, schedule: Schedule) -> bool:
     """Whether a run of a schedule has emitted an event. Others may give the same source, but not have such an id."""
-    return event.source == f"{EMITTER}{schedule.schedule_id}" and _ID.fullmatch(event.event_id or "") is not None
+    return event.source == f"{EMITTER}{schedule.schedule_id}" and trail_in(event.event_id or "") is not None
 
 
-def _place_behind(occurrence: Occurrence) -> Place:
-    """Where the event stands that has set an occurrence off, if Noonmark has emitted it."""
-    event = _cause(occurrence)
-    source = str(event.get("source"))
-    found = _ID.fullmatch(str(event.get("event_id")))
-    if found is None or not (source == NOONMARK or source.startswith(EMITTER)):
-        return Place()
-    return Place(int(found[1]), int(found[2] or 0))
+def _trail_of(source: str, event_id: object, payload: object) -> Trail | None:
+    """The trail of an event, itself counted; None when somebody else has emitted it."""
+    led = trail_in(str(event_id)) if source == NOONMARK or source.startswith(EMITTER) else None
+    return None if led is None else replace(led, schedules=tuple(chain_of(source, payload)))
 
 
-def _cause(occurrence: Occurrence) -> dict[str, Any]:
-    """The event that set an occurrence off, if one did and its record can be read."""
-    is_set_off = kind_of(occurrence.origin) is OriginKind.EVENT and isinstance(occurrence.payload, dict)
-    return occurrence.payload if is_set_off else {}
+def _emitter(source: str, payload: object) -> str:
+    """The id of the schedule that an event of ours is by, or about; nothing, where it is about a node."""
+    if source != NOONMARK:
+        return source.removeprefix(EMITTER)
+    return str(payload.get("schedule_id", "")) if isinstance(payload, dict) else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chains import FIRST_FACT, chain_behind, place_of_fact
+from noonmark.core.chains import FIRST_FACT, trail_of_fact
 from noonmark.core.events import NOONMARK, Event
 from noonmark.core.ids import fact_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
@@ -90,8 +90,8 @@ def of_occurrence(
     Every such fact has the same fields, so that a message which names them never lacks one. None when its chain has no
     room for it.
     """
-    place = place_of_fact(one)
-    if not place.has_room:
+    trail = trail_of_fact(one)
+    if trail is None:
         return None
     payload = {
         "occurrence_id": one.id,
@@ -111,10 +111,10 @@ def of_occurrence(
         "missed_from": None if one.missed_first is None else to_text(one.missed_first),
         "missed_to": None if one.missed_last is None else to_text(one.missed_last),
         **_error(run),
-        "depth": place.depth,
-        "chain": [*chain_behind(one), schedule.schedule_id],
+        "depth": trail.depth,
+        "chain": [*trail.schedules, schedule.schedule_id],
     }
-    return _event(fact, payload, place.event_id(fact_id(fact, one.id, one.attempt)))
+    return _event(fact, payload, trail.event_id(fact_id(fact, one.id, one.attempt)))
 
 
 def of_schedule(fact: Fact, schedule: Schedule, *, note: Note | None = None, failures: int = 0) -> Event:

@@ -32,7 +32,8 @@ MAX_PROBLEMS = 100
 
 Condition = Callable[[object], bool]
 
-_MISSING = object()
+MISSING = object()
+"""What an event has where it has nothing."""
 
 
 def matches(filters: Mapping[str, Any], payload: object, *, event_type: str = "", source: str = "") -> bool:
@@ -75,15 +76,8 @@ class _Filter:
     """The condition as it was written."""
 
     def find(self, payload: object, envelope: Mapping[str, str]) -> object:
-        """The value the key speaks of: a literal field wins over a path, and the payload over the envelope."""
-        if isinstance(payload, dict) and self.key in payload:
-            return payload[self.key]
-        value = payload
-        for step in self.path:
-            if not isinstance(value, dict) or step not in value:
-                return envelope.get(self.key, _MISSING)
-            value = value[step]
-        return value
+        """The value the key speaks of."""
+        return found_at(self.key, self.path, payload, envelope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +107,21 @@ class Matcher:
         for each in self.filters:
             found = each.find(payload, envelope)
             if not each.holds(found):
-                is_missing = found is _MISSING
+                is_missing = found is MISSING
                 return Unmet(each.key, each.said, None if is_missing else found, is_missing)
         return None
+
+
+def found_at(key: str, path: Sequence[str], payload: object, envelope: Mapping[str, str]) -> object:
+    """The value a key speaks of: a literal field wins over its path, and the payload over the envelope."""
+    if isinstance(payload, dict) and key in payload:
+        return payload[key]
+    value = payload
+    for step in path:
+        if not isinstance(value, dict) or step not in value:
+            return envelope.get(key, MISSING)
+        value = value[step]
+    return value
 
 
 def _condition(value: Any) -> Condition:  # noqa: ANN401 - any JSON that filter_problems let pass
@@ -137,7 +143,7 @@ def _any_of(wanted: Sequence[object]) -> Condition:
     return lambda value: _scalar(value) in scalars or any(holds(value) for holds in others)
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """The JSON type of a value; whatever is not JSON, the missing field included, has none."""
     if value is None:
         return "null"
@@ -152,7 +158,7 @@ def _kind(value: object) -> str:
 
 def _scalar(value: object) -> tuple[str, object]:
     """A value with its type, so that 1 and 1.0 are one, and 1, true and "1" are three."""
-    kind = _kind(value)
+    kind = kind_of(value)
     return (kind, value if kind else None)
 
 
@@ -169,7 +175,7 @@ def _same(wanted: object, found: object) -> bool:
             if len(left) != len(right):
                 return False
             pending.extend(zip(left, right, strict=True))
-        elif not _kind(left) or _scalar(left) != _scalar(right):
+        elif not kind_of(left) or _scalar(left) != _scalar(right):
             return False
     return True
 
@@ -197,17 +203,17 @@ def _suffix(operand: str) -> Condition:
 
 def _not(operand: object) -> Condition:
     unwanted = _condition(operand)
-    return lambda value: value is not _MISSING and not unwanted(value)
+    return lambda value: value is not MISSING and not unwanted(value)
 
 
 def _exists(operand: bool) -> Condition:  # noqa: FBT001 - the operand of a filter
-    return lambda value: (value is not _MISSING) is operand
+    return lambda value: (value is not MISSING) is operand
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any], Condition]:
     def build(operand: object) -> Condition:
-        kind = _kind(operand)
-        return lambda value: _kind(value) == kind and compare(value, operand)
+        kind = kind_of(operand)
+        return lambda value: kind_of(value) == kind and compare(value, operand)
 
     return build
 
@@ -257,7 +263,7 @@ def _operator_problems(path: str, name: str, operand: object) -> Iterator[tuple[
     if known is None:
         hint = '(to compare with an object use "equals", to look inside one a dotted key)'
         yield path, f"unknown operator {shown(name)}; allowed are {_KNOWN} {hint}"
-    elif known.kinds and _kind(operand) not in known.kinds:
+    elif known.kinds and kind_of(operand) not in known.kinds:
         yield path, f'"{name}" takes {known.takes}, not {shown(operand)}'
     elif name == "not":
         yield from _condition_problems(path, operand)

@@ -1,7 +1,7 @@
 """Reactions: which schedules an event sets off, decided for one page of those that listen for its type.
 
 An event matches a trigger that listened when it was emitted: one that had been declared by then, within its bounds.
-No schedule is set off by what its own run has emitted, by a fact about itself, or by one that follows from its own
+No schedule is set off by what its own run has emitted, by a fact about itself, or by an event that follows from its own
 runs: it would go on for ever.
 Each match is one occurrence, with the event as its payload. It never misfires, and is due at once: its nominal time is
 the moment of the event, so that a line of them is in the order in which they were emitted.

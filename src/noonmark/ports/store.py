@@ -18,7 +18,8 @@ A schedule that depends on others has *news* when anything about one of those, w
 what is decided: an occurrence of it ended, or was withdrawn because nothing is to come, or it was created, edited,
 paused, resumed, deleted, or found to have nothing to come. News are counted in the transaction that brings them, and
 whatever waits for them is given a time, now. What is kept as the moment of an end is later than that of the end before,
-and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still.
+and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still. With
+the newest, such a schedule is told what it leads to: `core.chains.trail_after` of the occurrence that ended.
 
 A *fact* is something that `core.facts` has an event for: an occurrence ended, but was not superseded; an attempt failed
 and another follows; one that had not begun starts late; a schedule was created, changed or completed. Each verb emits
@@ -154,9 +155,10 @@ class Store(Reading, Journal, Vault, Protocol):
 
         Those of a tenant in the order in which they were emitted; the tenant that was matched up to the earliest moment
         comes first. At most `limit` events, and `limit` schedules in all: an event for which there is not enough room
-        ends the list, with the page of its schedules that fits. They are those of its tenant that are not deleted and
-        whose trigger names its type, in an order of the store's own, from the cursor on, and cost nothing beyond that
-        page. One whose record cannot be read is left out; an event that cannot be read has a problem, and nobody.
+        ends the list, with the page of its schedules that fits. They are those of its tenant that are not deleted,
+        whose trigger names its type, and whose discriminator, if there is one, is among those of the event; in an order
+        of the store's own, from the cursor on. Others cost nothing, and are not counted. One whose record cannot be
+        read is left out; an event that cannot be read has a problem, and nobody.
         """
 
     async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:

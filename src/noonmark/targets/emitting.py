@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chains import EMITTER, MAX_DEPTH, place_of_emitted
+from noonmark.core.chains import EMITTER, trail_of_emitted, why_not_emitted
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.events import Event
 from noonmark.core.ids import OriginKind, kind_of
@@ -66,16 +66,15 @@ class EventEmitter:
         if assignment.stop_reason is not None:
             return not_begun(assignment, assignment.stop_reason, now=self._now())
         occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
-        place = place_of_emitted(occurrence)
         if not isinstance(target, EventTarget):
             return undeliverable(f"a {target.kind} target is not an event", now=self._now())
-        if place.depth > MAX_DEPTH:
-            why = f"it would be the last of {place.depth} events that set each other off, and at most {MAX_DEPTH} may"
+        trail = trail_of_emitted(occurrence)
+        if (why := why_not_emitted(trail, target.event_type)) is not None:
             return undeliverable(why, now=self._now())
         event = Event(
             event_type=target.event_type,
             emitted=self._now(),
-            event_id=place.event_id(occurrence.id),
+            event_id=trail.event_id(occurrence.id),
             source=f"{EMITTER}{occurrence.schedule_id}",
             payload=_payload(occurrence, target),
         )

@@ -18,6 +18,7 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND, to_text
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.trails import Trail, joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,6 +79,8 @@ class Standing:
     """When it last ended in any way; a moment that no schedule which follows it has accounted for before."""
     completed: Micros | None = None
     """When it last completed, likewise."""
+    leads: Trail | None = None
+    """The trail of what its last end sets off, where anything follows it."""
 
     @property
     def is_over(self) -> bool:
@@ -138,6 +141,8 @@ class FollowUp:
 
     nominal: Micros
     detail: str = ""
+    behind: Trail | None = None
+    """What led to it; None where its upstreams were all over before."""
 
 
 def judge(upstreams: Sequence[Upstream], *, first_due: Micros, now: Micros) -> Verdict | None:
@@ -164,10 +169,13 @@ def times_in_question(fires: Fires, nominal: Micros) -> tuple[Micros, Micros]:
 def follow_up(standings: Sequence[Standing], *, watermark: Micros, has_fired: bool) -> FollowUp | None:
     """The fire that a schedule without a trigger owes to its upstreams, if it owes one.
 
-    Its nominal time is the newest of the ends that brought it about, so that it is named once. Upstreams that were all
-    over before its first fire bring about that one, and no other.
+    Its nominal time is the newest of the ends that brought it about, so that it is named once, and it stands in its
+    chain where the deepest of them stands. Upstreams that were all over before its first fire bring about that one, and
+    no other.
     """
-    ends = [one.ended for one in standings if one.ended is not None and one.ended > watermark]
+    recent = [one for one in standings if _is_after(one.ended, watermark)]
+    ends = [one.ended for one in recent if one.ended is not None]
+    led = [one.leads for one in recent if one.leads is not None]
     upstreams = [one.since(watermark) for one in standings]
     if any(one.is_pending and not standing.is_over for one, standing in zip(upstreams, standings, strict=True)):
         return None
@@ -175,7 +183,11 @@ def follow_up(standings: Sequence[Standing], *, watermark: Micros, has_fired: bo
         return None
     failed = (one.facts() for one in upstreams if one.has_failed or (one.is_pending and one.dependency.require_success))
     details = [json.dumps(dict(facts), sort_keys=True) for facts in failed]
-    return FollowUp(nominal=max(ends, default=watermark + 1), detail=next(iter(details), ""))
+    return FollowUp(
+        nominal=max(ends, default=watermark + 1),
+        detail=next(iter(details), ""),
+        behind=joined(led) if led else None,
+    )
 
 
 def find_cycle(schedule_id: str, upstreams: Sequence[Dependency], known: Mapping[str, Sequence[str]]) -> list[str]:

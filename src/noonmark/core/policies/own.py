@@ -1,4 +1,7 @@
-"""Terms of its own: what whoever asked for one occurrence said of it, instead of what its schedule says."""
+"""Terms of its own: what is true of one occurrence, and not of its schedule.
+
+Whoever asked for it may have said something instead of what its schedule says, or its upstreams have set it off.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, present
 from noonmark.core.policies.limits import Concurrency, read_concurrency
 from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.trails import read_trail
 
 if TYPE_CHECKING:
     from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.trails import Trail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +24,8 @@ class OwnTerms:
 
     overlap_policy: OverlapPolicy | None = None
     concurrency: Concurrency | None = None
+    behind: Trail | None = None
+    """What led to it, where its upstreams have set it off."""
 
     @property
     def said(self) -> dict[str, Any]:
@@ -28,7 +35,9 @@ class OwnTerms:
     def to_document(self) -> dict[str, Any]:
         """The document that `read_own` reads back."""
         overlap = None if self.overlap_policy is None else self.overlap_policy.to_document()
-        return present(overlap_policy=overlap) | ({} if self.concurrency is None else self.concurrency.to_document())
+        behind = None if self.behind is None else self.behind.to_document()
+        concurrency = {} if self.concurrency is None else self.concurrency.to_document()
+        return present(overlap_policy=overlap, behind=behind) | concurrency
 
 
 def read_own(document: object) -> OwnTerms:
@@ -36,7 +45,8 @@ def read_own(document: object) -> OwnTerms:
     reader = Reader(document, path="", code="", problems=[])
     has_policy = reader.raw("overlap_policy") is not None
     overlap = read_overlap(reader, "overlap_policy", trigger_type="") if has_policy else None
-    own = OwnTerms(overlap_policy=overlap, concurrency=read_concurrency(reader))
+    behind = reader.read("behind", read_trail, None)
+    own = OwnTerms(overlap_policy=overlap, concurrency=read_concurrency(reader), behind=behind)
     reader.close()
     if reader.problems:
         raise ValueError(str(reader.problems[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import times_in_question
+from noonmark.core.chains import trail_after
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.planner import is_used_up, timed_trigger
@@ -64,6 +65,8 @@ def note_end(ledger: Ledger, sheet: Sheet, one: Occurrence) -> None:
         sheet.ended_at = max([ledger.now(), *accounted, *([] if sheet.ended_at is None else [sheet.ended_at + 1])])
         if one.phase is Phase.COMPLETED:
             sheet.completed_at = sheet.ended_at
+        if accounted:
+            sheet.leads = trail_after(one)
     if downstream:
         tell(ledger, sheet, one)
 
@@ -121,6 +124,7 @@ def _standing(dependency: Dependency, sheet: Sheet | None, times: tuple[Micros, 
         last_phase=sheet.last_phase,
         ended=sheet.ended_at,
         completed=sheet.completed_at,
+        leads=sheet.leads,
     )
 
 

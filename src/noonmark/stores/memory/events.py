@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from noonmark.core.discriminators import NONE, discriminators
 from noonmark.core.instants import MAX_INSTANT
 from noonmark.core.reactions import Audience
 from noonmark.stores.memory import planning
@@ -108,16 +109,24 @@ def prune(ledger: Ledger, *, before: Micros, keep: int, limit: int) -> int:
 
 
 def _audience(ledger: Ledger, tenant: str, event: Event, cursor: str, room: int) -> Audience:
-    uids = ledger.listeners.get((tenant, event.event_type), [])
-    begin = bisect_right(uids, cursor)
-    page = uids[begin : begin + room]
+    listening = ledger.listeners.get((tenant, event.event_type), {})
+    named = [fields for fields in listening if fields != NONE.fields]
+    lines = [listening.get(fields, {}).get(wanted, []) for fields, wanted in (NONE, *discriminators(event, named))]
+    # One more than there is room for, to know whether there are more.
+    found = sorted(uid for uids in lines for uid in _after(uids, cursor, room + 1))
+    page = found[:room]
     return Audience(
         tenant=tenant,
         event=event,
         cursor=cursor,
         listeners=tuple(ledger.sheets[uid].schedule for uid in page),
-        next_cursor=page[-1] if begin + len(page) < len(uids) else None,
+        next_cursor=page[-1] if len(found) > room else None,
     )
+
+
+def _after(uids: list[str], cursor: str, count: int) -> list[str]:
+    begin = bisect_right(uids, cursor)
+    return uids[begin : begin + count]
 
 
 def _is_as_read(ledger: Ledger, read: Schedule) -> bool:

@@ -71,8 +71,8 @@ class Ledger:
         self.waiting: defaultdict[Key, list[Turn]] = defaultdict(list)
         self.followers: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         """Who depends on the schedule of a tenant and an id."""
-        self.listeners: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        """The schedules of a tenant whose trigger names an event type, by uid, in order."""
+        self.listeners: defaultdict[tuple[str, str], dict[str, dict[str, list[str]]]] = defaultdict(dict)
+        """The schedules of a tenant whose trigger names an event type, by discriminator, their uids in order."""
         self.streams: dict[str, Stream] = {}
         """The events of each tenant."""
         self.behind: Agenda[str] = Agenda()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
+from noonmark.core.discriminators import Discriminator, discriminator
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
 
@@ -17,15 +18,21 @@ def listen(ledger: Ledger, before: Schedule | None, after: Schedule) -> None:
     """Remember which events a schedule listens for from now on."""
     old, new = set() if before is None else _heard_by(before), _heard_by(after)
     tenant, uid = after.owner.tenant, after.uid
-    for event_type in old - new:
-        uids = ledger.listeners[tenant, event_type]
+    for event_type, (fields, wanted) in old - new:
+        of_type = ledger.listeners[tenant, event_type]
+        uids = of_type[fields][wanted]
         del uids[bisect_left(uids, uid)]
-    for event_type in new - old:
-        insort(ledger.listeners[tenant, event_type], uid)
+        if not uids:
+            del of_type[fields][wanted]
+        if not of_type[fields]:
+            del of_type[fields]
+    for event_type, (fields, wanted) in new - old:
+        insort(ledger.listeners[tenant, event_type].setdefault(fields, {}).setdefault(wanted, []), uid)
 
 
-def _heard_by(schedule: Schedule) -> set[str]:
+def _heard_by(schedule: Schedule) -> set[tuple[str, Discriminator]]:
     trigger = schedule.declaration.trigger
     if schedule.phase is SchedulePhase.DELETED or not isinstance(trigger, EventTrigger):
         return set()
-    return set(trigger.event_types)
+    own = discriminator(trigger.filters)
+    return {(event_type, own) for event_type in trigger.event_types}

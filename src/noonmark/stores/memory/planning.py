@@ -155,7 +155,7 @@ def _rebind(ledger: Ledger, row: Row, one: Occurrence) -> None:
     """Change a row that waits, or has just got its turn; it keeps its place in the line, or its turn."""
     was = row.occurrence
     row.occurrence = altered(
-        one, fence=was.fence + 1, due=was.due, waiting_for=was.waiting_for, holds_slot=was.holds_slot
+        one, fence=was.fence + 1, due=was.due, waiting_for=was.waiting_for, holds_slot=was.holds_slot, own=was.own
     )
     row.lease_end = None
     ledger.file(row)

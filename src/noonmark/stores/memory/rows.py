@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
+    from noonmark.core.trails import Trail
     from noonmark.stores.memory.agenda import Agenda
 
 Key = tuple[str, str]
@@ -101,6 +102,8 @@ class Sheet:
     ended_at: Micros | None = None
     """When an occurrence of it last ended, for those who depend on it."""
     completed_at: Micros | None = None
+    leads: Trail | None = None
+    """The trail of what its last end sets off, where anything follows it."""
     live: dict[str, Row] = field(default_factory=dict)
     ended: dict[str, Row] = field(default_factory=dict)
     owner: int = field(init=False)

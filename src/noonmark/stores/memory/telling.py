@@ -26,7 +26,7 @@ def tell(ledger: Ledger) -> None:
 def tell_all(ledger: Ledger, event: Event) -> None:
     """Emit an event for every tenant that listens for its type."""
     listening = [
-        tenant for (tenant, event_type), uids in ledger.listeners.items() if uids and event_type == event.event_type
+        tenant for (tenant, event_type), found in ledger.listeners.items() if found and event_type == event.event_type
     ]
     for tenant in sorted(listening):
         events.emit(ledger, tenant, event)

@@ -144,9 +144,11 @@ CREATE TABLE event_listeners (
     tenant TEXT COLLATE "C" NOT NULL,
     event_type TEXT COLLATE "C" NOT NULL,
     schedule BIGINT NOT NULL,
-    PRIMARY KEY (tenant, event_type, schedule)
+    fields TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    wanted TEXT COLLATE "C" DEFAULT '' NOT NULL,
+    PRIMARY KEY (schedule, event_type)
 );
-CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
+CREATE INDEX event_listeners_by_discriminator ON event_listeners (tenant, event_type, fields, wanted, schedule);
 CREATE TABLE occurrences (
     key BIGSERIAL NOT NULL,
     id TEXT COLLATE "C" NOT NULL,
@@ -237,6 +239,7 @@ CREATE TABLE schedule_states (
     ended_at BIGINT,
     completed_at BIGINT,
     owner BIGINT NOT NULL,
+    leads TEXT COLLATE "C",
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),
@@ -326,3 +329,5 @@ WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EX
     SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
 )
 ) AS history;
+CREATE FUNCTION forget_discriminator() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE format($x$UPDATE %I.event_listeners SET fields = '', wanted = '' WHERE schedule = $1$x$, TG_TABLE_SCHEMA) USING NEW.key; RETURN NULL; END $$;
+CREATE TRIGGER discriminators_follow AFTER UPDATE OF trigger_document ON schedules FOR EACH ROW WHEN (OLD.trigger_document IS DISTINCT FROM NEW.trigger_document) EXECUTE FUNCTION forget_discriminator();

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
@@ -76,6 +78,7 @@ class PostgresStore(Transactions, SharedVerbs):
         """Time is the server's own; only a test gives it another clock. Its schema is changed only if it `migrates`."""
         super().__init__(parse_address(url), clock, migrates=migrates)
         forking.watch(self)
+        _stores.add(self)
 
     @property
     def traits(self) -> StoreTraits:
@@ -296,6 +299,17 @@ class PostgresStore(Transactions, SharedVerbs):
             tenants = self._glance(lambda ledger: ledger.session.query(_TENANTS_OF_KEYS, list(faults)))
             self._careful([one for (one,) in tenants], lambda ledger: claiming.end_unreadable(ledger, faults))
         return claims
+
+
+_stores: WeakSet[PostgresStore] = WeakSet()
+
+
+# Registered before any scheduler is, and so called after all of them have handed back what they held.
+@atexit.register
+def _hang_up() -> None:
+    """A program ends without having closed its stores: an event loop that is left open may complain of that."""
+    for store in list(_stores):
+        store._lines.close()  # noqa: SLF001 - its own module
 
 
 _inherited: list[Any] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from noonmark.stores.sql.guards import stale_discriminators
 from noonmark.stores.sql.schema import metadata
 from noonmark.stores.sql.views import execution_history
 
@@ -18,7 +19,7 @@ DIALECTS = {"sqlite": sqlite.dialect, "postgres": postgresql.dialect}
 
 
 def ddl(name: str) -> str:
-    """Every table, index and view, one statement after another, each closed by a semicolon at the end of a line."""
+    """Every table, index, view and guard, one after another, each closed by a semicolon at the end of a line."""
     dialect = DIALECTS[name]()
     statements: list[str] = []
     for table in metadata.sorted_tables:
@@ -28,7 +29,7 @@ def ddl(name: str) -> str:
         own = [index for index in table.indexes if index.info.get("dialect", dialect.name) == dialect.name]
         indexes = sorted(own, key=lambda index: str(index.name))
         statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
-    statements.append(execution_history(dialect.name))
+    statements += [execution_history(dialect.name), *stale_discriminators(dialect.name)]
     lines = [line.rstrip().replace("\t", "    ") for one in statements for line in f"{one.strip()};".splitlines()]
     return "\n".join(lines) + "\n"
 

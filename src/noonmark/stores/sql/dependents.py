@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.chains import trail_after
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import is_used_up
 from noonmark.ports.records import Graph
+from noonmark.stores.sql.records import Unreadable, from_json, occurrence, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -97,6 +99,8 @@ def note_end(ledger: Ledger, sheet: Sheet, row: Row) -> None:
             sheet.ended_at = max([ledger.now(), *accounted, *([] if sheet.ended_at is None else [sheet.ended_at + 1])])
             if row.phase == Phase.COMPLETED:
                 sheet.completed_at = sheet.ended_at
+            if accounted:
+                sheet.leads = _leads(ledger, sheet, row)
             ledger.changed_sheet(sheet)
     tell(ledger, sheet, row, is_end=row.phase != Phase.SUPERSEDED)
 
@@ -125,6 +129,17 @@ def wake_waiting(ledger: Ledger, sheet: Sheet) -> None:
     now = ledger.now()
     for row in ledger.find(f"{_WAITING} ORDER BY nominal, id", sheet.schedule, now):
         _wake(ledger, row, now)
+
+
+def _leads(ledger: Ledger, sheet: Sheet, row: Row) -> str | None:
+    """The trail of what the end of a row sets off; a damaged record begins anew."""
+    try:
+        schedule = ledger.schedule_of(sheet)
+        one = occurrence(row, schedule.uid, schedule.schedule_id, from_json(row.payload, "payload"))
+    except Unreadable:
+        return None
+    led = trail_after(one)
+    return None if led is None else to_json(led.to_document())
 
 
 def _wake(ledger: Ledger, row: Row, now: Micros) -> None:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.events import Event
-from noonmark.core.reactions import Audience
 from noonmark.stores.sql import planning
+from noonmark.stores.sql.audiences import Pages
 from noonmark.stores.sql.records import Unreadable, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.core.reactions import Reaction
+    from noonmark.core.reactions import Audience, Reaction
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Sheet
     from noonmark.stores.sql.session import Session
@@ -36,9 +36,6 @@ _BEHIND = """
 """
 _WAITING = "tenant = ? AND emitted > ? AND emitted <= 9223372036854775807 ORDER BY emitted LIMIT ?"
 """Up to the greatest number, since a damaged value that is none would be greater still."""
-_LISTENERS = """
-    SELECT schedule FROM event_listeners WHERE tenant = ? AND event_type = ? AND schedule > ? ORDER BY schedule LIMIT ?
-"""
 _OLD = """
     SELECT key, events.tenant FROM events CROSS JOIN event_streams ON event_streams.tenant = events.tenant
     WHERE emitted < ? AND emitted <= matched_until ORDER BY emitted, key LIMIT ? /* quick: event_streams, events */
@@ -89,16 +86,11 @@ def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
 
 def unmatched(ledger: Ledger, limit: int) -> list[Audience]:
     """Events that were not matched yet, each with schedules that may want it."""
-    pages = _Pages(ledger, limit)
-    count = 0
+    pages = Pages(ledger, limit)
     for tenant, until, cursor in ledger.session.query(_BEHIND, limit):
-        begin = cursor
-        for event, problem in _read(ledger.session, _WAITING, (tenant, until, limit - count)):
-            if not pages.room:
-                return pages.audiences()
-            pages.add(tenant, event, problem, begin)
-            begin = 0
-            count += 1
+        if not pages.room:
+            break
+        pages.add(tenant, _read(ledger.session, _WAITING, (tenant, until, pages.room)), cursor)
     return pages.audiences()
 
 
@@ -141,50 +133,6 @@ def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
             break
         count += _forget(session, found)
     return count
-
-
-class _Pages:
-    """Events with the keys of their listeners, while there is room; the schedules are read together in the end."""
-
-    def __init__(self, ledger: Ledger, room: int) -> None:
-        self.room = room
-        self._ledger = ledger
-        self._found: list[tuple[str, Event, str, int, list[int], int | None]] = []
-        self._whole: dict[tuple[str, str], list[int]] = {}
-        """The listeners of a type, where all of them fit: a burst is of few types."""
-
-    def add(self, tenant: str, event: Event, problem: str, begin: int) -> None:
-        """One more event, from a cursor on."""
-        keys, following = ([], None) if problem else self._page(tenant, event.event_type, begin)
-        self.room -= len(keys)
-        self._found.append((tenant, event, problem, begin, keys, following))
-
-    def audiences(self) -> list[Audience]:
-        """All of them, with those of their schedules that can be read."""
-        ledger = self._ledger
-        sheets = ledger.sheets_of({key for *_, keys, _ in self._found for key in keys})
-        read = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
-        return [
-            Audience(
-                tenant=tenant,
-                event=event,
-                cursor=str(begin),
-                listeners=tuple(one for key in keys if not isinstance(one := read[key], Unreadable)),
-                next_cursor=None if following is None else str(following),
-                problem=problem,
-            )
-            for tenant, event, problem, begin, keys, following in self._found
-        ]
-
-    def _page(self, tenant: str, event_type: str, begin: int) -> tuple[list[int], int | None]:
-        keys = self._whole.get((tenant, event_type)) if begin == 0 else None
-        if keys is None:
-            found = self._ledger.session.query(_LISTENERS, tenant, event_type, begin, self.room + 1)
-            keys = [key for (key,) in found]
-            if begin == 0 and len(keys) <= self.room:
-                self._whole[tenant, event_type] = keys
-        page = keys[: self.room]
-        return page, page[-1] if len(keys) > len(page) else None
 
 
 def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[tuple[Event, str]]:

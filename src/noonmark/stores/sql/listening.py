@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from noonmark.core.discriminators import NONE, Discriminator, discriminator
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.records import Sheet
     from noonmark.stores.sql.session import Session
 
-COLUMNS = ("event_type", "tenant", "schedule")
+COLUMNS = ("event_type", "tenant", "schedule", "fields", "wanted")
 # A value for each, not a condition: PostgreSQL would read all listeners to see which of the pairs have one.
 HEARD = """
     SELECT j.c0, j.c1, (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1)
@@ -33,8 +34,36 @@ LISTENING = """
         SELECT 1 FROM event_listeners WHERE event_listeners.tenant = one.tenant AND event_type = ? LIMIT 1
     ) FROM one WHERE tenant IS NOT NULL ORDER BY tenant
 """
+# From each to the next of a type, likewise: they are few beside those who listen.
+FIELDS = """
+    WITH RECURSIVE one(tenant, event_type, fields) AS (
+        SELECT c0, c1, c2 FROM ROWS(text, text, text) AS j
+        UNION ALL
+        SELECT tenant, event_type, (
+            SELECT event_listeners.fields FROM event_listeners
+            WHERE event_listeners.tenant = one.tenant AND event_listeners.event_type = one.event_type
+            AND event_listeners.fields > one.fields ORDER BY event_listeners.fields LIMIT 1
+        ) FROM one WHERE fields IS NOT NULL
+    )
+    SELECT event_type, fields FROM one WHERE fields <> ''
+"""
+LISTENERS = """
+    SELECT c0, (SELECT group_concat(schedule) FROM (
+        SELECT schedule FROM event_listeners
+        WHERE tenant = c1 AND event_type = c2 AND fields = c3 AND wanted = c4 AND schedule > c5
+        ORDER BY schedule LIMIT ?
+    ) AS first_ones) FROM ROWS(bigint, text, text, text, text, bigint) AS j
+"""
 Heard = tuple[str, str]
 """A tenant, and a type of event."""
+
+
+class Asked(NamedTuple):
+    """Who is looked for: those who listen for a type of event with this discriminator, beyond a schedule."""
+
+    event_type: str
+    own: Discriminator
+    after: int
 
 
 def heard(session: Session, among: Collection[Heard]) -> set[Heard]:
@@ -44,22 +73,41 @@ def heard(session: Session, among: Collection[Heard]) -> set[Heard]:
     return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(among)) if found}
 
 
+def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str, list[str]]:
+    """For each of some types of event, the fields of all discriminators that those who listen for it have."""
+    found: dict[str, list[str]] = {one: [] for one in types}
+    for event_type, fields in session.query(FIELDS, [(tenant, one, NONE.fields) for one in types]):
+        found[event_type].append(fields)
+    return found
+
+
+def listeners(session: Session, tenant: str, asked: Sequence[Asked], limit: int) -> list[list[int]]:
+    """For each, the keys of the first schedules that listen so."""
+    rows = [(place, tenant, one.event_type, *one.own, one.after) for place, one in enumerate(asked)]
+    found: list[list[int]] = [[] for _ in asked]
+    for place, keys in session.query(LISTENERS, limit, rows):
+        found[place] = sorted(int(key) for key in keys.split(",")) if keys else []
+    return found
+
+
 def add_all(ledger: Ledger, created: Sequence[tuple[Sheet, Schedule]]) -> None:
     """Remember which events new schedules listen for."""
-    rows = [(name, one.owner.tenant, sheet.schedule) for sheet, one in created for name in _heard_by(one)]
+    rows = [(name, one.owner.tenant, sheet.schedule, *own) for sheet, one in created for name, own in _heard_by(one)]
     if rows:
         ledger.session.insert("event_listeners", COLUMNS, rows)
 
 
 def listen(ledger: Ledger, sheet: Sheet, before: Schedule, after: Schedule) -> None:
     """Remember which events a schedule listens for from now on."""
-    if _heard_by(before) != _heard_by(after):
+    if before.declaration.trigger is not after.declaration.trigger or _heard_by(before) != _heard_by(after):
+        ledger.write()  # now, for the database forgets the discriminator of a trigger that changes: see `guards`
         ledger.session.delete("event_listeners", "schedule", [sheet.schedule])
         add_all(ledger, [(sheet, after)])
 
 
-def _heard_by(schedule: Schedule) -> tuple[str, ...]:
+def _heard_by(schedule: Schedule) -> list[tuple[str, Discriminator]]:
     trigger = schedule.declaration.trigger
     if schedule.phase is SchedulePhase.DELETED or not isinstance(trigger, EventTrigger):
-        return ()
-    return trigger.event_types
+        return []
+    own = discriminator(trigger.filters)
+    return [(event_type, own) for event_type in trigger.event_types]

@@ -97,7 +97,7 @@ def _new_sheet(key: int, schedule: Schedule, plan: Plan) -> Sheet:
     return Sheet(
         key, schedule.uid, schedule.phase, schedule.revision, 1, schedule.updated, plan.watermark, plan.plan_at,
         int(plan.exhausted), 0, None, _patience(schedule), None, 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None,
-        0, 0, None, None, schedule.owner.number,
+        0, 0, None, None, schedule.owner.number, None,
     )  # fmt: skip
 
 

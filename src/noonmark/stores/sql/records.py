@@ -150,6 +150,8 @@ class Sheet:
     """When an occurrence of it last ended, for those who depend on it."""
     completed_at: Micros | None
     owner: int
+    leads: str | None
+    """The trail of what its last end sets off, in JSON, where anything follows it."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
     def holds_back(self, row: Row) -> bool:

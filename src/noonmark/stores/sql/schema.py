@@ -97,6 +97,7 @@ schedule_states = Table(
     instant("ended_at"),
     instant("completed_at"),
     Column("owner", BigInteger, nullable=False),
+    Column("leads", Text),
     CheckConstraint(f"phase IN ({listed(SchedulePhase)})", name="schedule_phase_is_known"),
     CheckConstraint("live >= 0 AND history >= 0 AND queued >= 0", name="schedule_counts_are_counts"),
     # Every row is written several times for each fire: with room beside it, in its own page, and the table half as big.
@@ -247,12 +248,17 @@ dependency_graphs = Table(
 event_listeners = Table(
     "event_listeners",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("event_type", Text, primary_key=True),
-    Column("schedule", BigInteger, ForeignKey("schedules.key"), primary_key=True, autoincrement=False),
+    Column("tenant", Text, nullable=False),
+    Column("event_type", Text, nullable=False),
+    Column("schedule", BigInteger, ForeignKey("schedules.key"), nullable=False, autoincrement=False),
+    # The discriminator of its trigger. Without one, or where an older version wrote the row, both are empty.
+    Column("fields", Text, nullable=False, server_default=text("''")),
+    Column("wanted", Text, nullable=False, server_default=text("''")),
+    # Not by tenant and type: PostgreSQL would look for listeners there, and read all of a type to find one.
+    PrimaryKeyConstraint("schedule", "event_type"),
     sqlite_with_rowid=False,
 )
-index("event_listeners_by_schedule", event_listeners, "schedule")
+index("event_listeners_by_discriminator", event_listeners, "tenant, event_type, fields, wanted, schedule")
 
 event_streams = Table(
     "event_streams",

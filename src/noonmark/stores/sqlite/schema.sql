@@ -146,11 +146,13 @@ CREATE TABLE event_listeners (
     tenant TEXT NOT NULL,
     event_type TEXT NOT NULL,
     schedule BIGINT NOT NULL,
-    PRIMARY KEY (tenant, event_type, schedule),
+    fields TEXT DEFAULT '' NOT NULL,
+    wanted TEXT DEFAULT '' NOT NULL,
+    PRIMARY KEY (schedule, event_type),
     FOREIGN KEY(schedule) REFERENCES schedules ("key")
 )
  WITHOUT ROWID;
-CREATE INDEX event_listeners_by_schedule ON event_listeners (schedule);
+CREATE INDEX event_listeners_by_discriminator ON event_listeners (tenant, event_type, fields, wanted, schedule);
 CREATE TABLE occurrences (
     "key" INTEGER NOT NULL,
     id TEXT NOT NULL,
@@ -244,6 +246,7 @@ CREATE TABLE schedule_states (
     ended_at BIGINT,
     completed_at BIGINT,
     owner BIGINT NOT NULL,
+    leads TEXT,
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),
@@ -336,3 +339,4 @@ WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EX
     SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
 )
 ) AS history;
+CREATE TRIGGER discriminators_follow AFTER UPDATE OF trigger_document ON schedules WHEN OLD.trigger_document IS NOT NEW.trigger_document BEGIN UPDATE event_listeners SET fields = '', wanted = '' WHERE schedule = NEW.key; END;

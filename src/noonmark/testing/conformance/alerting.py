@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core import edits
 from noonmark.core.admission import End
 from noonmark.core.audit import Note
-from noonmark.core.chains import MAX_DEPTH, Place
+from noonmark.core.chains import MAX_DEPTH
 from noonmark.core.facts import Fact, of_lost_node, of_occurrence, of_schedule
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -17,6 +17,7 @@ from noonmark.core.policies.misfire import Skip
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.core.schedule import Owner
+from noonmark.core.trails import Trail
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Beat
 from noonmark.testing import factories
@@ -260,8 +261,8 @@ async def a_schedule_that_pauses_itself_is_told_with_the_reason(bench: Bench) ->
 async def a_chain_of_events_comes_to_an_end(bench: Bench) -> None:
     await _listen(bench, Fact.FAILED)
     made = await bench.create_quiet("job")
-    for place in (Place(MAX_DEPTH - 1, 1), Place(MAX_DEPTH, 1), Place(2, 2)):
-        event_id = place.event_id("x")
+    for trail in (Trail(MAX_DEPTH - 1, 1), Trail(MAX_DEPTH, 1), Trail(2, 2)):
+        event_id = trail.event_id("x")
         cause = {"event_id": event_id, "source": "noonmark", "payload": {"chain": ["first"]}}
         await bench.add_event(made, event_id, payload=cause)
         assert await bench.fail(await bench.start(await bench.claim_one()))

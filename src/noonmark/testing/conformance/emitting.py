@@ -39,7 +39,7 @@ async def _listen(bench: Bench, uid: str, *types: str, **changes: Any) -> Schedu
     return await bench.create(uid, trigger=EventTrigger(types or "seen"), **changes)
 
 
-def _react(bench: Bench, audience: Audience) -> Reaction:
+def react(bench: Bench, audience: Audience) -> Reaction:
     """What every listener makes of an event."""
     rows = [match(audience.event, one, now=bench.now) for one in audience.listeners]
     return Reaction(audience=audience, occurrences=tuple(row for row in rows if row is not None))
@@ -47,10 +47,11 @@ def _react(bench: Bench, audience: Audience) -> Reaction:
 
 async def _match(bench: Bench, limit: int = 100) -> list[bool]:
     """Match one batch of events."""
-    return await bench.store.commit_reactions([_react(bench, one) for one in await bench.store.unmatched(limit)])
+    return await bench.store.commit_reactions([react(bench, one) for one in await bench.store.unmatched(limit)])
 
 
-def _heard(audiences: list[Audience]) -> list[tuple[str | None, list[str]]]:
+def heard(audiences: list[Audience]) -> list[tuple[str | None, list[str]]]:
+    """Who is to be asked about each event."""
     return [(one.event.event_id, sorted(listener.uid for listener in one.listeners)) for one in audiences]
 
 
@@ -104,7 +105,7 @@ async def an_event_is_offered_to_those_of_its_tenant_who_listen_for_its_type(ben
     await _emit(bench, "b", event_type="gone")
     await _emit(bench, "c", event_type="unheard")
     found = await bench.store.unmatched(100)
-    assert _heard(found) == [("a", ["both", "seen"]), ("b", ["both", "gone"]), ("c", [])]
+    assert heard(found) == [("a", ["both", "seen"]), ("b", ["both", "gone"]), ("c", [])]
     assert [one.next_cursor for one in found] == [None, None, None]
     assert await bench.store.unmatched(100) == found
 
@@ -120,10 +121,10 @@ async def who_listens_follows_every_change_of_a_schedule(bench: Bench) -> None:
     other = replace(made.declaration, trigger=EventTrigger(["other", "third"]))
     assert await bench.commit(edits.edit(await bench.snapshot(made), other, now=bench.now, lookahead=LOOKAHEAD))
     assert await bench.commit(edits.delete(await bench.snapshot(gone), now=bench.now))
-    assert _heard(await bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [made.uid])]
+    assert heard(await bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [made.uid])]
     timed = replace(made.declaration, trigger=factories.declaration().trigger)
     assert await bench.commit(edits.edit(await bench.snapshot(made), timed, now=bench.now, lookahead=LOOKAHEAD))
-    assert _heard(await bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [])]
+    assert heard(await bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [])]
 
 
 @case
@@ -157,7 +158,7 @@ async def an_event_with_many_listeners_is_matched_page_by_page(bench: Bench) -> 
     while audiences := await bench.store.unmatched(2):
         assert sum(len(one.listeners) for one in audiences) <= 2
         pages += [(one.event.event_id, len(one.listeners), one.next_cursor is None) for one in audiences]
-        assert all(await bench.store.commit_reactions([_react(bench, one) for one in audiences]))
+        assert all(await bench.store.commit_reactions([react(bench, one) for one in audiences]))
     first = [("a", 2, False), ("a", 2, False), ("a", 1, True)]
     assert pages == [*first, ("b", 1, False), ("b", 2, False), ("b", 2, True)]
     for one in made:
@@ -170,7 +171,7 @@ async def an_event_is_matched_after_those_before_it(bench: Bench) -> None:
     await _listen(bench, "uid-2", owner=OTHER)
     await _emit(bench, "a", "b")
     await _emit(bench, "theirs", tenant="other")
-    first, second, theirs = [_react(bench, one) for one in await bench.store.unmatched(9)]
+    first, second, theirs = [react(bench, one) for one in await bench.store.unmatched(9)]
     assert await bench.store.commit_reactions([second]) == [False]
     assert await bench.store.commit_reactions([second, theirs, first]) == [False, True, True]
     assert await bench.store.commit_reactions([first, second]) == [False, True]
@@ -195,9 +196,9 @@ async def of_two_nodes_that_match_an_event_one_writes(bench: Bench) -> None:
     await _listen(bench, "uid-1")
     await _listen(bench, "uid-2")
     await _emit(bench, "a")
-    [page] = [_react(bench, one) for one in await bench.store.unmatched(1)]
+    [page] = [react(bench, one) for one in await bench.store.unmatched(1)]
     assert await bench.store.commit_reactions([page, page]) == [True, False]
-    [rest] = [_react(bench, one) for one in await bench.store.unmatched(9)]
+    [rest] = [react(bench, one) for one in await bench.store.unmatched(9)]
     assert await bench.store.commit_reactions([page]) == [False]
     assert await bench.store.commit_reactions([rest]) == [True]
     assert await bench.store.commit_reactions([rest, page]) == [False, False]
@@ -213,7 +214,7 @@ async def what_was_decided_about_a_schedule_that_changed_is_not_written(bench: B
         await _listen(bench, f"{change}-b")
         bench.advance(1)
         await _emit(bench, f"e{number}")
-        [reaction] = [_react(bench, one) for one in await bench.store.unmatched(9)]
+        [reaction] = [react(bench, one) for one in await bench.store.unmatched(9)]
         snapshot, now = await bench.snapshot(changed), bench.now
         tried = replace(changed.declaration, max_runs=5)
         plans = {

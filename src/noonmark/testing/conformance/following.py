@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import edits
+from noonmark.core.chains import trail_after, trail_behind
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
@@ -57,6 +59,32 @@ async def a_follower_is_planned_when_its_upstream_has_ended(bench: Bench) -> Non
         Reason.DEPENDENCY_FAILED,
         '{"phase": "failed", "upstream": "schedule-of-up"}',
     )
+
+
+@case
+async def a_follow_up_stands_where_its_upstream_stands(bench: Bench) -> None:
+    up = await bench.create_quiet("up")
+    down = await _follower(bench)
+    cause = {"event_id": "evt1.1_x", "event_type": "x", "source": "noonmark", "payload": {"chain": ["first"]}}
+    await bench.add_event(up, "evt1.1_x", payload=cause)
+    running = await bench.start(await bench.claim_one())
+    bench.advance(5)
+    assert await bench.settle(running)
+    assert await _plan(bench) == 1
+    expected = trail_after(running)
+    assert expected is not None
+    assert (expected.depth, expected.schedules) == (1, ("first", "schedule-of-up"))
+    [one] = await bench.store.occurrences(down.uid)
+    assert trail_behind(one) == expected
+    edited = replace(down.declaration, timeout=MINUTE)
+    assert await bench.commit(edits.edit(await bench.snapshot(down), edited, now=bench.now, lookahead=LOOKAHEAD))
+    claim = await bench.claim_one()
+    assert (claim.occurrence.revision, trail_behind(claim.occurrence)) == (2, expected)
+    assert await bench.settle(await bench.start(claim))
+    assert await bench.settle(await bench.run(up, "by hand"))
+    assert await _plan(bench) == 1
+    [newest, _] = await bench.store.occurrences(down.uid)
+    assert newest.own is None, "no event is behind it, so there is nothing to carry on"
 
 
 @case

@@ -1,0 +1,16 @@
+"""What led to the last end of a schedule, for those that follow it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from noonmark.stores.sql.migrations.parts import TEXT
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    """Make a place for it."""
+    op.add_column("schedule_states", sa.Column("leads", TEXT, nullable=True))
