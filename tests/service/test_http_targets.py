@@ -259,6 +259,20 @@ def test_work_that_was_taken_over_is_ended_by_its_receiver_once(server, receiver
     assert token not in server.log
 
 
+def test_work_that_was_taken_over_is_cancelled_when_its_window_closes(server, receiver):
+    receiver.reset()
+    made = create(server, f"{receiver.url}/take_over", window={"duration_seconds": 2}).json
+    one = run(server, made["schedule_id"])
+    arrived(receiver)
+    assert in_phase(server, one, "cancelled", "timed_out", "completed") == ("cancelled", "window_closed")
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert (kept["outcome"], kept["error"]) == ("cancelled", "the window in which it may run had closed")
+    token = receiver.requests[-1][2]["Noonmark-Callback-Token"]
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 409
+    explained = server.get(f"/occurrences/{one}/explain").json["summary"]
+    assert "the window in which it may run had closed, before it had ended" in explained
+
+
 def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(server, receiver):
     one, token = awaited(server, receiver, retry_policy={"max_attempts": 2, "backoff_seconds": 0.01})
     failed = server.ask("POST", f"/occurrences/{one}/fail", {"token": token, "error": "no paper"})

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from noonmark.targets.unsealing import Unsealer
 
 MAX_DIGITS = 9
+TAKEN_OVER = ("accepted", "true", "1", "yes")
+"""What the callback header of an answer says when the receiver takes the work over; or it repeats the address."""
 UNSEALERS = 4
 """Threads that ask the store for secrets, and once for its key."""
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
@@ -111,9 +113,10 @@ class Exchanges:
         started = self._now() if assignment.started is None else assignment.started
         ends, is_own = _ends_by(target, assignment, started)
         seconds = max(0, ends - self._now()) / SECOND
+        may_repeat = assignment.schedule.declaration.delivery is Delivery.AT_LEAST_ONCE
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._pool(assignment.schedule).call(request)
+                answer = await self._pool(assignment.schedule).call(request, may_repeat=may_repeat)
         except (TimeoutError, httpcore2.TimeoutException):
             if not is_own:
                 return cut_off(assignment, now=max(ends, self._now()))
@@ -123,7 +126,7 @@ class Exchanges:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
             return self._broken(assignment, request, brief(error, hidden.text), error)
-        if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
+        if _takes_over(request, answer):
             accepted, limit = self._now(), target.completion_timeout
             return Accepted(started=started, accepted=accepted, deadline=None if limit is None else accepted + limit)
         return self._answered(target, assignment, answer, hidden)
@@ -180,10 +183,12 @@ def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tup
     return min(limits if own is None else [*limits, (started + own, True)])
 
 
-def _takes_over(answer: Answer) -> bool:
+def _takes_over(request: Request, answer: Answer) -> bool:
     """Whether the receiver will tell later how the work has ended."""
-    said = answer.headers.get("noonmark-callback", "")
-    return answer.status == HTTPStatus.ACCEPTED and said.strip().lower() == "accepted"
+    if request.callback is None or answer.status != HTTPStatus.ACCEPTED:
+        return False
+    said = answer.headers.get("noonmark-callback", "").strip().lower()
+    return said in (*TAKEN_OVER, request.callback.lower())
 
 
 def _retry_after(text: str, *, now: Micros) -> Micros:

@@ -35,8 +35,8 @@ class Request:
     url: str
     headers: dict[str, str] = field(repr=False)
     body: bytes | None = field(repr=False)
-    offers_callback: bool = False
-    """Whoever receives it may take the work over, and tell later how it ended."""
+    callback: str | None = None
+    """Whoever receives it may take the work over, and tell here how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ def make_request(
         told["Noonmark-Signature"] = signature(signing.key, at=now, occurrence_id=occurrence.id, body=body or b"")
         callback = _callback(outbound.public_url, signing.token_key, occurrence)
     headers = _merged(headers, written | told | callback)
-    return Request(method=str(target.method), url=url, headers=headers, body=body, offers_callback=bool(callback))
+    where = callback.get("Noonmark-Callback")
+    return Request(method=str(target.method), url=url, headers=headers, body=body, callback=where)
 
 
 def carrying(request: Request, secrets: dict[str, str]) -> Request:
