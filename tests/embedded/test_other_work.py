@@ -337,16 +337,6 @@ class TestEvents:
         ]
         assert len(keeper.occurrences(turn)) == 1
 
-    def test_two_that_set_each_other_off_come_to_an_end(self, keeper):
-        ping = keeper.schedule_event("ping", trigger=EventTrigger("pong"), name="ping")
-        pong = keeper.schedule_event("pong", trigger=EventTrigger("ping"), name="pong")
-        with keeper:
-            keeper.emit("ping", event_id="first")
-            refused = eventually(lambda: [one for one in keeper.runs(ping) + keeper.runs(pong) if one.error])
-        assert [str(one.outcome) for one in refused] == ["delivery_failed"]
-        assert "set each other off" in refused[0].error
-        assert len(drive(keeper.runtime.store.events("default", 100))) == 17
-
 
 def test_a_program_that_is_killed_leaves_nothing_running(tmp_path):
     script = """

@@ -2,12 +2,15 @@
 
 import pytest
 
+from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted
+from noonmark.driver.drive import drive
+from noonmark.stores.memory import MemoryStore
+from noonmark.targets.unsealing import Unsealer
 from tests.targets.receiving import calling, receiving
 
-KEY = "a key that nobody guesses"
 PUBLIC = "https://Schedules.example.com/noonmark"
 
 
@@ -19,7 +22,8 @@ def receiver():
 
 @pytest.fixture(scope="module")
 def caller():
-    with calling(public_url=PUBLIC, token_key=KEY) as caller:
+    store = MemoryStore(SystemClock().micros)
+    with calling(public_url=PUBLIC, unsealer=Unsealer(store, drive, None)) as caller:
         yield caller
 
 
