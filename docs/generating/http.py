@@ -21,6 +21,7 @@ TITLES = {
     "trigger": "Triggers",
     "upload": "Uploads",
     "secret": "Secrets",
+    "signing": "Signatures",
     "node": "Nodes",
     "audit": "The audit log",
     "worker": "The worker",

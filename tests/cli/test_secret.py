@@ -139,3 +139,13 @@ def test_on_a_terminal_nobody_sees_what_is_typed(vault):
     os.close(ours)
     assert MARK not in shown.decode()
     assert vault.value("token") == MARK
+
+
+def test_the_signing_key_of_a_store_is_that_of_a_server_with_the_settings_of_this_place(vault, monkeypatch):
+    lost = call("secret", "signing-key", "--store", vault.url)
+    assert (lost.code, lost.out) == (3, "")
+    vault.desk("secret", "set", "token", "--host", "a.example", "--value", MARK)
+    drawn = vault.desk("secret", "signing-key")
+    assert vault.desk.json("secret", "signing-key") == {"signing_key": drawn.strip()}
+    monkeypatch.setenv("NOONMARK_SIGNING_KEY", "a key that was chosen")
+    assert vault.desk("secret", "signing-key") == "a key that was chosen\n"

@@ -12,7 +12,8 @@ FACTS = {
     "nominal_at": "2026-03-01T12:00:00Z",
     "due_at": "2026-03-01T12:00:01Z",
     "attempt": 2,
-    "payload": {"user": {"id": 7, "tags": ["a", "b"]}, "none": None, "is": True, "ü-1": "x"},
+    "payload": {"user": {"id": 7, "tags": ["a", "b"]}, "none": None, "is": True, "ü-1": "x"}
+    | {"a.b": "dotted", "a": {"b": "inner too", "c": "inner"}, "deep": [{"x.y": 3}]},
     "event": None,
 }
 
@@ -36,6 +37,11 @@ def filled(value, **facts):
         ("{{payload.none}}", None),
         ("{{payload.none}}{{payload.is}}", "nulltrue"),
         ("{{payload.ü-1}}", "x"),
+        ("{{schedule.id}} {{ schedule.name }} {{occurrence.id}}", "sch_1 Täglich occ_1"),
+        ("{{nominal_time}} {{due_time}}", "2026-03-01T12:00:00Z 2026-03-01T12:00:01Z"),
+        ("{{payload.a.b}}", "dotted"),
+        ("{{payload.a.c}}", "inner"),
+        ("{{payload.deep.0.x.y}}", 3),
         ("{{ not closed", "{{ not closed"),
         ("{single} {{{attempt}}}", "{single} {2}"),
     ],
@@ -56,6 +62,45 @@ def test_what_is_filled_in_is_not_filled_again():
 def test_an_event_is_there_with_all_that_it_tells():
     event = {"event_id": "e1", "payload": {"path": "/a"}}
     assert filled("{{event.event_id}} {{event.payload.path}}", event=event) == "e1 /a"
+
+
+EVENT = {
+    "event_id": "e1",
+    "event_type": "file",
+    "source": "shop",
+    "payload": {"path": "/a", "id": 9, "source": {"region": "eu"}, "user.name": "ada", "tags": ["x"]},
+    "emitted_at": "2026-03-01T12:00:00Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("event.id", "e1"),
+        ("event.event_id", "e1"),
+        ("event.type", "file"),
+        ("event.event_type", "file"),
+        ("event.source", "shop"),
+        ("event.emitted_at", "2026-03-01T12:00:00Z"),
+        ("event.payload.id", 9),
+        ("event.path", "/a"),
+        ("event.source.region", "eu"),
+        ("event.user.name", "ada"),
+        ("event.payload.user.name", "ada"),
+        ("event.tags.0", "x"),
+        ("event", EVENT),
+    ],
+)
+def test_what_an_event_does_not_have_itself_is_in_its_payload(name, value):
+    assert filled("{{" + name + "}}", event=EVENT) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("event.nobody", "nobody"), ("event.payload.nobody", "nobody"), ("event.path.x", "x")]
+)
+def test_what_neither_has_is_an_error(name, part):
+    with pytest.raises(ValueError, match=f'asks for {{{{{name}}}}}, and there is no "{part}"'):
+        filled("{{" + name + "}}", event=EVENT)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,6 @@ NEIGHBOURS = [
     "::1",
     "fc00::1",
     "fd12:3456::1",
-    "::ffff:127.0.0.1",
-    "::ffff:10.0.0.1",
-    "64:ff9b::7f00:1",
 ]
 FORBIDDEN = [
     "169.254.169.254",
@@ -31,8 +28,6 @@ FORBIDDEN = [
     "fd00:ec2::254",
     "fd20:ce::254",
     "fe80::1",
-    "::ffff:169.254.169.254",
-    "64:ff9b::a9fe:a9fe",
     "0.0.0.0",  # noqa: S104 - an address that is refused
     "0.1.2.3",
     "224.0.0.1",
@@ -96,6 +91,28 @@ def test_what_is_link_local_metadata_or_no_host_at_all_is_never_open(address):
         "①②⑦.0.0.1",
         "ｅxample.com",
         "0x",
+        # IPv4 in the form of IPv6, public or not.
+        "::ffff:127.0.0.1",
+        "::ffff:7f00:1",
+        "::FFFF:7F00:0001",
+        "0:0:0:0:0:ffff:127.0.0.1",
+        "0000:0000:0000:0000:0000:ffff:7f00:0001",
+        "::ffff:10.0.0.1",
+        "::ffff:169.254.169.254",
+        "::ffff:1.1.1.1",
+        "::ffff:101:101",
+        "64:ff9b::101:101",
+        "64:ff9b::1.1.1.1",
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::101:101",
+        "::1.1.1.1",
+        "2002:101:101::",
+        "2002:101:101::1",
+        "2001:0:101:101::",
+        # Names of this machine.
+        "localhost.",
+        "LOCALHOST.",
+        "a.localhost.",
     ],
 )
 def test_addresses_in_odd_forms_are_refused_by_their_spelling(host):
@@ -106,13 +123,14 @@ def test_addresses_in_odd_forms_are_refused_by_their_spelling(host):
     ("host", "strict", "local"),
     [
         ("localhost", False, True),
-        ("LOCALHOST.", False, True),
+        ("LOCALHOST", False, True),
         ("a.localhost", False, True),
         ("metadata.google.internal", False, False),
         ("Metadata.Google.Internal.", False, False),
         ("metadata", False, False),
         ("instance-data", False, False),
         ("example.com", True, True),
+        ("example.com.", True, True),
         ("bücher.example", True, True),
         ("straße.example", True, True),
         ("x7f.example", True, True),
@@ -136,7 +154,26 @@ def test_what_is_opened_is_open_by_name_by_address_and_by_network():
         True,
     ]
     assert reach.host_problem("169.254.169.254") is None
-    assert reach.host_problem("::ffff:10.1.2.3") is None
+    assert reach.host_problem("::ffff:10.1.2.3").endswith("is an address in an unusual form; write it as 10.1.2.3")
+    assert reach.address_problem("other.example", "::ffff:10.1.2.3") is None
+    assert reach_of(Guard.STRICT, ["64:ff9b::/96"]).host_problem("64:ff9b::a01:203") is None
+
+
+@pytest.mark.parametrize(
+    ("address", "strict", "local"),
+    [
+        ("::ffff:1.1.1.1", True, True),
+        ("::ffff:127.0.0.1", False, True),
+        ("::ffff:10.0.0.1", False, True),
+        ("::ffff:169.254.169.254", False, False),
+        ("64:ff9b::101:101", True, True),
+        ("64:ff9b::7f00:1", False, True),
+        ("64:ff9b::a9fe:a9fe", False, False),
+    ],
+)
+def test_what_a_name_stands_for_is_judged_as_the_address_that_is_reached(address, strict, local):
+    told = [reach.address_problem("a.example", address) is None for reach in (STRICT, LOCAL, OFF)]
+    assert told == [strict, local, True]
 
 
 def test_a_host_or_an_address_may_be_open_at_one_port_alone():

@@ -11,7 +11,7 @@ from noonmark.core.lifecycle import ENDINGS, FINAL, Phase
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import RetryPolicy
-from noonmark.core.policies.window import Window
+from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import CUT_OFF, Outcome, Run, Usage, in_place_of
 from noonmark.core.settlement import (
@@ -226,6 +226,37 @@ def test_what_was_accepted_has_a_day_or_as_long_as_the_target_says(deadline, exp
     assert not settlement.is_failure
     run = settlement.run
     assert (run.id, run.node, run.started, run.ended, run.outcome) == (f"{one_id(100)}-4", "n1", at(101), None, None)
+
+
+@pytest.mark.parametrize(
+    ("window", "deadline", "ends_at", "told_at_130"),
+    [
+        # Open for so long from 100 s on; the target has until its deadline.
+        ((20, "cancel"), 130, 120, "cancelled/window_closed"),
+        ((20, "cancel"), None, 120, "cancelled/window_closed"),
+        ((30, "cancel"), 130, 130, "cancelled/window_closed"),
+        ((31, "cancel"), 130, 130, "timed_out/completion_timed_out"),
+        ((20, "none"), 130, 130, "timed_out/completion_timed_out"),
+        ((20, "pause"), 130, 130, "timed_out/completion_timed_out"),
+        ((5, "cancel"), 130, 105, "cancelled/window_closed"),
+        (None, 130, 130, "timed_out/completion_timed_out"),
+    ],
+)
+def test_what_was_accepted_ends_with_its_window_or_by_its_deadline(window, deadline, ends_at, told_at_130):
+    made = window and Window(duration=window[0] * SECOND, end_action=EndAction(window[1]))
+    schedule = scheduled(every(100), window=made)
+    row = replace(occurrence(schedule, at(100), at(100)), phase=Phase.DISPATCHING, attempt=1, fence=4)
+    told_later = Accepted(started=at(101), accepted=at(112), deadline=None if deadline is None else at(deadline))
+    waiting = settle(row, schedule, told_later, node="n1")
+    assert (told(waiting), after_noon(waiting.deadline)) == ("awaiting_completion/accepted", ends_at)
+    by_window = {"window_closes_at": to_text(at(ends_at))} if "window" in told_at_130 else {}
+    assert waiting.facts == {"deadline": to_text(at(ends_at)), **by_window}
+    overdue = replace(row, phase=Phase.AWAITING_COMPLETION, deadline=waiting.deadline)
+    ended = expire(overdue, schedule, now=at(130))
+    assert told(ended) == told_at_130
+    assert told(expire(replace(overdue, stop=Reason.REPLACED), schedule, now=at(130))) == "cancelled/replaced"
+    if by_window:
+        assert ended.run.error == "the window in which it may run had closed"
 
 
 def test_what_awaits_completion_is_not_accepted_again():

@@ -5,15 +5,18 @@ import pytest
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND
 from noonmark.core.signatures import (
+    KeySettings,
     check_signature,
     check_token,
     completion_token,
     read_signing_key,
     signature,
+    tenant_key,
     token_keys,
 )
 
 KEY, NOW = "0123456789abcdef", 1_900_000_000 * SECOND
+OWN, OTHER, OLD = b"O" * 32, b"o" * 32, "old"
 MADE = signature(KEY, at=NOW + SECOND // 2, occurrence_id="occ_1", body=b"{}")
 
 
@@ -78,14 +81,62 @@ def test_a_token_ends_one_delivery_and_no_other():
         check_token(token, [], occurrence_id="occ_1", fence=3)
 
 
-def test_whoever_can_check_signatures_cannot_make_tokens():
-    """With a key that only nodes have, the signing key leads to none of the keys of tokens."""
-    (alone,) = token_keys(KEY, None)
-    newest, oldest = token_keys(KEY, "new, old")
-    assert len({KEY, alone, newest, oldest}) == 4
-    assert token_keys(KEY, "old") == (oldest,)
-    assert token_keys("another key", "old") != (oldest,)
-    assert token_keys(None, "old") == ()
+SETTINGS = {
+    "nothing": KeySettings(),
+    "a signing key": KeySettings(signing_key=KEY),
+    "a key for secrets": KeySettings(secret_key=OLD),
+    "both": KeySettings(signing_key=KEY, secret_key=OLD),
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "tenant", "key"),
+    [
+        # openssl dgst -sha256 -mac HMAC -macopt hexkey:4f4f..4f, over noonmark/tenant/default
+        (SETTINGS["nothing"], "default", "e5bebfb7f465fd0e56a11f5febc2c207915a3179330f5518b63d5f7615ff7d43"),
+        (SETTINGS["nothing"], "acme", "72ab25736f68a5ebd9eba131c81c19ae06cb5ed283c212e66c6efa9dcd2ed375"),
+        (SETTINGS["a key for secrets"], "acme", "72ab25736f68a5ebd9eba131c81c19ae06cb5ed283c212e66c6efa9dcd2ed375"),
+        (SETTINGS["a signing key"], "default", KEY),
+        (SETTINGS["both"], "default", KEY),
+        (SETTINGS["a signing key"], "acme", "b69922bd80408ebd951cd86c49d313665c21081e433bf5b5d17d55970da93d7b"),
+        (SETTINGS["both"], "acme", "b69922bd80408ebd951cd86c49d313665c21081e433bf5b5d17d55970da93d7b"),
+    ],
+)
+def test_every_tenant_has_a_key_of_its_own(settings, tenant, key):
+    assert tenant_key(settings, OWN, tenant) == key
+    assert read_signing_key(key) == key
+
+
+def test_no_key_that_is_handed_out_leads_to_another():
+    """What can be computed from the setting alone, as its receivers could, is no key of anybody else."""
+    settings = SETTINGS["a signing key"]
+    theirs = {tenant_key(settings, own, tenant) for own in (OWN, OTHER) for tenant in ("acme", "other")}
+    assert len(theirs) == 4
+    assert theirs.isdisjoint({tenant_key(KeySettings(), KEY.encode(), "acme"), KEY})
+
+
+def test_tokens_follow_from_the_key_of_the_store():
+    """Whoever can check signatures cannot make tokens: no signing key leads to a key of tokens."""
+    (alone,) = token_keys(SETTINGS["nothing"], OWN)
+    assert token_keys(SETTINGS["a signing key"], OWN) == (alone,)
+    assert token_keys(SETTINGS["nothing"], OTHER) != (alone,)
+    (sealed,) = token_keys(SETTINGS["a key for secrets"], OWN)
+    newest, oldest = token_keys(KeySettings(secret_key=f"new, {OLD}"), OWN)
+    assert oldest == sealed
+    assert len({alone, newest, oldest, tenant_key(SETTINGS["nothing"], OWN, "default")}) == 4
+
+
+def test_tokens_of_before_the_store_had_a_key_are_good_where_only_nodes_could_make_them():
+    # HMAC over "old", with HMAC-SHA-256 over "noonmark completion tokens" with the signing key, in hex.
+    made, earlier = token_keys(SETTINGS["both"], OWN)
+    assert (made,) == token_keys(SETTINGS["a key for secrets"], OWN)
+    assert token_keys(SETTINGS["both"], OTHER)[1:] == (earlier,)
+    assert earlier == "67329ceffe02ab7fbbff0fa7b72ee213b4fa2ff8e153d9f55fa7e71205be1561"
+
+
+def test_keys_are_not_shown():
+    assert KEY not in repr(SETTINGS["both"])
+    assert OLD not in repr(SETTINGS["both"])
 
 
 @pytest.mark.parametrize("key", ["k" * 16, "k" * 500, "with spaces and signs: ~!"])

@@ -52,28 +52,27 @@ def hosting_flask(site):
         server.server_close()
 
 
-def test_the_page_does_what_it_says_with_a_receiver_in_either_framework(tmp_path):
+def test_the_page_does_what_it_says_with_a_receiver_in_either_framework(tmp_path, monkeypatch):
     texts = [text for kind, text in FENCE.findall(PAGE.read_text("utf-8")) if kind == "py"]
     definitions = [text for text in texts if ">>>" not in text]
     port, scope = free_port(), {"__name__": "receiver"}
-    for text in definitions:
-        exec(compile(text, PAGE.name, "exec"), scope)  # noqa: S102 - our own page
     url = f"http://127.0.0.1:{port}"
-    options = ("--store", "memory://", "--public-url", url)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        hosting(scope["app"], listener),
-        hosting_flask(scope["site"]) as flask,
-    ):
-        receivers = [f"http://127.0.0.1:{listener.getsockname()[1]}", flask]
-        with serving(tmp_path, *options, port=str(port), NOONMARK_SIGNING_KEY=scope["KEY"]):
-            for receiver in receivers:
+    with serving(tmp_path, "--store", "memory://", "--public-url", url, port=str(port)) as server:
+        monkeypatch.setenv("SHOP_KEY", server.get("/signing-key").json["signing_key"])
+        for text in definitions:
+            exec(compile(text, PAGE.name, "exec"), scope)  # noqa: S102 - our own page
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listener,
+            hosting(scope["app"], listener),
+            hosting_flask(scope["site"]) as flask,
+        ):
+            for receiver in (f"http://127.0.0.1:{listener.getsockname()[1]}", flask):
                 for text in texts:
                     if ">>>" in text:
                         carry_out(text, {SERVER: url, RECEIVER: receiver}, scope)
                 scope["client"].close()
-        for receiver in receivers:  # what nobody signed is told so, and not done
-            assert httpx2.post(f"{receiver}/hook", content=b"forged").status_code == 401
+                # What nobody signed is told so, and not done.
+                assert httpx2.post(f"{receiver}/hook", content=b"forged").status_code == 401
     assert (len(definitions), len(texts), len(scope["seen"])) == (3, 7, 3)
 
 

@@ -114,6 +114,7 @@ async def _awaited():
     assert await scheduler.secrets() == [made]
     assert await scheduler.delete_secret("token") == made
     assert await scheduler.secrets() == []
+    assert await scheduler.signing_key() == scheduler.blocking.signing_key()
     await scheduler.close()
 
 

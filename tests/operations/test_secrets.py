@@ -4,8 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotFound, QuotaExceeded
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    KeyReused,
+    NotAllowed,
+    NotFound,
+    QuotaExceeded,
+)
 from noonmark.core.secret import MAX_SECRETS
+from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
 from noonmark.driver.drive import drive
 from noonmark.operations import schedules
@@ -162,3 +171,14 @@ def test_nor_do_many_at_once(desk):
         drive(schedules.create_many(desk.service.store, made, lookahead=0))
     assert desk("schedule/list")["schedules"] == []
     assert drive(schedules.create_many(desk.service.store, made[:2], lookahead=0)) == [True, True]
+
+
+def test_every_tenant_is_told_its_own_signing_key_and_nobody_but_an_administrator(desk):
+    ours, theirs = (desk("signing/key", caller)["signing_key"] for caller in (LOCAL, FOREIGN))
+    assert len({ours, theirs, desk("signing/key")["signing_key"]}) == 2
+    desk.service = replace(desk.service, keys=KeySettings(signing_key="a key that was chosen"))
+    assert desk("signing/key") == {"signing_key": "a key that was chosen"}
+    assert desk("signing/key", FOREIGN)["signing_key"] not in (ours, theirs, "a key that was chosen")
+    with pytest.raises(NotAllowed, match="only an administrator"):
+        desk("signing/key", replace(LOCAL, is_admin=False))
+    assert desk("audit/list")["entries"] == []

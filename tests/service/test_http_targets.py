@@ -1,5 +1,6 @@
 """HTTP targets of a real server: declared over the network, sent by its worker, and guarded by both."""
 
+import hmac
 import re
 import signal
 from datetime import timedelta
@@ -9,6 +10,7 @@ import pytest
 from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NotAllowed
+from noonmark.core.signatures import completion_token
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
@@ -159,6 +161,7 @@ def test_the_receiver_can_tell_that_a_request_is_ours(server, receiver):
     in_phase(server, one, "completed")
     ((_, _, headers, body),) = receiver.requests
     assert verify(headers, body, KEY) == one
+    assert server.get("/signing-key").json == {"signing_key": KEY}
     assert verify({name.lower(): value for name, value in headers.items()}, body, KEY) == one
     assert verify(headers, body, ["the key to come", KEY]) == one
     another = headers | {"Idempotency-Key": "another occurrence"}
@@ -242,7 +245,11 @@ def awaited(server, receiver, **fields):
 def test_work_that_was_taken_over_is_ended_by_its_receiver_once(server, receiver):
     one, token = awaited(server, receiver)
     where = f"/occurrences/{one}/complete"
-    assert server.ask("POST", where, {"token": "0" * 64}).status == 403
+    # What a receiver could make of the key that it knows, as tokens were made once.
+    known = hmac.new(KEY.encode(), b"noonmark completion tokens", "sha256").hexdigest()
+    forged = completion_token(hmac.new(known.encode(), b"", "sha256").hexdigest(), occurrence_id=one, fence=1)
+    for guess in ("0" * 64, KEY, forged):
+        assert server.ask("POST", where, {"token": guess}).status == 403
     assert in_phase(server, one, "awaiting_completion", "completed")[0] == "awaiting_completion"
     told = server.ask("POST", where, {"token": token, "result": {"rows": 3}})
     assert (told.status, told.json["phase"]) == (200, "completed")
@@ -250,6 +257,20 @@ def test_work_that_was_taken_over_is_ended_by_its_receiver_once(server, receiver
     assert (kept["outcome"], kept["result"]) == ("completed", {"rows": 3})
     assert server.ask("POST", where, {"token": token}).status == 409
     assert token not in server.log
+
+
+def test_work_that_was_taken_over_is_cancelled_when_its_window_closes(server, receiver):
+    receiver.reset()
+    made = create(server, f"{receiver.url}/take_over", window={"duration_seconds": 2}).json
+    one = run(server, made["schedule_id"])
+    arrived(receiver)
+    assert in_phase(server, one, "cancelled", "timed_out", "completed") == ("cancelled", "window_closed")
+    (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
+    assert (kept["outcome"], kept["error"]) == ("cancelled", "the window in which it may run had closed")
+    token = receiver.requests[-1][2]["Noonmark-Callback-Token"]
+    assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 409
+    explained = server.get(f"/occurrences/{one}/explain").json["summary"]
+    assert "the window in which it may run had closed, before it had ended" in explained
 
 
 def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(server, receiver):

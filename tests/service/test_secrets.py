@@ -9,6 +9,7 @@ import pytest
 from noonmark import Scheduler
 from noonmark.client import Client
 from noonmark.config import load
+from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.reach import Reach
 from noonmark.driver.drive import drive
@@ -235,7 +236,7 @@ def test_nothing_shows_a_secret_by_accident():
         }
     )
     shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
-    shown.append(repr(Outbound(reach=Reach(), signing_key=SIGNING, token_key=SIGNING)))
+    shown.append(repr(Outbound(reach=Reach(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
     assert found("".join(shown)) == []
 
 

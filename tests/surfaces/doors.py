@@ -143,6 +143,7 @@ METHODS = {
     "secret/set": Method("set_secret", ("name", "value")),
     "secret/list": Method("secrets", (), "secrets"),
     "secret/delete": Method("delete_secret", ("name",)),
+    "signing/key": Method("signing_key", (), "signing_key"),
     "event/match": Method("match_events"),
     "trigger/list": Method("triggers", (), "triggers"),
     "upload/list": Method("uploads", (), "uploads"),
@@ -153,7 +154,7 @@ METHODS = {
     "worker/stop": Method("worker_stop"),
     "worker/status": Method("worker_status"),
 }
-NOT_PAGED = ("nodes", "secrets", "event_id", "count")
+NOT_PAGED = ("nodes", "secrets", "event_id", "count", "signing_key")
 
 
 class Typed:

@@ -181,7 +181,7 @@ def test_while_the_store_does_not_answer_the_retry_policy_has_its_say(receiver, 
     with calling(unsealer=Unsealer(SqliteStore(path, SystemClock().micros), drive, seal(OLD))) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
-    assert delivered.error.startswith("its secrets could not be read: ")
+    assert delivered.error.startswith("its keys and secrets could not be read: ")
     assert receiver.requests == []
 
 

@@ -120,6 +120,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "list": ("secret:list_secrets", "List the secrets, without their values."),
             "delete": ("secret:delete_secret", "Forget a secret."),
             "key": ("secret:fresh_key", "Print a fresh key to seal secrets with."),
+            "signing-key": ("secret:signing_key", "Print the key that requests are signed with."),
         },
     ),
     "node": ("The nodes of a cluster.", {"list": ("looking:list_nodes", "List the nodes.")}),

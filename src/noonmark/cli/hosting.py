@@ -19,7 +19,7 @@ from noonmark.cli.output import complain
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.core.signatures import token_keys
+from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
@@ -113,8 +113,7 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
     seal = make_seal(settings.secret_key)
     outbound = Outbound(
         reach=_reach(settings),
-        signing_key=settings.signing_key,
-        token_key=next(iter(token_keys(settings.signing_key, settings.secret_key)), None),
+        keys=_keys(settings),
         public_url=settings.public_url,
     )
     runtime = Runtime(
@@ -143,6 +142,10 @@ def _reach(settings: Settings) -> Reach:
     return reach_of(guard, settings.allow_hosts)
 
 
+def _keys(settings: Settings) -> KeySettings:
+    return KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)
+
+
 def _functions(loaded: Loaded) -> Functions:
     """The functions that this node offers; the folder it was started in counts as a place for modules."""
     functions = Functions()
@@ -168,7 +171,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         wake=worker.wake,
         attend=worker.attend,
         worker=worker,
-        token_keys=token_keys(settings.signing_key, settings.secret_key),
+        keys=_keys(settings),
         seal=make_seal(settings.secret_key),
         reach=_reach(settings),
         limits=Limits(

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from noonmark.cli.options import Place
     from noonmark.client import Client
     from noonmark.client.uploading import Sink
-    from noonmark.ports.seal import Seal
+    from noonmark.operations.service import Service
 
 SERVER = "http://127.0.0.1:8001"
 VARIABLE = "NOONMARK_SERVER"
 MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
 """Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
+KEYED = frozenset({"secret/set", "signing/key", "occurrence/complete", "occurrence/fail"})
+"""Those that need the keys of the settings; no other asks for settings at all."""
 
 NO_FILES = "files are kept by servers, not in a store; name one with --server"
 
@@ -136,7 +138,7 @@ class OnStore:
                 raise NotFound(f"there is no file {self._file}", field="--store")
             self._drive(self._store.open())
             self._is_open = True
-        service = replace(self._service, seal=_seal()) if name == "secret/set" else self._service
+        service = _with_keys(self._service) if name in KEYED else self._service
         return self._drive(self._perform(service, name=name, arguments=arguments))
 
     def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:  # noqa: ARG002 - as the other
@@ -152,9 +154,12 @@ class OnStore:
         self._drive(self._store.close())
 
 
-def _seal() -> Seal | None:
-    """What seals secrets, with the key that a server in this place would go by."""
+def _with_keys(service: Service) -> Service:
+    """With the keys that a server in this place would go by."""
     from noonmark.config import load  # noqa: PLC0415 - no other operation needs a setting
+    from noonmark.core.signatures import KeySettings  # noqa: PLC0415 - likewise
     from noonmark.wiring import make_seal  # noqa: PLC0415 - likewise
 
-    return make_seal(load({}, os.environ).settings.secret_key)
+    found = load({}, os.environ).settings
+    keys = KeySettings(signing_key=found.signing_key, secret_key=found.secret_key)
+    return replace(service, seal=make_seal(found.secret_key), keys=keys)

@@ -1,4 +1,4 @@
-"""Commands for secrets: a value is read from standard input or a file, and is never printed."""
+"""Commands for secrets: a value is read from standard input or a file, and is never printed; only keys are."""
 
 from __future__ import annotations
 
@@ -102,6 +102,19 @@ def fresh_key(
         print_json({"secret_key": made})
     else:
         sys.stdout.write(made + "\n")
+
+
+def signing_key(*, place: Where = USUAL_PLACE) -> None:
+    """Print the key that requests are signed with, for those who receive them. Whoever has it can sign as well.
+
+    With --store it is the one that a server with the settings of this place would sign with.
+    """
+    with connected(place) as remote:
+        answer = remote.call("signing/key", {})
+    if place.as_json:
+        print_json(answer)
+    else:
+        sys.stdout.write(f"{answer['signing_key']}\n")
 
 
 def _tell(place: Place, answer: dict[str, object], sentence: str) -> None:

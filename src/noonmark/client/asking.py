@@ -51,6 +51,7 @@ ROUTES: Mapping[str, str] = {
     "secret/set": "PUT /secrets/{name}",
     "secret/list": "GET /secrets",
     "secret/delete": "DELETE /secrets/{name}",
+    "signing/key": "GET /signing-key",
     "event/match": "POST /events/match",
     "trigger/list": "GET /triggers",
     "upload/list": "GET /uploads",

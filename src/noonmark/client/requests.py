@@ -300,6 +300,11 @@ def delete_secret(name: str) -> Request[Secret]:
     return ask("secret/delete", _one(Secret), given(name=name))
 
 
+def signing_key() -> Request[str]:
+    """The key that requests are signed with: what receivers check them with, by `noonmark.client.verify`."""
+    return ask("signing/key", lambda document: str(document["signing_key"]), {})
+
+
 def match_events(
     event_type: str | Iterable[str] | None = None,
     filters: Document | None = None,

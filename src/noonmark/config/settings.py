@@ -98,8 +98,9 @@ class Settings:
     )
     signing_key: str | None = _set(
         read_signing_key,
-        "what requests are signed with, the same on every node; better in the environment or a file than in a flag,"
-        " which every user of this machine can see",
+        "what requests are signed with, the same on every node; unless given, a key that follows from one which the"
+        " store has drawn, as `noonmark secret signing-key` prints it. Better in the environment or a file than in a"
+        " flag, which every user of this machine can see",
         default=None,
         is_secret=True,
     )

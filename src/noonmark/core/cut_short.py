@@ -1,4 +1,4 @@
-"""What is said of a run that was cut short, where neither the work nor its target could say anything."""
+"""What cuts a run short, and what is said of it where neither the work nor its target could say anything."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 
 if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Declaration
 
@@ -34,6 +35,11 @@ def cut_short(
             return f"{_named(node)} stopped before it had ended"
         case _:
             return None
+
+
+def cut_off_at(occurrence: Occurrence, declared: Declaration) -> Micros | None:
+    """When its window ends what has begun, if it has one that does."""
+    return None if declared.window is None else declared.window.cuts_off_at(occurrence.first_due)
 
 
 def lost_words(node: str | None) -> str:

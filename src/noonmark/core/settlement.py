@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.cut_short import cut_short, lost_words
+from noonmark.core.cut_short import cut_off_at, cut_short, lost_words
 from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
@@ -57,7 +57,10 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The target took the work over, and says later how it ended: by the deadline, or within a day."""
+    """The target took the work over, and says later how it ended: by the deadline, or within a day.
+
+    The end of a window that cancels may come before that.
+    """
 
     started: Micros
     accepted: Micros
@@ -142,11 +145,18 @@ def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim
 
 
 def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settlement:
-    """Decide about a delivery whose deadline has come: it was asked to stop, or the target has not told its end."""
-    if occurrence.stop is None:
-        outcome, reason = Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT
-    else:
+    """Decide about a delivery whose deadline has come.
+
+    It was asked to stop, its window has closed, or the target has not told its end.
+    """
+    closes = cut_off_at(occurrence, schedule.declaration)
+    deadline = now if occurrence.deadline is None else occurrence.deadline
+    if occurrence.stop is not None:
         outcome, reason = Outcome.CANCELLED, occurrence.stop
+    elif closes is not None and closes <= deadline:
+        outcome, reason = Outcome.CANCELLED, Reason.WINDOW_CLOSED
+    else:
+        outcome, reason = Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT
     started = now if occurrence.started is None else occurrence.started
     delivered = Delivered(outcome=outcome, started=started, ended=now, reason=reason)
     return settle(occurrence, schedule, delivered, node=occurrence.node or "")
@@ -189,9 +199,13 @@ def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, nod
 
 
 def _await(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, run: Run) -> Settlement:
+    """Until the earlier of the two: what the target has, and the end of its window."""
     deadline = accepted.accepted + COMPLETION_LIMIT if accepted.deadline is None else accepted.deadline
+    closes, facts = cut_off_at(occurrence, schedule.declaration), {}
+    if closes is not None and closes <= deadline:
+        deadline, facts = closes, {"window_closes_at": to_text(closes)}
     waiting = _to(Phase.AWAITING_COMPLETION, occurrence, schedule, run, Reason.ACCEPTED)
-    return replace(waiting, deadline=deadline, facts={"deadline": to_text(deadline)})
+    return replace(waiting, deadline=deadline, facts={"deadline": to_text(deadline), **facts})
 
 
 def _after_failure(end: Settlement, declaration: Declaration, delivered: Delivered) -> Settlement:

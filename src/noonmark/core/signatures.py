@@ -2,12 +2,16 @@
 
 A request is signed over the time, the occurrence and the body, with a key that only the two sides have. Whoever takes
 work over is given a token that ends this one delivery and no other. It is computed, so that nobody has to keep it.
+
+All keys follow from one that a store has drawn for itself, which no receiver ever sees, and from settings, if there are
+any: so a key that was handed out leads to no other one.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NotAllowed
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 MAX_AGE: Micros = 300 * SECOND
 """A signature is good for so long, and a clock may be so wrong."""
 MIN_KEY, MAX_KEY = 16, 500
+MAIN_TENANT = "default"
+"""Whose key the setting is, word for word."""
 _SIGNATURE = re.compile(r"t=([0-9]{1,15}),v1=([0-9a-f]{64})", re.ASCII)
 
 
@@ -50,16 +56,49 @@ def check_signature(text: str, key: str, *, occurrence_id: str, body: bytes, now
         raise NotAllowed(f"the signature is more than {MAX_AGE // SECOND // 60} minutes old, or of the future")
 
 
-def token_keys(signing_key: str | None, secret_key: str | None) -> tuple[str, ...]:
-    """What tokens are made with: the first makes them, and each is good to check them. Without a signing key, none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySettings:
+    """What the settings of a node say of keys, the same on every node; nothing of it has to be said."""
 
-    Receivers have the signing key, to check signatures, and must not be able to make tokens for work that is not
-    theirs: so a key that only nodes have is part of it, where there is one. Of several, all go on being good.
+    signing_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    """What secrets are sealed with: several, perhaps, with commas between them."""
+
+
+def tenant_key(settings: KeySettings, own: bytes, tenant: str) -> str:
+    """What the requests of a tenant are signed with; `own` is the key of the store.
+
+    The setting is the key of the main tenant, whose receivers know it. It changes the keys of the others, but does not
+    lead to them.
     """
-    if signing_key is None:
+    if settings.signing_key is None:
+        root = own
+    elif tenant == MAIN_TENANT:
+        return settings.signing_key
+    else:
+        root = hmac.digest(own, settings.signing_key.encode(), "sha256")
+    return hmac.new(root, f"noonmark/tenant/{tenant}".encode(), "sha256").hexdigest()
+
+
+def token_keys(settings: KeySettings, own: bytes) -> tuple[str, ...]:
+    """What tokens are made with: the first makes them, and each is good to check them. `own` is the key of the store.
+
+    Receivers have a signing key, to check signatures, and must not be able to make tokens for work that is not theirs:
+    so it is no part of them. The keys that secrets are sealed with are, so that a copy of the store alone makes none.
+    """
+    root = hmac.new(own, b"noonmark/tokens", "sha256").hexdigest()
+    return (*_mixed(root, settings.secret_key), *_earlier_token_keys(settings))
+
+
+def _earlier_token_keys(settings: KeySettings) -> tuple[str, ...]:
+    """Those of tokens that were handed out before stores had a key: good where no receiver could have made them."""
+    if settings.signing_key is None or settings.secret_key is None:
         return ()
-    own = _digest(signing_key, b"noonmark completion tokens")
-    return tuple(_digest(own, one.strip().encode()) for one in (secret_key or "").split(","))
+    return _mixed(_digest(settings.signing_key, b"noonmark completion tokens"), settings.secret_key)
+
+
+def _mixed(root: str, secret_key: str | None) -> tuple[str, ...]:
+    return tuple(_digest(root, one.strip().encode()) for one in (secret_key or "").split(","))
 
 
 def completion_token(key: str, *, occurrence_id: str, fence: int) -> str:

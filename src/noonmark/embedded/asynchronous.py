@@ -179,6 +179,10 @@ class AsyncScheduler(Decorators):
         """Forget a secret."""
         return await in_thread(self._inner.delete_secret, name)
 
+    async def signing_key(self) -> str:
+        """The key that requests are signed with, for the receivers that check them."""
+        return await in_thread(self._inner.signing_key)
+
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that share its store."""
         return await in_thread(self._inner.nodes)

@@ -12,6 +12,7 @@ from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
+from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget
 from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.jobs")
 OPTIONS = Options.__optional_keys__ | {"func"}
 CHUNK = 1_000
-OWNER = Owner(tenant="default", user="local")
+OWNER = Owner(tenant=MAIN_TENANT, user="local")
 
 
 class Desk:

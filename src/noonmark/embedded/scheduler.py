@@ -73,7 +73,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         threads, and those that ask for it in at most so many processes, one for each processor by default. Of each
         schedule, the newest `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
         Secrets are sealed with `secret_key`, a text as `noonmark secret key` prints it, and requests are signed with
-        `signing_key`, as those of a server are.
+        `signing_key`, or else with a key that the store has drawn, as those of a server are.
         """
         self._clock = clock or SystemClock()
         self._functions = Functions()
@@ -87,7 +87,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
             None if max_processes is None else whole_number("max_processes", max_processes),
         )
         self._programs = Programs(is_offered=False)
-        self._seal, self._signing_key = make_seal(secret_key), key_argument(signing_key)
+        self._seal, self._keys = make_seal(secret_key), key_argument(signing_key)
         self._store = make_store(store, self._clock)
         self._runtime = Runtime(
             node=node_name(),
@@ -333,11 +333,11 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
 
     def _outbound(self) -> Outbound | None:
         """What requests are sent by; nothing is loaded for that where there is nothing to say."""
-        if self._signing_key is None:
+        if self._keys.signing_key is None:
             return None
         from noonmark.targets.outbound import Outbound
 
-        return Outbound(is_offered=False, signing_key=self._signing_key)
+        return Outbound(is_offered=False, keys=self._keys)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""

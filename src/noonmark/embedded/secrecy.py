@@ -1,15 +1,17 @@
-"""Secrets of a program: what the requests that it schedules carry, and nobody can read in its store."""
+"""Secrets of a program: what the requests that it schedules carry, and nobody can read in its store; and their key."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.core.signatures import tenant_key
 from noonmark.driver.drive import drive
 from noonmark.embedded.desk import OWNER
 
 if TYPE_CHECKING:
     from noonmark.core.secret import Secret
+    from noonmark.core.signatures import KeySettings
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
 
@@ -19,6 +21,7 @@ class _Seals(Protocol):
 
     _store: Store
     _seal: Seal | None
+    _keys: KeySettings
 
     def _check_open(self) -> None: ...
 
@@ -49,6 +52,15 @@ class Secrecy:
 
         self._check_open()
         return drive(secrets.forget(self._store, OWNER.tenant, secrets.read_name({"name": name})))
+
+    def signing_key(self: _Seals) -> str:
+        """The key that requests are signed with, for the receivers that check them with `noonmark.client.verify`.
+
+        It is the `signing_key` that the scheduler was given, or one that follows from a key which the store has drawn
+        for itself, and is the same for all who use that store.
+        """
+        self._check_open()
+        return tenant_key(self._keys, drive(self._store.own_key()), OWNER.tenant)
 
 
 def _several(hosts: object) -> object:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import SECOND
-from noonmark.core.signatures import read_signing_key
+from noonmark.core.signatures import KeySettings, read_signing_key
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -18,10 +18,10 @@ LOOK_EVERY = 0.25
 """Seconds between two looks of a thread that waits, whether what it waits for can still come about."""
 
 
-def key_argument(signing_key: object) -> str | None:
-    """What requests are signed with; None for nothing."""
+def key_argument(signing_key: object) -> KeySettings:
+    """What is said of the key that requests are signed with; None for nothing."""
     try:
-        return None if signing_key is None else read_signing_key(signing_key)
+        return KeySettings(signing_key=None if signing_key is None else read_signing_key(signing_key))
     except ValueError as error:
         raise InvalidSchedule(str(error), field="signing_key") from None
 

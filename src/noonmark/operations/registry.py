@@ -14,6 +14,7 @@ from noonmark.operations import (
     matching,
     previewing,
     secrets,
+    signing,
     steering,
     telling,
     uploads,
@@ -83,6 +84,7 @@ _LOOKS = (
     Operation("run/get", looking.run, ("run_id",)),
     Operation("event/list", looking.events, ("event_type", "limit", "cursor")),
     Operation("secret/list", secrets.list_secrets, ()),
+    Operation("signing/key", signing.signing_key, ()),
     Operation("event/match", matching.match, ("event_type", "filters", "limit", "event", "trigger", "schedule_id")),
     Operation(
         "trigger/list",

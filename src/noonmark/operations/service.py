@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.audit import Note
 from noonmark.core.schedule import Owner
+from noonmark.core.signatures import MAIN_TENANT, KeySettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +59,8 @@ class Service:
     """Tells the driver in this process that something that runs is to stop."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
-    token_keys: tuple[str, ...] = field(default=(), repr=False)
-    """What the tokens are checked with by which receivers end what they took over; none where there are none."""
+    keys: KeySettings = field(default_factory=KeySettings)
+    """What is said of the keys that requests are signed with, and that tokens are made with."""
     seal: Seal | None = field(default=None, repr=False)
     """What secrets are sealed with; None where there is no key."""
     reach: Reach | None = None
@@ -101,5 +102,5 @@ def _note(caller: Caller, reason: str | None, before: Schedule | None, after: Sc
     )
 
 
-LOCAL = Caller(owner=Owner(tenant="default", user="local"), name="local", source="local")
+LOCAL = Caller(owner=Owner(tenant=MAIN_TENANT, user="local"), name="local", source="local")
 """Whoever reaches a server on the loopback interface that has no keys."""

@@ -15,7 +15,7 @@ from noonmark.core.policies.overlap import Allow, Skip, read_overlap
 from noonmark.core.policies.own import OwnTerms
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Delivered, settle
-from noonmark.core.signatures import check_token
+from noonmark.core.signatures import check_token, token_keys
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
@@ -220,8 +220,9 @@ async def _end(
     asked.done()
     one, schedule = await find_occurrence(service, caller, one_id)
     may_end = {Phase.AWAITING_COMPLETION}
-    if token is not None and service.token_keys:
-        check_token(token, service.token_keys, occurrence_id=one.id, fence=one.fence)
+    if token is not None:
+        keys = token_keys(service.keys, await service.store.own_key())
+        check_token(token, keys, occurrence_id=one.id, fence=one.fence)
         may_end.add(Phase.DISPATCHING)
     if one.phase not in may_end:
         raise Conflict(f"it does not await its completion: it is {one.phase}")

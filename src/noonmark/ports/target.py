@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from noonmark.core.policies.window import EndAction
+from noonmark.core.cut_short import cut_off_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -56,8 +56,8 @@ class Assignment:
         """When it has to be over, if it began then: at its timeout, or when its window closes."""
         declared = self.schedule.declaration
         ends = [] if declared.timeout is None else [started + declared.timeout]
-        if declared.window is not None and declared.window.end_action is EndAction.CANCEL:
-            ends.append(declared.window.closes_at(self.occurrence.first_due))
+        if (closes := cut_off_at(self.occurrence, declared)) is not None:
+            ends.append(closes)
         return min(ends, default=None)
 
     def is_timeout(self, ended: Micros) -> bool:

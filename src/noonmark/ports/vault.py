@@ -1,4 +1,4 @@
-"""What a store keeps of secrets: their names, their hosts, and their values, which it cannot read."""
+"""What a store keeps of secrets: their names, their hosts, and their values, which it cannot read; and its own key."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ class Vault(Protocol):
 
     async def forget_secret(self, tenant: str, name: str, *, note: Note | None = None) -> Secret | None:
         """Remove a secret, and keep a note of who asked; what it was, or None where there is none of that name."""
+
+    async def own_key(self) -> bytes:
+        """The key of the store itself: 32 random bytes, drawn when it is first asked for, and the same ever after.
+
+        Whoever asks, from whichever process, is told the same one. It is among the secrets of no tenant.
+        """

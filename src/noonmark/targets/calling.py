@@ -15,7 +15,7 @@ import httpcore2
 import httpx2
 
 from noonmark.core.jsonvalues import json_problem, printable
-from noonmark.targets.guard import Connector
+from noonmark.targets.guard import Connector, HungUp, Unusable
 
 if TYPE_CHECKING:
     import ssl
@@ -31,7 +31,7 @@ OF_INTEREST = ("content-type", "content-encoding", "etag", "location", "retry-af
 EACH = 16
 """Connections of one part of a pool: the library looks at all of them, twice for every request."""
 KEEP_ALIVE = 3.0
-"""Seconds for which an idle connection is kept: less than servers do, so that none hangs up on a request."""
+"""Seconds for which an idle connection is kept: less than servers do, so that hardly one hangs up on a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +72,33 @@ class Answer:
         return text, is_cut
 
 
+class _Connection(httpcore2.AsyncHTTPConnection):
+    """One that is not used again once it has said more than it was asked: that would answer the next request."""
+
+    def has_expired(self) -> bool:
+        """Whether to close it. The pool asks as soon as an answer was read, and again before the next request."""
+        return super().has_expired() or (self.is_idle() and self._has_more())
+
+    def _has_more(self) -> bool:
+        inner = self._connection
+        return isinstance(inner, httpcore2.AsyncHTTP11Connection) and bool(inner._h11_state.trailing_data[0])  # noqa: SLF001 - no other way to see it
+
+
+class _Connections(httpcore2.AsyncConnectionPool):
+    """So many of them, to whatever places there are."""
+
+    def __init__(self, tls: ssl.SSLContext, connector: Connector) -> None:
+        super().__init__(max_connections=EACH, max_keepalive_connections=EACH)
+        self._tls, self._connector = tls, connector
+
+    def create_connection(self, origin: httpcore2.Origin) -> _Connection:
+        """One that is new."""
+        return _Connection(origin, ssl_context=self._tls, keepalive_expiry=KEEP_ALIVE, network_backend=self._connector)
+
+
 @dataclass(slots=True)
 class _Part:
-    pool: httpcore2.AsyncConnectionPool
+    pool: _Connections
     busy: int = 0
     """So many calls are under way here."""
 
@@ -94,12 +118,20 @@ class Pool:
         """All that are open."""
         return [one for part in self._parts for one in part.pool.connections if not one.is_closed()]
 
-    async def call(self, request: Request) -> Answer:
-        """Send a request, and read the answer as far as it is kept. It takes as long as the other side likes."""
+    async def call(self, request: Request, *, may_repeat: bool) -> Answer:
+        """Send a request, and read the answer as far as it is kept. It takes as long as the other side likes.
+
+        Where the other side hangs up on a connection that was kept, it may not have heard the request: that is sent
+        again then, on a new one, if it may be. Of one that was not sent yet, that is certain.
+        """
         part = self._free_part()
         part.busy += 1
         try:
-            return await self._call(part.pool, request)
+            return await _heard(await part.pool.handle_async_request(_raw(request)))
+        except (Unusable, HungUp) as error:
+            if isinstance(error, HungUp) and not may_repeat:
+                raise
+            return await _call_anew(part.pool, request)
         finally:
             part.busy -= 1
             self._plan_tidying()
@@ -129,28 +161,31 @@ class Pool:
         for part in self._parts:
             if part.busy < EACH:
                 return part
-        pool = httpcore2.AsyncConnectionPool(
-            ssl_context=self._tls,
-            max_connections=EACH,
-            max_keepalive_connections=EACH,
-            keepalive_expiry=KEEP_ALIVE,
-            network_backend=self._connector,
-        )
-        self._parts.append(_Part(pool))
+        self._parts.append(_Part(_Connections(self._tls, self._connector)))
         return self._parts[-1]
 
-    async def _call(self, pool: httpcore2.AsyncConnectionPool, request: Request) -> Answer:
-        response = await pool.handle_async_request(_raw(request))
-        try:
-            body, is_cut = bytearray(), False
-            async for chunk in response.aiter_stream():
-                body += chunk[: MAX_BODY + 1 - len(body)]
-                if is_cut := len(body) > MAX_BODY:
-                    break
-        finally:
-            await response.aclose()
-        headers = {name.decode("latin-1").lower(): _value(value) for name, value in reversed(response.headers)}
-        return Answer(status=response.status, headers=headers, body=bytes(body[:MAX_BODY]), is_cut=is_cut)
+
+async def _call_anew(pool: _Connections, request: Request) -> Answer:
+    """The same on a connection of its own, which is not kept."""
+    raw = _raw(request)
+    connection = pool.create_connection(raw.url.origin)
+    try:
+        return await _heard(await connection.handle_async_request(raw))
+    finally:
+        await connection.aclose()
+
+
+async def _heard(response: httpcore2.Response) -> Answer:
+    try:
+        body, is_cut = bytearray(), False
+        async for chunk in response.aiter_stream():
+            body += chunk[: MAX_BODY + 1 - len(body)]
+            if is_cut := len(body) > MAX_BODY:
+                break
+    finally:
+        await response.aclose()
+    headers = {name.decode("latin-1").lower(): _value(value) for name, value in reversed(response.headers)}
+    return Answer(status=response.status, headers=headers, body=bytes(body[:MAX_BODY]), is_cut=is_cut)
 
 
 def _raw(request: Request) -> httpcore2.Request:

@@ -29,7 +29,7 @@ from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
-from noonmark.targets.requests import carrying, make_request
+from noonmark.targets.requests import carrying, make_request, signing_of
 from noonmark.targets.resolving import Resolver, asked_by, look_up
 
 if TYPE_CHECKING:
@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
-    from noonmark.targets.requests import Request
+    from noonmark.targets.requests import Request, Signing
     from noonmark.targets.unsealing import Unsealer
 
 MAX_DIGITS = 9
+TAKEN_OVER = ("accepted", "true", "1", "yes")
+"""What the callback header of an answer says when the receiver takes the work over; or it repeats the address."""
 UNSEALERS = 4
-"""Threads that ask the store for secrets."""
+"""Threads that ask the store for secrets, and once for its key."""
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 
 
@@ -62,6 +64,7 @@ class Exchanges:
         tls, resolver = httpcore2.default_ssl_context(), Resolver(outbound.resolve or look_up)
         self._guarded, self._free = Pool(outbound.reach, tls, resolver), Pool(None, tls, resolver)
         self._unsealing = ThreadPoolExecutor(UNSEALERS, "noonmark-secrets")
+        self._own_key: bytes | None = None
 
     async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
         """Send what an occurrence asks for, and tell what came of it; whatever is secret in that is masked."""
@@ -69,12 +72,13 @@ class Exchanges:
         if not isinstance(target, HttpTarget):
             return undeliverable(f"a {target.kind} target is no request", now=self._now())
         try:
-            request = make_request(target, schedule, assignment.occurrence, self._outbound, now=self._now())
+            signing = await self._signing(schedule.owner.tenant)
+            request = make_request(target, schedule, assignment.occurrence, self._outbound, signing, now=self._now())
             secrets = await self._unsealed(target, schedule.owner.tenant, request.url)
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
-            return undeliverable(f"its secrets could not be read: {error}", now=self._now())
+            return undeliverable(f"its keys and secrets could not be read: {error}", now=self._now())
         hidden = Concealment(secrets.values())
         try:
             return await self._send(target, assignment, carrying(request, secrets), hidden)
@@ -83,6 +87,15 @@ class Exchanges:
                 raise
             why = hidden.text(f"the request could not be made: {type(error).__name__}: {error}")
             return replace(undeliverable(why, now=self._now()), is_final=True)
+
+    async def _signing(self, tenant: str) -> Signing | None:
+        """What the requests of a tenant are signed with; the store is asked for its key with the first of them."""
+        if self._unsealer is None:
+            return None
+        if self._own_key is None:
+            asked = self._unsealer.own_key
+            self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
+        return signing_of(self._outbound.keys, self._own_key, tenant)
 
     async def _unsealed(self, target: HttpTarget, tenant: str, url: str) -> dict[str, str]:
         """The headers that are secret; the store is asked in threads for that alone, where it may block."""
@@ -100,9 +113,10 @@ class Exchanges:
         started = self._now() if assignment.started is None else assignment.started
         ends, is_own = _ends_by(target, assignment, started)
         seconds = max(0, ends - self._now()) / SECOND
+        may_repeat = assignment.schedule.declaration.delivery is Delivery.AT_LEAST_ONCE
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._pool(assignment.schedule).call(request)
+                answer = await self._pool(assignment.schedule).call(request, may_repeat=may_repeat)
         except (TimeoutError, httpcore2.TimeoutException):
             if not is_own:
                 return cut_off(assignment, now=max(ends, self._now()))
@@ -112,7 +126,7 @@ class Exchanges:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
             return self._broken(assignment, request, brief(error, hidden.text), error)
-        if request.offers_callback and target.expects(answer.status) and _takes_over(answer):
+        if _takes_over(request, answer):
             accepted, limit = self._now(), target.completion_timeout
             return Accepted(started=started, accepted=accepted, deadline=None if limit is None else accepted + limit)
         return self._answered(target, assignment, answer, hidden)
@@ -169,10 +183,12 @@ def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tup
     return min(limits if own is None else [*limits, (started + own, True)])
 
 
-def _takes_over(answer: Answer) -> bool:
+def _takes_over(request: Request, answer: Answer) -> bool:
     """Whether the receiver will tell later how the work has ended."""
-    said = answer.headers.get("noonmark-callback", "")
-    return answer.status == HTTPStatus.ACCEPTED and said.strip().lower() == "accepted"
+    if request.callback is None or answer.status != HTTPStatus.ACCEPTED:
+        return False
+    said = answer.headers.get("noonmark-callback", "").strip().lower()
+    return said in (*TAKEN_OVER, request.callback.lower())
 
 
 def _retry_after(text: str, *, now: Micros) -> Micros:

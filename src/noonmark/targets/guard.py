@@ -1,6 +1,7 @@
 """Connecting: a name is looked up once, each of its addresses is judged, and one of those is dialled and no other.
 
-Whoever is at the other end can say so much to one request and no more, however it is packed.
+Whoever is at the other end can say so much to one request and no more, however it is packed; and what is said unasked
+is never heard as the answer to the next request.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import select
 from typing import TYPE_CHECKING, Any
 
 import httpcore2
-from httpcore2 import AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout, ReadError
+from httpcore2 import AsyncNetworkBackend, AsyncNetworkStream, ConnectError, ConnectTimeout, NetworkError, ReadError
 
 if TYPE_CHECKING:
     import socket
@@ -31,6 +32,14 @@ marks between chunks, of which there could be any number."""
 
 class Refused(Exception):
     """The rules of this node do not let a request go there."""
+
+
+class Unusable(NetworkError):
+    """Nothing was said: the other side of a connection that was kept has hung up, or talks unasked."""
+
+
+class HungUp(ReadError):
+    """A connection that was kept ended before any of the answer came: perhaps before the request was heard."""
 
 
 class Connector(AsyncNetworkBackend):
@@ -72,19 +81,27 @@ class Connector(AsyncNetworkBackend):
 
 
 class Line(AsyncNetworkStream):
-    """A connection on which one request hears so much and no more."""
+    """A connection on which one request hears so much and no more, and nothing that came before it was made."""
 
     def __init__(self, stream: AsyncNetworkStream) -> None:
-        """Nothing was heard yet."""
+        """Nothing was said or heard yet."""
         self._stream, self._left = stream, MAX_HEARD
-        self._unsaid = b""
+        self._unsaid, self._requests = b"", 0
         self._socket: socket.socket = stream.get_extra_info("socket")
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - of the library
         """What comes next."""
         if self._unsaid:
             await self.write(b"", timeout)
-        heard = await self._stream.read(max_bytes, timeout)
+        was_kept = self._requests > 1 and self._left == MAX_HEARD
+        try:
+            heard = await self._stream.read(max_bytes, timeout)
+        except ReadError as error:
+            if was_kept:
+                raise HungUp(str(error)) from error
+            raise
+        if was_kept and not heard:
+            raise HungUp("Server disconnected without sending a response.")
         self._left -= len(heard)
         if self._left < 0:
             raise ReadError(f"the answer has more than {MAX_HEARD:,} bytes")
@@ -94,8 +111,11 @@ class Line(AsyncNetworkStream):
         """Say something, which may be answered anew. The head and the body of a request go out together, at its end."""
         self._left = MAX_HEARD
         self._unsaid += buffer
-        if not buffer:
+        if self._unsaid and not buffer:
+            if self._requests and self._has_more():
+                raise Unusable("the connection was closed, or used unasked, by the other side")
             said, self._unsaid = self._unsaid, b""
+            self._requests += 1
             await self._stream.write(said, timeout)
 
     async def aclose(self) -> None:
@@ -117,14 +137,27 @@ class Line(AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - of the library
         """What the library wants to know of it."""
+        return self._has_more() if info == "is_readable" else self._stream.get_extra_info(info)
+
+    def _has_more(self) -> bool:
+        """Whether something has come that nobody asked for: mostly that the other side hung up."""
         # Asked of every idle connection for every request, so it has to be quick.
-        if info == "is_readable" and hasattr(select, "poll"):
-            return _is_readable(self._socket)
-        return self._stream.get_extra_info(info)
+        if _is_held(self._stream):
+            return True
+        return _is_readable(self._socket) if hasattr(select, "poll") else self._stream.get_extra_info("is_readable")
+
+
+def _is_held(stream: Any) -> bool:  # noqa: ANN401 - what it is made of is known to its library alone
+    """Whether something was taken from the socket, but not read: what was read is a part of what came at once."""
+    below = stream._stream  # noqa: SLF001 - no other way to see it
+    if (encrypted := getattr(below, "_read_bio", None)) is not None:
+        if encrypted.pending or below._ssl_object.pending():  # noqa: SLF001 - likewise
+            return True
+        below = below.transport_stream
+    return bool(below._protocol.read_queue)  # noqa: SLF001 - likewise
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """Whether something has come that nobody asked for: mostly that the other side hung up."""
     if (number := connection.fileno()) < 0:
         return True
     watched = select.poll()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.reach import Reach
 
 if TYPE_CHECKING:
@@ -22,10 +23,8 @@ class Outbound:
     """Where requests may go that were asked for over the network."""
     resolve: Resolve | None = None
     """Looks names up; None leaves it to the system."""
-    signing_key: str | None = field(default=None, repr=False)
-    """What requests are signed with."""
-    token_key: str | None = field(default=None, repr=False)
-    """What the tokens are made with by which receivers end what they took over."""
+    keys: KeySettings = field(default_factory=KeySettings)
+    """What is said of the keys that requests are signed with, and that tokens are made with."""
     public_url: str | None = None
     """Where receivers reach the service, to tell how work has ended that they took over."""
     is_offered: bool = True

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.settlement import run_id
-from noonmark.core.signatures import completion_token, signature
+from noonmark.core.signatures import completion_token, signature, tenant_key, token_keys
 from noonmark.core.targets.http import check_header, check_url
 from noonmark.core.targets.placeholders import Filling
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
+    from noonmark.core.signatures import KeySettings
     from noonmark.core.targets.http import HttpTarget
     from noonmark.targets.outbound import Outbound
 
@@ -34,14 +35,35 @@ class Request:
     url: str
     headers: dict[str, str] = field(repr=False)
     body: bytes | None = field(repr=False)
-    offers_callback: bool = False
-    """Whoever receives it may take the work over, and tell later how it ended."""
+    callback: str | None = None
+    """Whoever receives it may take the work over, and tell here how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """The keys of one request."""
+
+    key: str = field(repr=False)
+    """What it is signed with."""
+    token_key: str = field(repr=False)
+    """What the token is made with by which its receiver ends what he takes over."""
+
+
+def signing_of(settings: KeySettings, own: bytes, tenant: str) -> Signing:
+    """What the requests of a tenant are signed with; `own` is the key of the store."""
+    return Signing(tenant_key(settings, own, tenant), token_keys(settings, own)[0])
 
 
 def make_request(
-    target: HttpTarget, schedule: Schedule, occurrence: Occurrence, outbound: Outbound, *, now: Micros
+    target: HttpTarget,
+    schedule: Schedule,
+    occurrence: Occurrence,
+    outbound: Outbound,
+    signing: Signing | None,
+    *,
+    now: Micros,
 ) -> Request:
-    """What is sent for an occurrence; a ValueError says what in it cannot be."""
+    """What is sent for an occurrence; a ValueError says what in it cannot be. Without keys, nothing proves it ours."""
     filling = Filling(_facts(schedule, occurrence))
     url = check_url(filling.text(target.url, _in_url))
     if len(url) > MAX_FILLED_URL:
@@ -49,10 +71,13 @@ def make_request(
     written = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
     body, kind = _body(filling.json(target.body))
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | kind
-    told = _told(occurrence) | _signed(outbound.signing_key, occurrence, body or b"", now=now)
-    callback = _callback(outbound, occurrence)
+    told, callback = _told(occurrence), {}
+    if signing is not None:
+        told["Noonmark-Signature"] = signature(signing.key, at=now, occurrence_id=occurrence.id, body=body or b"")
+        callback = _callback(outbound.public_url, signing.token_key, occurrence)
     headers = _merged(headers, written | told | callback)
-    return Request(method=str(target.method), url=url, headers=headers, body=body, offers_callback=bool(callback))
+    where = callback.get("Noonmark-Callback")
+    return Request(method=str(target.method), url=url, headers=headers, body=body, callback=where)
 
 
 def carrying(request: Request, secrets: dict[str, str]) -> Request:
@@ -92,20 +117,13 @@ def _told(occurrence: Occurrence) -> dict[str, str]:
     }
 
 
-def _signed(key: str | None, occurrence: Occurrence, body: bytes, *, now: Micros) -> dict[str, str]:
-    if key is None:
+def _callback(public_url: str | None, token_key: str, occurrence: Occurrence) -> dict[str, str]:
+    """Where to tell how the work has ended, and the token for that; nothing where nobody can be told."""
+    if public_url is None:
         return {}
-    return {"Noonmark-Signature": signature(key, at=now, occurrence_id=occurrence.id, body=body)}
-
-
-def _callback(outbound: Outbound, occurrence: Occurrence) -> dict[str, str]:
-    """Where to tell how the work has ended, and the token for that. Without a key, nobody could check one."""
-    if outbound.token_key is None or outbound.public_url is None:
-        return {}
-    token = completion_token(outbound.token_key, occurrence_id=occurrence.id, fence=occurrence.fence)
     return {
-        "Noonmark-Callback": f"{outbound.public_url}/occurrences/{occurrence.id}",
-        "Noonmark-Callback-Token": token,
+        "Noonmark-Callback": f"{public_url}/occurrences/{occurrence.id}",
+        "Noonmark-Callback-Token": completion_token(token_key, occurrence_id=occurrence.id, fence=occurrence.fence),
     }
 
 

@@ -1,17 +1,27 @@
-"""Unsealing: the secrets that a request carries, fetched and judged by the node that is about to send it."""
+"""Unsealing: the secrets that a request carries, fetched and judged by the node that is about to send it.
+
+The key of the store, from which those follow that requests are signed with, is fetched likewise.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from noonmark.core.secret import Secret
     from noonmark.ports.seal import Seal
     from noonmark.ports.vault import Vault
 
-    Drive = Callable[[Coroutine[Any, Any, list[Secret]]], list[Secret]]
+T = TypeVar("T")
+
+
+class Drive(Protocol):
+    """Runs a call to the store to its end, in this thread."""
+
+    def __call__(self, call: Coroutine[Any, Any, T]) -> T:
+        """What it gives."""
 
 
 class Unsealer:
@@ -20,6 +30,10 @@ class Unsealer:
     def __init__(self, vault: Vault, drive: Drive, seal: Seal | None) -> None:
         """Without a seal it can open none, and says so."""
         self._vault, self._drive, self._seal = vault, drive, seal
+
+    def own_key(self) -> bytes:
+        """The key of the store itself. The store may block: not for the thread of an event loop."""
+        return self._drive(self._vault.own_key())
 
     def headers(self, tenant: str, wanted: Mapping[str, str], url: str) -> dict[str, str]:
         """The values of headers, each from the secret it names; a ValueError says why one cannot be sent there.

@@ -178,6 +178,12 @@ class Secrets(Answer):
     secrets: list[Secret]
 
 
+class SigningKey(Answer):
+    """What requests are signed with."""
+
+    signing_key: str
+
+
 class Page(Answer):
     """Part of a list."""
 

@@ -42,6 +42,13 @@ class Window:
         """The first instant at which it is closed."""
         return min(first_due + self.duration, MAX_INSTANT)
 
+    def cuts_off_at(self, first_due: Micros) -> Micros | None:
+        """When it ends what has begun, if it does.
+
+        What its target took over is cut off like any other run; it is never suspended, as nobody here runs it.
+        """
+        return self.closes_at(first_due) if self.end_action is EndAction.CANCEL else None
+
     def to_document(self) -> dict[str, Any]:
         """Both settings, written out."""
         return {"duration_seconds": micros_to_seconds(self.duration), "end_action": str(self.end_action)}

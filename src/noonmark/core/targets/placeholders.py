@@ -1,7 +1,8 @@
 """Placeholders: `{{ name }}` in a request stands for a fact of the occurrence. The list is closed; no code runs.
 
-`payload` and `event` are JSON, and a dotted path leads into them. A text that is nothing but one placeholder becomes
-the value itself inside JSON; anywhere else, a placeholder becomes text.
+`payload` and `event` are JSON, and a dotted path leads into them, as in filters: a field whose name has dots itself
+wins, and what an event does not have itself is looked for in its payload. A text that is nothing but one placeholder
+becomes the value itself inside JSON; anywhere else, a placeholder becomes text.
 """
 
 from __future__ import annotations
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 FACTS = ("schedule_id", "schedule_name", "occurrence_id", "nominal_at", "due_at", "attempt")
-DOCUMENTS = ("payload", "event")
-EVENT_FIELDS = ("event_id", "event_type", "source", "payload", "emitted_at")
+ALIASES = {
+    "schedule.id": "schedule_id",
+    "schedule.name": "schedule_name",
+    "occurrence.id": "occurrence_id",
+    "nominal_time": "nominal_at",
+    "due_time": "due_at",
+}
+"""Other names of the facts."""
+EVENT_ALIASES = {"id": "event_id", "type": "event_type"}
+"""Other names of what an event has itself."""
 MAX_FILLED = 1_048_576
 """Characters that a request may have when everything is filled in."""
 
@@ -44,21 +53,10 @@ def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - 
         if any("{{" in piece for piece in _PLACEHOLDER.split(text)[::2]):
             return "has {{ without its }}; a placeholder is written as {{payload.name}}"
         for found in _PLACEHOLDER.finditer(text):
-            if (problem := _event_problem(found[1].strip(), has_event=has_event)) is not None:
-                return problem
+            name = found[1].strip()
+            if name.partition(".")[0] == "event" and not has_event:
+                return f"asks for {{{{{name}}}}}, and only a schedule with an event trigger has an event"
     return None
-
-
-def _event_problem(name: str, *, has_event: bool) -> str | None:
-    first, *path = name.split(".")
-    if first != "event":
-        return None
-    if not has_event:
-        return f"asks for {{{{{name}}}}}, and only a schedule with an event trigger has an event"
-    # The payload alone has fields of its own.
-    if not path or path[0] == "payload" or (path[0] in EVENT_FIELDS and len(path) == 1):
-        return None
-    return f"asks for {{{{{name}}}}}; allowed are event.{', event.'.join(EVENT_FIELDS)} and event.payload.<field>"
 
 
 def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
@@ -110,22 +108,43 @@ class Filling:
         return self._known[name]
 
     def _look_up(self, name: str) -> Any:  # noqa: ANN401 - JSON
-        first, *path = name.split(".")
+        first, *path = ALIASES.get(name, name).split(".")
         value = self._facts[first]
         if first == "event" and value is None:
             raise ValueError(f"the request asks for {{{{{name}}}}}, and no event set this occurrence off")
-        for part in path:
-            if isinstance(value, dict) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and part.isdecimal() and part.isascii() and int(part) < len(value):
-                value = value[int(part)]
-            else:
-                raise ValueError(f"the request asks for {{{{{name}}}}}, and there is no {shown(part)}")
-        return value
+        try:
+            return _in_event(value, path) if first == "event" else _within(value, path)
+        except LookupError as missing:
+            why = f"the request asks for {{{{{name}}}}}, and there is no {shown(missing.args[0])}"
+            raise ValueError(why) from None
+
+
+def _in_event(event: Mapping[str, Any], path: list[str]) -> Any:  # noqa: ANN401 - JSON
+    own = [EVENT_ALIASES.get(path[0], path[0]), *path[1:]] if path else path
+    try:
+        return _within(event, own)
+    except LookupError:
+        if own[:1] == ["payload"]:
+            raise
+        return _within(event["payload"], path)
+
+
+def _within(value: Any, path: list[str]) -> Any:  # noqa: ANN401 - JSON
+    """What the path leads to; a LookupError has the part of it that there is not."""
+    for at, part in enumerate(path):
+        if isinstance(value, dict) and (rest := ".".join(path[at:])) in value:
+            return value[rest]
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and part.isascii() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise LookupError(part)
+    return value
 
 
 def _known(name: str) -> str:
     found = name.strip()
-    if found in FACTS or _PATH.fullmatch(found):
+    if found in FACTS or found in ALIASES or _PATH.fullmatch(found):
         return found
     raise ValueError(f"has an unknown placeholder {shown(found)}; allowed are {_ALLOWED}")

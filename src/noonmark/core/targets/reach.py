@@ -106,15 +106,12 @@ class Reach:
         if any(not one.isascii() and (one.isnumeric() or normalize("NFKC", one) != one) for one in host):
             return f"the host {shown(host)} has characters that are read as others"
         if ":" in host or _NUMBER.fullmatch(name.rpartition(".")[2]):
-            try:
-                return self._problem(host, ip_address(host), port)
-            except ValueError:
-                return (
-                    f"the host {shown(host)} is an address in an unusual form; write it as 192.0.2.1 or [2001:db8::1]"
-                )
+            return self._spelling_problem(host, port)
         if name in _METADATA_NAMES:
             return _refusal(host, "a metadata address")
         if name == "localhost" or name.endswith(".localhost"):
+            if host.endswith("."):
+                return f"the host {shown(host)} is a name in an unusual form; write it without the dot at its end"
             return self._problem(host, IPv4Address("127.0.0.1"), port)
         return None
 
@@ -124,6 +121,20 @@ class Reach:
             return None
         return self._problem(host, ip_address(address.partition("%")[0]), port)
 
+    def _spelling_problem(self, host: str, port: int | None) -> str | None:
+        """Why an address is refused; one of IPv4 that is written as one of IPv6 has an unusual form, as others have."""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return _unusual(host, "192.0.2.1 or [2001:db8::1]")
+        inner = _inner(address) if isinstance(address, IPv6Address) else None
+        if inner is not None and not self._is_listed(address, port):
+            return _unusual(host, str(inner))
+        return self._problem(host, address, port)
+
+    def _is_listed(self, address: Address, port: int | None) -> bool:
+        return any(address in network and only in {None, port} for network, only in self.networks)
+
     def _is_open(self, name: str, port: int | None) -> bool:
         if self.guard is Guard.OFF:
             return True
@@ -131,7 +142,7 @@ class Reach:
         return any((one, only) in self.names for one in known for only in (None, port))
 
     def _problem(self, host: str, address: Address, port: int | None) -> str | None:
-        if any(address in network and only in {None, port} for network, only in self.networks):
+        if self._is_listed(address, port):
             return None
         if isinstance(address, IPv6Address) and (inner := _inner(address)) is not None:
             return self._problem(host, inner, port)
@@ -168,6 +179,10 @@ def open_place(written: str) -> tuple[str | Network, int | None]:
 
 def _name(host: str) -> str:
     return host.lower().removesuffix(".")
+
+
+def _unusual(host: str, usual: str) -> str:
+    return f"the host {shown(host)} is an address in an unusual form; write it as {usual}"
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:

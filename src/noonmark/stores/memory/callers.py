@@ -188,6 +188,11 @@ class CallersVerbs:
         """Remove a secret; what it was."""
         return self._noted(tenant, self._ledger.vault.forget(tenant, name), note)
 
+    @atomic
+    async def own_key(self) -> bytes:
+        """The key of the store itself."""
+        return self._ledger.vault.own_key
+
     def _noted(self, tenant: str, changed: Secret | None, note: Note | None) -> Secret | None:
         """What was changed, if anything was; then there is a note of it."""
         if changed is not None and note is not None:

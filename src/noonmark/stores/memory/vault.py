@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+from noonmark.stores import own_key
 
 if TYPE_CHECKING:
     from noonmark.core.secret import Secret
@@ -16,6 +19,11 @@ class Vault:
     def __init__(self) -> None:
         """There are none yet."""
         self._kept: defaultdict[str, dict[str, Secret]] = defaultdict(dict)
+
+    @cached_property
+    def own_key(self) -> bytes:
+        """The key of the store itself."""
+        return own_key.draw()
 
     def keep(self, tenant: str, secret: Secret, most: int) -> Secret | None:
         """Keep a secret in the place of the one of that name; None where it is new, and there are too many."""

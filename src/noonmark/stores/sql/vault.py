@@ -1,4 +1,4 @@
-"""Secrets, as they were sealed."""
+"""Secrets, as they were sealed, and the key of the store itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.secret import Secret
+from noonmark.stores import own_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,6 +20,13 @@ _ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # no
 _SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"  # noqa: S608 - likewise
 _COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"
 _REMOVE = "DELETE FROM secrets WHERE tenant = ? AND name = ?"
+NOBODY = ""
+"""Whose the key of the store is: no tenant is called that, so none reaches it."""
+_OWN = "SELECT sealed FROM secrets WHERE tenant = ? AND name = 'own'"
+_DRAW = """
+    INSERT INTO secrets (tenant, name, hosts, sealed, created, updated) VALUES (?, 'own', '[]', ?, ?, ?)
+    ON CONFLICT (tenant, name) DO NOTHING
+"""
 
 
 def keep(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret | None:
@@ -49,6 +57,20 @@ def forget(session: Session, tenant: str, name: str) -> Secret | None:
     if known:
         session.execute(_REMOVE, tenant, name)
     return known[0] if known else None
+
+
+def find_own_key(session: Session) -> bytes | None:
+    """The key of the store; None as long as nobody has needed it."""
+    found = session.query(_OWN, NOBODY)
+    return own_key.read(found[0][0]) if found else None
+
+
+def draw_own_key(session: Session) -> bytes:
+    """Keep a key for the store, unless somebody was faster; tells what is kept."""
+    now = session.now()
+    session.execute(_DRAW, NOBODY, own_key.draw().hex(), now, now)
+    [(kept,)] = session.query(_OWN, NOBODY)
+    return own_key.read(kept)
 
 
 def _secret(columns: Values) -> Secret:

@@ -187,6 +187,13 @@ class SharedVerbs(ABC):
             {tenant}, lambda ledger: _noted(ledger, tenant, vault.forget(ledger.session, tenant, name), note)
         )
 
+    async def own_key(self) -> bytes:
+        """The key of the store itself."""
+        known = self._read(lambda ledger: vault.find_own_key(ledger.session))
+        if known is None:
+            return self._careful({vault.NOBODY}, lambda ledger: vault.draw_own_key(ledger.session))
+        return known
+
 
 def _noted(ledger: Ledger, tenant: str, changed: Secret | None, note: Note | None) -> Secret | None:
     """What was changed, if anything was; then there is a note of it."""

@@ -94,6 +94,7 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "secret/set": answers.Secret,
     "secret/list": answers.Secrets,
     "secret/delete": answers.Secret,
+    "signing/key": answers.SigningKey,
     "event/match": happenings.Matched,
     "trigger/list": happenings.Triggers,
     "upload/list": happenings.Uploads,

@@ -139,6 +139,7 @@ ROUTES: tuple[Route, ...] = (
     Route(operation="secret/set", method="PUT", path=_SECRET, body=Body.REQUIRED),
     _get("secret/list", "/secrets"),
     Route(operation="secret/delete", method="DELETE", path=_SECRET),
+    _get("signing/key", "/signing-key"),
     _post("event/match", "/events/match", Body.REQUIRED),
     _get("trigger/list", "/triggers", _TRIGGERS),
     _get("upload/list", "/uploads", _PAGE),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from noonmark.testing.conformance.bench import Bench
 
 MOST = 9
+OWN_KEY = 32
+"""Bytes."""
 TOKEN = Secret(
     name="token", hosts=("api.example.com", "*.example.org:8443"), sealed="v1:\u00e9+/=", created=NOW, updated=NOW
 )
@@ -78,3 +80,21 @@ async def a_secret_that_is_forgotten_is_gone(bench: Bench) -> None:
     assert await _names(bench) == []
     assert await _names(bench, "other") == ["token"]
     assert await _noted(bench) == ["secret/delete"]
+
+
+@case
+async def a_store_has_one_key_of_its_own(bench: Bench) -> None:
+    key = await bench.store.own_key()
+    assert len(key) == OWN_KEY
+    assert len(set(key)) > 1
+    assert await bench.store.own_key() == key
+
+
+@case
+async def the_key_of_the_store_is_no_secret_of_a_tenant(bench: Bench) -> None:
+    key = await bench.store.own_key()
+    assert await _names(bench) == []
+    assert await bench.store.forget_secret("acme", "own") is None
+    assert await bench.store.keep_secret("acme", replace(TOKEN, name="own"), most=1) is not None
+    assert await bench.store.own_key() == key
+    assert await _names(bench) == ["own"]

@@ -1,0 +1,22 @@
+"""The key that requests are signed with, told to whoever gives it to the receivers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import NotAllowed
+from noonmark.core.signatures import tenant_key
+from noonmark.operations.arguments import Arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.operations.service import Caller, Service
+
+
+async def signing_key(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The key that requests are signed with, for the receivers that check them."""
+    Arguments(arguments).done()
+    if not caller.is_admin:
+        raise NotAllowed("only an administrator may read the key that requests are signed with")
+    return {"signing_key": tenant_key(service.keys, await service.store.own_key(), caller.owner.tenant)}
