@@ -11,6 +11,13 @@ from tests.cli.calling import Desk, call, contains
 
 DAILY = ("--cron", "@daily")
 REPORT = ("--function", "report")
+GIVEN = {
+    "completion_timeout_seconds": 3,
+    "method": "PATCH",
+    "url": "https://e.com",
+    "headers": {"x-team": "sales", "X-Kind": "a"},
+}
+"""Of a target, more than options can say, and some that they say otherwise."""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +90,18 @@ def test_when_it_fires(desk, monkeypatch, options, trigger):
         (
             ("--schedule-json", '{"target": {"target_kind": "command", "argv": ["a"], "cwd": "jobs"}}', "--", "b", "c"),
             {"argv": ["b", "c"], "cwd": "jobs"},
+        ),
+        (
+            (
+                *("--http", "https://example.com/hook", "--method", "PUT", "--header", "X-Team: data"),
+                *("--schedule-json", json.dumps({"target": GIVEN})),
+            ),
+            {
+                "url": "https://example.com/hook",
+                "method": "PUT",
+                "headers": {"x-team": "data", "X-Kind": "a"},
+                "completion_timeout_seconds": 3,
+            },
         ),
         (
             ("--schedule-json", '{"target": {"target_kind": "task", "query": "Sum up"}}'),
@@ -189,6 +208,17 @@ def test_it_may_follow_others(desk):
         (("create", *DAILY, *REPORT, "--schedule-json", "{"), "--schedule-json: is not JSON"),
         (("create", *DAILY, *REPORT, "--schedule-json", '{"kind": "weekly"}'), "--schedule-json: kind must be one of"),
         (("create", *DAILY, *REPORT, "--schedule-json", '{"colour": 1}'), "colour: unknown field"),
+        (
+            (
+                "create",
+                *DAILY,
+                *REPORT,
+                "--schedule-json",
+                '{"target": {"target_kind": "http", "url": "https://e.com"}}',
+            ),
+            '--schedule-json: its target_kind "http" cannot stand beside --function',
+        ),
+        (("create", *DAILY, *REPORT, "--schedule-json", '{"target": {"cwd": "jobs"}}'), "target.cwd: unknown field"),
         (("create", *DAILY, "--function", "os:system"), "target.function: must be the name under which a node"),
         (("create", *DAILY, *REPORT, "--id", "a b"), "schedule_id: "),
         (("create", *DAILY, *REPORT, "--colour", "red"), "Unknown option"),

@@ -151,6 +151,8 @@ def test_an_update_changes_what_it_says_and_keeps_the_rest(desk):
     assert (after["name"], after["max_runs"]) == (None, 3)
     after = desk.json("schedule", "update", made, "--every", "1h", "--", "backup", "--full")
     assert (after["trigger"]["type"], after["target"]["argv"]) == ("interval", ["backup", "--full"])
+    after = desk.json("schedule", "update", made, "--schedule-json", '{"target": {"cwd": "jobs"}}', "--", "backup")
+    assert (after["target"]["argv"], after["target"]["cwd"]) == (["backup"], "jobs")
     assert desk("schedule", "update", made, "--name", "again").startswith(f"Changed again ({made}).\n")
 
 

@@ -112,7 +112,9 @@ def update(
         changes = given | terms_document(terms, before | given, is_change=True)
         found = {
             "trigger": trigger_document(timing, given.get("trigger", before["trigger"])),
-            "target": target_document(starts, before=given.get("target", before["target"]), is_change=True),
+            "target": target_document(
+                starts, before=given.get("target", before["target"]), is_given="target" in given, is_change=True
+            ),
         }
         changes |= {name: value for name, value in found.items() if value is not None and value != before[name]}
         if not changes:
@@ -130,7 +132,7 @@ def _draft(timing: Timing | Moment | Listening, terms: Terms, starts: Receiver, 
     given = given_document(terms.schedule_json)
     document = given | terms_document(terms, given)
     trigger = trigger_document(timing, given.get("trigger"))
-    target = target_document(starts, bundle, given.get("target"))
+    target = target_document(starts, bundle, given.get("target"), is_given=True)
     if target is None:
         raise InvalidRequest(f"say what it is to start: give {TARGETS}")
     return document | ({} if trigger is None else {"trigger": trigger}) | {"target": target}

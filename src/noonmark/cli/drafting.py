@@ -116,12 +116,35 @@ def target_document(
     bundle: str | None = None,
     before: Mapping[str, Any] | None = None,
     *,
+    is_given: bool = False,
     is_change: bool = False,
 ) -> dict[str, Any] | None:
-    """The target that options name, or that they change; None if they say nothing of it."""
+    """The target that options name, or that they change; None if they say nothing of it.
+
+    `is_given` where the one before is that of `--schedule-json`: nothing that it says is lost without a word.
+    """
     if bundle is not None:
         _refuse_bundle(bundle)
-    found = [
+    option, named = _named_target(receiver)
+    settings = _settings(receiver)
+    if not named and not settings:
+        return None if before is None else dict(before)
+    if before is not None:
+        named = _with_rest(option, named, before, is_given=is_given)
+    for option, kinds, setting in settings:
+        if named.get("target_kind") not in kinds:
+            raise InvalidRequest(f"goes with {' or '.join(OPTIONS[kind] for kind in kinds)}", field=option)
+        for name, value in setting.items():
+            if name in ("headers", "secret_headers"):
+                named[name] = merged_pairs(named.get(name), _spelled(value, named.get(name)), is_change=is_change)
+            else:
+                named[name] = value
+    return named
+
+
+def _named_target(receiver: Receiver) -> tuple[str, dict[str, Any]]:
+    """The option that names a target, and what it says; there is at most one."""
+    found: list[tuple[str, dict[str, Any]]] = [
         (option, document)
         for option, document in (
             ("--function", receiver.function and {"target_kind": "function", "function": receiver.function}),
@@ -133,20 +156,16 @@ def target_document(
     ]
     if len(found) > 1:
         raise InvalidRequest(f"cannot stand beside {found[0][0]}: give one of {TARGETS}", field=found[1][0])
-    settings = _settings(receiver)
-    if not found and not settings:
-        return None if before is None else dict(before)
-    named: dict[str, Any] = found[0][1] if found else {}
-    if before is not None and named.get("target_kind", before.get("target_kind")) == before.get("target_kind"):
-        named = {**before, **named}
-    for option, kinds, setting in settings:
-        if named.get("target_kind") not in kinds:
-            raise InvalidRequest(f"goes with {' or '.join(OPTIONS[kind] for kind in kinds)}", field=option)
-        for name, value in setting.items():
-            if name in ("headers", "secret_headers"):
-                named[name] = merged_pairs(named.get(name), _spelled(value, named.get(name)), is_change=is_change)
-            else:
-                named[name] = value
+    return found[0] if found else ("", {})
+
+
+def _with_rest(option: str, named: dict[str, Any], before: Mapping[str, Any], *, is_given: bool) -> dict[str, Any]:
+    """The target that is named, with the rest of one of the same kind; one that is given need not say its kind."""
+    kind = before.get("target_kind", named.get("target_kind") if is_given else None)
+    if named.get("target_kind", kind) == kind:
+        return {**before, **named}
+    if is_given:
+        raise InvalidRequest(f"its target_kind {shown(kind)} cannot stand beside {option}", field="--schedule-json")
     return named
 
 
