@@ -70,6 +70,12 @@ class Handler(BaseHTTPRequestHandler):
         value = self.headers["X-Token"]
         self.answer(302, f"{value}|".encode() * 10_000, Location=f"http://a.example/?t={value}", Content_Type="text/x")
 
+    def mirror(self):
+        """Every header of the request; where the path ends in the name of one, in headers of the answer too."""
+        told = json.dumps(dict(self.headers)).encode()
+        value = self.headers[self.path.rpartition("/")[2]]
+        self.answer(302 if value else 200, told, Content_Type="application/json", Location=value, X_Request_Id=value)
+
     def take_over(self):
         self.answer(202, Noonmark_Callback="accepted")
 

@@ -67,3 +67,18 @@ def test_the_target_says_how_long_the_receiver_has(caller, receiver):
     taken = answered(caller, receiver, 202, "accepted", completion_timeout_seconds=90)
     assert taken.deadline == taken.accepted + 90 * SECOND
     assert answered(caller, receiver, 202, "accepted").deadline is None
+
+
+@pytest.mark.parametrize("path", ["mirror", "mirror/Noonmark-Callback-Token"])
+def test_what_is_kept_of_an_answer_does_not_repeat_the_token(caller, receiver, path):
+    """Whoever reads results may not thereby end the work."""
+    receiver.reset()
+    assignment = caller.deliver(f"{receiver.url}/{path}")
+    _, delivered = caller.report()
+    token = receiver.requests[0][2]["Noonmark-Callback-Token"]
+    assert delivered.result["body"]["Noonmark-Callback-Token"] == "***"
+    assert delivered.result["body"]["Idempotency-Key"] == assignment.occurrence.id
+    assert token not in f"{delivered!r} {delivered.result!r} {assignment.result!r}"
+    if path != "mirror":
+        assert delivered.result["headers"]["x-request-id"] == "***"
+        assert "which leads to" in delivered.error

@@ -79,11 +79,12 @@ class Exchanges:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
             return undeliverable(f"its keys and secrets could not be read: {error}", now=self._now())
-        hidden = Concealment(secrets.values())
+        concealed = [*secrets.values(), *request.told_in_confidence]
+        hidden = Concealment(concealed)
         try:
             return await self._send(target, assignment, carrying(request, secrets), hidden)
         except Exception as error:
-            if not secrets:
+            if not concealed:
                 raise
             why = hidden.text(f"the request could not be made: {type(error).__name__}: {error}")
             return replace(undeliverable(why, now=self._now()), is_final=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from noonmark.targets.outbound import Outbound
 
 USER_AGENT = "Noonmark"
+TOKEN = "Noonmark-Callback-Token"  # noqa: S105 - the name of a header
 MAX_FILLED_URL = 16_384
 
 
@@ -37,6 +38,11 @@ class Request:
     body: bytes | None = field(repr=False)
     callback: str | None = None
     """Whoever receives it may take the work over, and tell here how it ended."""
+
+    @property
+    def told_in_confidence(self) -> list[str]:
+        """What is for its receiver alone, although no secret of the tenant: whoever has the token can end the work."""
+        return [self.headers[TOKEN]] if TOKEN in self.headers else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,7 @@ def _callback(public_url: str | None, token_key: str, occurrence: Occurrence) ->
         return {}
     return {
         "Noonmark-Callback": f"{public_url}/occurrences/{occurrence.id}",
-        "Noonmark-Callback-Token": completion_token(token_key, occurrence_id=occurrence.id, fence=occurrence.fence),
+        TOKEN: completion_token(token_key, occurrence_id=occurrence.id, fence=occurrence.fence),
     }
 
 
