@@ -67,7 +67,7 @@ def test_a_run_is_seen_by_every_command(desk, node):
     explained = desk.json("schedule", "explain", occurrence)
     assert (explained["occurrence_id"], explained["phase"]) == (occurrence, "completed")
     lines = desk("schedule", "explain", occurrence).splitlines()
-    assert explained["summary"].startswith(lines[0])
+    assert lines[0] == explained["summary"]
     assert [line.split()[0] for line in lines if line.startswith(("trigger ", "runs "))] == ["trigger", "runs"]
 
 
@@ -118,6 +118,21 @@ def test_why_nothing_ran_at_an_instant(desk):
     answer = desk.json("schedule", "explain", made, "--at", "2036-06-01T00:00:00+02:00")
     assert (answer["at"], answer["schedule_id"]) == ("2036-05-31T22:00:00Z", made)
     assert answer["summary"] in " ".join(desk("schedule", "explain", made, "--at", "2036-05-31T22:00:00Z").split())
+
+
+def test_an_explanation_is_told_whole_on_a_line_for_each_rule_in_a_pipe(desk, node):
+    made = create(desk, "--start-at", "2036-05-25T02:00:00Z", "--end-at", "2046-05-26T02:00:00Z")
+    occurrence = run(desk, made, {"raise": "p" * 150}, phase="failed")
+    explained = desk.json("schedule", "explain", occurrence)
+    told = [run["told"] for step in explained["steps"] for run in step["facts"].get("runs", [])]
+    lines = desk("schedule", "explain", occurrence).splitlines()
+    assert lines[0] == explained["summary"]
+    assert len(lines) == 1 + 2 + len(explained["steps"]) + 1 + len(told)
+    assert lines[-len(told) :] == told
+    for step, line in zip(explained["steps"], lines[3:], strict=False):
+        assert line.startswith(step["rule"])
+        assert "…" not in line
+        assert all(name in line for name, value in step["facts"].items() if value and name != "runs")
 
 
 def test_pause_resume_delete_and_what_the_audit_log_keeps_of_it(desk):

@@ -9,21 +9,22 @@ from rich.text import Text
 
 from noonmark.cli.output import one_line
 from noonmark.cli.show import page
-from noonmark.cli.tables import make_table
+from noonmark.cli.tables import WIDE, make_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def show_explanation(summary: str, steps: Sequence[dict[str, Any]]) -> None:
-    """The sentence, each rule with its decision and the facts behind it, then the attempts in words."""
+    """The sentence, each rule with its decision and the facts behind it, then the attempts in words; nothing is cut."""
     rows = [[one["rule"], one["decision"].replace("_", " "), _told(one["facts"])] for one in steps]
     # An older server does not tell them in words.
     attempts = [run["told"] for one in steps for run in one["facts"].get("runs", []) if "told" in run]
-    with page() as out:
+    lines = [summary, *attempts, *("".join(row) for row in rows)]
+    with page(WIDE + 2 * max(map(len, lines))) as out:  # a character may take two columns
         out.print(Text(summary, style="bold"))
         out.print()
-        out.print(make_table(["Rule", "Decision", "Facts"], rows, width=out.width))
+        out.print(make_table(["Rule", "Decision", "Facts"], rows, width=out.width, most=None))
         if attempts:
             out.print()
         for told in attempts:

@@ -253,13 +253,19 @@ def show_table(
 
 
 def make_table(
-    titles: Sequence[str], rows: Sequence[Sequence[object]], *, width: int, spare: Sequence[str] = ()
+    titles: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    width: int,
+    spare: Sequence[str] = (),
+    most: int | None = MAX_CELL,
 ) -> Table:
     """A table whose first column, the id, is never cut or folded: people copy it.
 
-    Where it is too wide, columns that can be spared are left out, the first of them first.
+    Where it is too wide, columns that can be spared are left out, the first of them first. Of a cell, so many
+    characters are shown at `most`, or all of them.
     """
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[_cell(value, most) for value in row] for row in rows]
     kept = list(range(len(titles)))
     for title in spare:
         if title in titles and _width(titles, cells, kept) > width:
@@ -298,9 +304,9 @@ def _several(value: str | list[str]) -> str:
     return value if isinstance(value, str) else " or ".join(value)
 
 
-def _cell(value: object) -> Text:
+def _cell(value: object, most: int | None = MAX_CELL) -> Text:
     text = one_line(value)
-    return Text(text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…", style=STYLES.get(text, ""))
+    return Text(text if most is None or len(text) <= most else f"{text[:most]}…", style=STYLES.get(text, ""))
 
 
 def _counted(documents: Sequence[object], one: str, many: str = "") -> str:
