@@ -45,6 +45,17 @@ REFUSED = {"status": 500, "body": "no\n paper"}
             {"outcome": Outcome.FAILED, "error": "exited with code 3", "result": {"exit_code": 3}},
             "failed after 2 seconds: exited with code 3",
         ),
+        (
+            "command",
+            {
+                "outcome": Outcome.FAILED,
+                "error": "no\nexited with code 3",
+                "result": {"exit_code": 3, "output": "a\nb\r\n\tc `d`\n\x1b[2Jno\u202e disk\n\n"},
+            },
+            r"failed after 2 seconds: exited with code 3; it wrote at last `b\n\tc `d`\n\x1b[2Jno\u202e disk`",
+        ),
+        ("command", {"result": {"exit_code": 0, "output": "done"}}, "completed after 2 seconds"),
+        ("command", {"ended": None, "outcome": None, "result": {"output": "so far"}}, "goes on"),
     ],
 )
 def test_a_run_is_told_with_its_end_and_what_was_said(kind, fields, told):
@@ -56,6 +67,25 @@ def test_what_a_call_and_a_program_gave_is_among_the_facts():
     assert (call["status"], call["answer"]) == (200, "x" * (MAX_ANSWER - 1) + "…")
     assert run_facts(run(ONE, result={"exit_code": 3}), target_kind="command")["exit_code"] == 3
     assert "answer" not in run_facts(run(ONE, result={"status": 200, "body": " "}), target_kind="http")
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("x" * 9_999, "…" + "x" * (MAX_ANSWER - 1)),
+        ("\x1b" * 9_999, "…" + (r"\x1b" * MAX_ANSWER)[1 - MAX_ANSWER :]),
+        (f"{'x' * 9_999}\nlast\n", f"…{'x' * (MAX_ANSWER - 7)}\\nlast"),
+        ("x" * MAX_ANSWER, "x" * MAX_ANSWER),
+        (" \n", None),
+        ("no disk" + "\n" * 999, "no disk"),
+        (7, None),
+    ],
+)
+def test_of_a_long_output_the_end_is_told(output, told):
+    result = {"exit_code": 3, "output": output}
+    facts = run_facts(run(ONE, outcome=Outcome.FAILED, result=result), target_kind="command")
+    assert facts.get("last_output") == told
+    assert ("wrote at last" in facts["told"]) is (told is not None)
 
 
 def test_a_run_of_nobody_is_told_without_a_node():

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_ANSWER = 200
 """So much is told of what a server answered, or a program wrote."""
+MAX_LINES = 3
+"""So many lines are told of what a program wrote at last."""
 ENDED = {
     Outcome.COMPLETED: "completed",
     Outcome.FAILED: "failed",
@@ -28,7 +30,7 @@ ENDED = {
 
 def run_facts(run: Run, *, target_kind: str) -> Facts:
     """What is told of a run to a program, and to people as `told`."""
-    said = _said(run.result, target_kind)
+    said = _said(run, target_kind)
     facts = {
         "run_id": run.id,
         "attempt": run.attempt,
@@ -56,6 +58,8 @@ def _words(run: Run, said: Facts) -> str:
         parts.append(f"HTTP status {said['status']}")
     if said.get("answer"):
         parts.append(f"it answered `{said['answer']}`")
+    if said.get("last_output"):
+        parts.append(f"it wrote at last `{said['last_output']}`")
     return ": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0]
 
 
@@ -65,13 +69,17 @@ def _length(started: Micros, ended: Micros) -> Micros:
     return length if length < 1_000 else length // 1_000 * 1_000
 
 
-def _said(result: Any, target_kind: str) -> Facts:  # noqa: ANN401 - JSON
-    """The status of a call and the beginning of its answer, or the exit code of a program."""
+def _said(run: Run, target_kind: str) -> Facts:
+    """The status of a call and the beginning of its answer, or the exit code of a program and how its output ended."""
+    result = run.result
     if not isinstance(result, dict):
         return {}
     if target_kind == "http":
         return {"status": result.get("status"), "answer": _beginning(result.get("body"))}
-    return {"exit_code": result.get("exit_code")} if target_kind == "command" else {}
+    if target_kind != "command":
+        return {}
+    has_failed = run.outcome is not None and run.outcome is not Outcome.COMPLETED
+    return {"exit_code": result.get("exit_code"), "last_output": _end(result.get("output")) if has_failed else None}
 
 
 def _beginning(body: Any) -> str | None:  # noqa: ANN401 - JSON
@@ -80,3 +88,12 @@ def _beginning(body: Any) -> str | None:  # noqa: ANN401 - JSON
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
     line = " ".join(text[: 4 * MAX_ANSWER].split())
     return (line if len(line) <= MAX_ANSWER else f"{line[: MAX_ANSWER - 1]}…") or None
+
+
+def _end(output: Any) -> str | None:  # noqa: ANN401 - JSON
+    """The last lines of an output on one: what is no character to be seen is told as Python writes it."""
+    if not isinstance(output, str):
+        return None
+    lines = output.rstrip()[-4 * MAX_ANSWER :].splitlines()[-MAX_LINES:]
+    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in "\n".join(lines))
+    return (text if len(text) <= MAX_ANSWER else f"…{text[1 - MAX_ANSWER :]}") or None
