@@ -60,7 +60,8 @@ def cli_page() -> str:
         + "\n".join(f"### {title}\n\n{_options(shared[title].values())}" for title in SHARED)
         + "\n## Exit codes\n\n| code | meaning | errors |\n| --- | --- | --- |\n"
         + "\n".join(exits)
-        + "\n"
+        + "\n\n`noonmark schedule run-now --wait` and `noonmark schedule backfill --wait` exit with 1 unless all\n"
+        "that they waited for has `completed`: also when it failed, timed out, was skipped or was cancelled.\n"
     )
 
 

@@ -126,6 +126,7 @@ def test_dots_cannot_lead_a_url_to_another_place(caller, receiver, value):
         (503, {}, Outcome.FAILED, False),
         (429, {}, Outcome.FAILED, False),
         (503, {"retry_statuses": [429]}, Outcome.FAILED, True),
+        (503, {"expected_statuses": [503], "retry_statuses": [503]}, Outcome.COMPLETED, False),
         (599, {}, Outcome.FAILED, False),
     ],
 )
@@ -136,6 +137,21 @@ def test_the_status_says_what_an_answer_means(caller, receiver, status, document
     assert delivered.result == {"status": status, "headers": {"x-request-id": "r1"}}
     if outcome is Outcome.FAILED:
         assert f"the server answered {status}" in delivered.error
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "kept"),
+    [
+        ("application/json", b'{"a": 1}', {"a": 1}),
+        ("application/problem+json", b'{"a": 1}', {"a": 1}),
+        ("text/plain", b'{"a": 1}', '{"a": 1}'),
+        (None, b'{"a": 1}', '{"a": 1}'),
+        ("application/json", b'{"a": 1', '{"a": 1'),
+    ],
+)
+def test_the_type_of_an_answer_says_whether_it_is_kept_as_json(caller, receiver, kind, body, kept):
+    receiver.answers.append((200, body, {"Content_Type": kind}))
+    assert caller.call(f"{receiver.url}/next").result["body"] == kept
 
 
 @pytest.mark.parametrize(
