@@ -197,6 +197,10 @@ def test_it_may_follow_others(desk):
         (("create", "--every", "0s", *REPORT), "trigger.every_seconds: "),
         (("create", "--every", "5s", "--timezone", "UTC", *REPORT), "--timezone: goes with --cron"),
         (("create", *DAILY, *REPORT, "--filter-json", "{}"), "--filter-json: goes with --event"),
+        (
+            ("create", "--event", "paid", *REPORT, "--filter-json", '{"": 1}'),
+            'trigger.filters."": is an empty key; a key is a field of the payload, a dotted path into it',
+        ),
         (("create", *DAILY, *REPORT, "--timezone", "EST5"), "trigger.timezone: is not an IANA time zone"),
         (("create", *DAILY, *REPORT, "--start-at", "tomorrow"), "--start-at: must be an RFC 3339 instant"),
         (("create", *DAILY, *REPORT, "--overlap", "queue", "--allow-overlap"), "--overlap: cannot stand beside"),
@@ -242,6 +246,14 @@ def test_everything_wrong_is_told_at_once(desk):
     assert [line.split(":")[0] for line in lines] == ["trigger.expression", "max_runs"]
     problem = desk.problem(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
     assert [one["field"] for one in problem["problems"]] == ["trigger.expression", "max_runs"]
+
+
+def test_triggers_are_listed_with_their_filters(desk):
+    for filters in ('{"sum": {"gt": 9}}', json.dumps({"name": "n" * 99}), "{}"):
+        desk.json("trigger", "create", "--event", "listed", "--event", "told", "--filter-json", filters, *REPORT)
+    rows = desk("trigger", "list", "--event", "listed").splitlines()[1:4]
+    told = [row.partition(" on listed or told")[2].split("  ")[0] for row in rows]
+    assert sorted(told) == ["", f' if {{"name": "{"n" * 50}…', ' if {"sum": {"gt": 9}}']
 
 
 def test_a_trigger_needs_an_event(desk):

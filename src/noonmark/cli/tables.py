@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WIDE = 10_000
 """In a pipe, a row is one line, whatever is in it."""
 MAX_CELL = 200
+MAX_FILTERS = 60
 GAP = 2
 ROOM_FOR_RESULTS = 120
 """A terminal of so many columns has room for results in a table of runs."""
@@ -296,12 +297,18 @@ def when(schedule: dict[str, Any]) -> str:
 _WHEN: dict[str, Callable[[dict[str, Any]], str]] = {
     "cron": lambda trigger: " | ".join(trigger.get("crons") or [trigger["expression"]]),
     "interval": lambda trigger: "every " + _length(trigger["every_seconds"]),
-    "event": lambda trigger: "on " + _several(trigger["event_type"]),
+    "event": lambda trigger: "on " + _several(trigger["event_type"]) + _if(trigger.get("filters")),
 }
 
 
 def _several(value: str | list[str]) -> str:
     return value if isinstance(value, str) else " or ".join(value)
+
+
+def _if(filters: dict[str, Any] | None) -> str:
+    """The filters of a trigger in short, if it has any."""
+    text = _json(filters)
+    return "" if not filters else f" if {text if len(text) <= MAX_FILTERS else f'{text[:MAX_FILTERS]}…'}"
 
 
 def _cell(value: object, most: int | None = MAX_CELL) -> Text:
