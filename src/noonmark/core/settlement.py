@@ -54,6 +54,8 @@ class Delivered:
     ended: Micros
     result: Any = field(default=None, hash=False)
     error: str | None = None
+    own_words: str | None = None
+    """What Noonmark itself says of a failure, for logs: nothing in it has passed through the run."""
     usage: Usage | None = None
     reason: Reason | None = None
     """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
@@ -113,6 +115,8 @@ class Settlement:
     pause_after: int | None = None
     """Pause the schedule when so many of its occurrences failed in a row."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
+    own_words: str | None = None
+    """What a log says of a failure that Noonmark decided on itself."""
 
     @property
     def is_failure(self) -> bool:
@@ -229,7 +233,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
         least=min(delivered.retry_after, MAX_RETRY_AFTER),
     )
     facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
-    end = replace(end, pause_after=declaration.pause_on_failure, facts=facts)
+    end = replace(end, pause_after=declaration.pause_on_failure, facts=facts, own_words=delivered.own_words)
     if delivered.is_final:
         return end
     if decision.retry_at is None:

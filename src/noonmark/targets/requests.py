@@ -27,6 +27,10 @@ USER_AGENT = "Noonmark"
 MAX_FILLED_URL = 16_384
 
 
+class Misshapen(ValueError):
+    """What is filled in is no URL; the words repeat some of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request, ready to be sent."""
@@ -65,7 +69,7 @@ def make_request(
 ) -> Request:
     """What is sent for an occurrence; a ValueError says what in it cannot be. Without keys, nothing proves it ours."""
     filling = Filling(_facts(schedule, occurrence))
-    url = check_url(filling.text(target.url, _in_url))
+    url = _checked(filling.text(target.url, _in_url))
     if len(url) > MAX_FILLED_URL:
         raise ValueError(f"the URL has more than {MAX_FILLED_URL:,} characters when it is filled in")
     written = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
@@ -78,6 +82,13 @@ def make_request(
     headers = _merged(headers, written | told | callback)
     where = callback.get("Noonmark-Callback")
     return Request(method=str(target.method), url=url, headers=headers, body=body, callback=where)
+
+
+def _checked(url: str) -> str:
+    try:
+        return check_url(url)
+    except ValueError as error:
+        raise Misshapen(str(error)) from None
 
 
 def carrying(request: Request, secrets: dict[str, str]) -> Request:
