@@ -23,13 +23,14 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
+from noonmark.core.signatures import given_key
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.answers import brief
 from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
-from noonmark.targets.requests import Misshapen, carrying, make_request, signing_of
+from noonmark.targets.requests import Misshapen, Signing, carrying, make_request, signing_of
 from noonmark.targets.resolving import Resolver, asked_by, look_up
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
-    from noonmark.targets.requests import Request, Signing
+    from noonmark.targets.requests import Request
     from noonmark.targets.unsealing import Unsealer
 
 MAX_DIGITS = 9
@@ -92,9 +93,15 @@ class Exchanges:
             return replace(failed, is_final=True)
 
     async def _signing(self, tenant: str) -> Signing | None:
-        """What the requests of a tenant are signed with; the store is asked for its key with the first of them."""
+        """What the requests of a tenant are signed with; the store is asked for its key with the first that needs it.
+
+        One that the settings alone are enough for is sent also where that key is damaged.
+        """
         if self._unsealer is None:
             return None
+        given = given_key(self._outbound.keys, tenant)
+        if given is not None and self._outbound.public_url is None:
+            return Signing(given, None)
         if self._own_key is None:
             asked = self._unsealer.own_key
             self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)

@@ -49,8 +49,8 @@ class Signing:
 
     key: str = field(repr=False)
     """What it is signed with."""
-    token_key: str = field(repr=False)
-    """What the token is made with by which its receiver ends what he takes over."""
+    token_key: str | None = field(repr=False)
+    """What the token is made with by which its receiver ends what he takes over; None where no callback is offered."""
 
 
 def signing_of(settings: KeySettings, own: bytes, tenant: str) -> Signing:
@@ -128,9 +128,9 @@ def _told(occurrence: Occurrence) -> dict[str, str]:
     }
 
 
-def _callback(public_url: str | None, token_key: str, occurrence: Occurrence) -> dict[str, str]:
+def _callback(public_url: str | None, token_key: str | None, occurrence: Occurrence) -> dict[str, str]:
     """Where to tell how the work has ended, and the token for that; nothing where nobody can be told."""
-    if public_url is None:
+    if public_url is None or token_key is None:
         return {}
     return {
         "Noonmark-Callback": f"{public_url}/occurrences/{occurrence.id}",
