@@ -4,7 +4,9 @@ import itertools
 import os
 import signal
 import tempfile
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +40,13 @@ def pytest_configure(config):
         folder = tempfile.TemporaryDirectory(prefix="noonmark-")
         os.environ["XDG_RUNTIME_DIR"] = folder.name
         config.add_cleanup(folder.cleanup)
+
+
+def pytest_collection():
+    """Import the core while coverage is measured: a part that is imported where it is needed might be later."""
+    core = import_module("noonmark.core")
+    for module in walk_packages(core.__path__, f"{core.__name__}."):
+        import_module(module.name)
 
 
 def pytest_collection_modifyitems(items):

@@ -92,7 +92,7 @@ def events_page() -> str:
         "- What runs because its upstreams have ended stands where they stand; if several have, with the deepest.\n\n"
         "A fact beyond that is logged, and not emitted; a run that would emit such an event is `delivery_failed`.\n"
         "The id of an event says where it stands in its chain: `evt3.1_..` is the third one, and one of the three is\n"
-        f"a fact. In `evt3.1-.._..`, what follows the hyphen stands for the last {MAX_STEPS} steps that led to it.\n"
+        f"a fact. In `evt3.1_..-..`, what precedes the hyphen stands for the last {MAX_STEPS} steps that led to it.\n"
         + _section("Of an occurrence", OCCURRENCES)
         + _section("Of a schedule", SCHEDULES)
         + _section("Of a node", NODES)

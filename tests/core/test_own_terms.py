@@ -5,7 +5,6 @@ import pytest
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.own import OwnTerms, read_own
-from noonmark.core.trails import Trail, mark
 
 TERMS = [
     (OwnTerms(overlap_policy=overlap.Allow()), {"overlap_policy": "allow"}),
@@ -13,10 +12,6 @@ TERMS = [
     (
         OwnTerms(concurrency=Concurrency(key="backfill:1", limit=3)),
         {"concurrency_key": "backfill:1", "concurrency_limit": 3},
-    ),
-    (
-        OwnTerms(behind=Trail(3, 1, (mark("a", "x"), mark("b")), ("a", "b"))),
-        {"behind": {"depth": 3, "facts": 1, "marks": mark("a", "x") + mark("b"), "schedules": ["a", "b"]}},
     ),
     (OwnTerms(), {}),
 ]
@@ -35,9 +30,6 @@ def test_they_are_read_as_they_were_written(terms, document):
         ({"concurrency_key": "k", "concurrency_limit": 0}, "1"),
         ({"something": 1}, "unknown field"),
         ({"concurrency_limit": 2}, "needs a concurrency_key"),
-        ({"behind": "evt3.1"}, "this is no trail"),
-        ({"behind": {"depth": 3, "facts": 1, "marks": "too short", "schedules": []}}, "this is no trail"),
-        ({"behind": {"depth": 3, "facts": 1, "marks": "", "schedules": [7]}}, "this is no trail"),
     ],
 )
 def test_what_was_not_written_by_them_is_refused(document, why):

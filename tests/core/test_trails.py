@@ -1,8 +1,11 @@
 """Trails: what they remember of each step, how they are handed on, and how several become one."""
 
+import re
+
 import pytest
 
 from noonmark.core.ids import MAX_ORIGIN_KEY, event, fact_id
+from noonmark.core.jsonvalues import identifier
 from noonmark.core.trails import MAX_STEPS, Trail, joined, mark, read_trail, trail_in
 
 A, B = mark("a", "x"), mark("b", "y")
@@ -19,8 +22,8 @@ def test_a_mark_is_short_and_never_changes():
     [
         (Trail(3), "evt3_occ_1"),
         (Trail(3, 2), "evt3.2_occ_1"),
-        (Trail(3, 0, (A,)), f"evt3-{A}_occ_1"),
-        (Trail(16, 2, (A, B)), f"evt16.2-{A}{B}_occ_1"),
+        (Trail(3, 0, (A,)), f"evt3_{A}-occ_1"),
+        (Trail(16, 2, (A, B)), f"evt16.2_{A}{B}-occ_1"),
     ],
 )
 def test_it_is_read_from_the_id_of_an_event(trail, event_id):
@@ -29,10 +32,22 @@ def test_it_is_read_from_the_id_of_an_event(trail, event_id):
 
 
 @pytest.mark.parametrize(
-    "strange", ["", "None", "evt_1", "order-7", "evt1", "evt12345_occ_1", f"evt1-{A}x_occ_1", "evt-_"]
+    "strange", ["", "None", "evt_1", "order-7", "evt1", "evt12345_occ_1", f"evt1-{A}_occ_1", "evt1_", "evt-_"]
 )
 def test_any_other_id_tells_nothing(strange):
     assert trail_in(strange) is None
+
+
+def test_what_is_no_mark_is_part_of_the_key():
+    assert trail_in(f"evt1_{A}x-occ_1") == trail_in("evt1_occ_1") == Trail(1)
+
+
+@pytest.mark.parametrize(
+    ("trail", "depth", "facts"), [(Trail(3, 0, (A,)), "3", None), (Trail(16, 2, (A, B)), "16", "2")]
+)
+def test_nodes_of_the_version_before_read_how_deep_it_is(trail, depth, facts):
+    found = re.fullmatch(r"evt(\d{1,4})(?:\.(\d{1,4}))?_.+", trail.event_id("occ_1"))
+    assert (found[1], found[2]) == (depth, facts)
 
 
 def test_it_goes_on_step_by_step():
@@ -58,6 +73,7 @@ def test_a_long_one_remembers_its_newest_steps_and_fits_into_an_id():
     assert not trail.leads_through("job-0")
     event_id = trail.event_id(fact_id("occurrence.failed", "occ_1"))
     assert len(event_id) <= MAX_ORIGIN_KEY
+    assert identifier(event_id) == event_id, "it may be emitted again, to try something"
     assert event(event_id) == f"event:{event_id}"
 
 

@@ -169,6 +169,7 @@ class TestWhereThingsRun:
         assert (await scheduler.get_job(head)).status is JobStatus.PAUSED
         await scheduler.resume(head)
         assert len(await scheduler.preview(head)) == 5
+        assert (await scheduler.explain(head))["summary"].startswith("It has not run yet")
         assert [job.id for job in await scheduler.list_jobs("pending")] == [head, tail, many]
         await scheduler.register_function("work", nothing)
         assert await scheduler.run_now(head) == 42

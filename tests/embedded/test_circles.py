@@ -75,6 +75,20 @@ def test_those_who_answer_an_event_with_one_of_its_type_hear_of_it_and_of_each_o
     assert "are of type 'turned' themselves" in keeper.get_job(jobs[0]).last_error
 
 
+def test_stages_of_one_type_are_a_way_and_no_circle(keeper):
+    jobs = [
+        keeper.schedule_event(
+            "item", payload={"stage": stage + 1}, trigger=EventTrigger("item", {"stage": stage}), name=f"stage {stage}"
+        )
+        for stage in range(1, 5)
+    ]
+    with keeper:
+        keeper.emit("item", {"stage": 1})
+        eventually(lambda: runs(keeper, jobs[-1]) == [1] and is_quiet(keeper))
+    assert [phases(keeper, job) for job in jobs] == [["completed"]] * 4
+    assert [one.payload["stage"] for one in told(keeper)] == [1, 2, 3, 4, 5]
+
+
 def test_who_takes_turns_by_several_types_runs_once(keeper):
     ring = [
         keeper.schedule_event(f"step.{n + 1}", trigger=EventTrigger(f"step.{n}"), name=f"job {n}") for n in range(3)

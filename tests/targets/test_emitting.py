@@ -9,6 +9,7 @@ from noonmark.core.chains import MAX_DEPTH
 from noonmark.core.events import Event
 from noonmark.core.ids import event, manual
 from noonmark.core.targets import EventTarget, FunctionTarget
+from noonmark.core.triggers import EventTrigger
 from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
@@ -51,9 +52,9 @@ def emitter():
     made.emitter.close()
 
 
-def emitting(payload=None, *, origin=None, brought=None, after=0, target=None, event_type="report.made"):
+def emitting(payload=None, *, origin=None, brought=None, after=0, target=None, event_type="report.made", **declared):
     target = target or EventTarget(event_type=event_type, payload={} if payload is None else payload)
-    made = factories.schedule(target=target)
+    made = factories.schedule(target=target, **declared)
     one = factories.occurrence(made, origin or manual("one"), nominal=now() + after, attempt=1, payload=brought)
     return Assignment(one, made, begins=one.nominal)
 
@@ -109,14 +110,26 @@ def test_a_chain_of_events_comes_to_an_end(emitter):
 
 def test_a_third_event_of_a_type_is_no_more_of_the_same_chain(emitter):
     brought = heard(event_type="report.made", event_id="order-7", source="shop")
-    done = emitter.deliver(emitting(origin=event("order-7"), brought=brought))
+    hearing = EventTrigger("report.made")
+    done = emitter.deliver(emitting(origin=event("order-7"), brought=brought, trigger=hearing))
     [brought] = emitter.kept()
-    refused = emitter.deliver(emitting(origin=event(brought["event_id"]), brought=brought))
+    refused = emitter.deliver(emitting(origin=event(brought["event_id"]), brought=brought, trigger=hearing))
     assert (done.outcome, refused.outcome, len(emitter.kept())) == ("completed", "delivery_failed", 1)
     assert refused.error == (
         "2 of the events that led to it are of type 'report.made' themselves, and no more may be: "
-        "give each step a type of its own"
+        "give each step a type, or a filter, of its own"
     )
+
+
+def test_a_stage_that_does_not_want_what_it_emits_may_emit_a_third(emitter):
+    brought, stage = heard(event_type="report.made", event_id="order-7", source="shop", payload={"stage": 1}), 1
+    while stage < 5:
+        hearing = EventTrigger("report.made", {"stage": stage})
+        stage += 1
+        made = emitting({"stage": stage}, origin=event(brought["event_id"]), brought=brought, trigger=hearing)
+        assert emitter.deliver(made).outcome == "completed"
+        brought = max(emitter.kept(), key=lambda one: one["payload"]["stage"])
+    assert len(emitter.kept()) == 4
 
 
 @pytest.mark.parametrize(

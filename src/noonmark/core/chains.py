@@ -28,7 +28,8 @@ MAX_DEPTH = 16
 MAX_FACTS = 2
 """So many of them may be facts: one about what no fact has set off, and one about what that has set off."""
 MAX_OF_TYPE = 2
-"""So many may be of one type when a schedule emits the last of them; the one from outside that began it counts too."""
+"""So many may be of one type when the last is emitted by a schedule that listens for just such ones; the one from
+outside that began it counts too."""
 EMITTER = "schedule:"
 """The source of an event that a schedule emits begins like this."""
 FIRST_FACT = Trail(depth=1, facts=1)
@@ -47,14 +48,18 @@ def trail_of_emitted(occurrence: Occurrence) -> Trail:
     return replace(behind, depth=behind.depth + 1)
 
 
-def why_not_emitted(trail: Trail, event_type: str) -> str | None:
-    """Why an event of a type may not be emitted where its trail has led; None when it may."""
+def why_not_emitted(trail: Trail, event_type: str, *, repeats: bool) -> str | None:
+    """Why an event of a type may not be emitted where its trail has led; None when it may.
+
+    Whoever would be set off by what it emits `repeats`: of such ones, each that hears of the others multiplies them. A
+    step to another stage does not, though its event be of the same type.
+    """
     if trail.depth > MAX_DEPTH:
         return f"it would be the last of {trail.depth} events that set each other off, and at most {MAX_DEPTH} may"
-    if trail.count(event_type) >= MAX_OF_TYPE:
+    if repeats and trail.count(event_type) >= MAX_OF_TYPE:
         return (
             f"{MAX_OF_TYPE} of the events that led to it are of type {event_type!r} themselves, and no more may be: "
-            "give each step a type of its own"
+            "give each step a type, or a filter, of its own"
         )
     return None
 
@@ -92,7 +97,7 @@ def concerns(event: Event, schedule: Schedule) -> bool:
 
 
 def is_emitted_by(event: Event, schedule: Schedule) -> bool:
-    """Whether a run of a schedule has emitted an event. Others may give the same source, but not have such an id."""
+    """Whether a run of a schedule has emitted an event; whoever gives its source and such an id is believed."""
     return event.source == f"{EMITTER}{schedule.schedule_id}" and trail_in(event.event_id or "") is not None
 
 

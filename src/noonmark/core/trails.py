@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_STEPS = 16
-"""So many steps are remembered, the newest ones; how many events there were is counted apart."""
+MAX_STEPS = 9
+"""So many steps are remembered, the newest ones, so that an id is one that a caller might choose, too; how many events
+there were is counted apart."""
 _OF_SCHEDULE, _OF_TYPE = 6, 3
 """So many characters of a mark are for the one and the other, 6 bits each."""
-_MARKS = r"(?:[0-9A-Za-z.~]{9})*"
-_ID = re.compile(rf"evt(\d{{1,4}})(?:\.(\d{{1,4}}))?(?:-({_MARKS}))?_.+")
+_MARKS = r"(?:[0-9A-Za-z.:]{9})*"
+# The marks stand behind what ids had from the first: nodes of an older version read depth and facts there.
+_ID = re.compile(rf"evt(\d{{1,4}})(?:\.(\d{{1,4}}))?_(?:({_MARKS})-)?.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Trail:
     def event_id(self, key: str) -> str:
         """The id of an event of our own with this trail, itself counted."""
         facts = f".{self.facts}" if self.facts else ""
-        marks = f"-{''.join(self.marks)}" if self.marks else ""
-        return f"evt{self.depth}{facts}{marks}_{key}"
+        marks = f"{''.join(self.marks)}-" if self.marks else ""
+        return f"evt{self.depth}{facts}_{marks}{key}"
 
     def then(self, schedule_id: str, event_type: str = "") -> Trail:
         """The trail of what a schedule has led to, by an event of that type or as an upstream."""
@@ -111,7 +113,7 @@ def joined(trails: Iterable[Trail]) -> Trail:
 
 def _short(text: str, length: int) -> str:
     digest = blake2b(text.encode(), digest_size=6, person=b"noonmark-mark").digest()
-    return b64encode(digest, altchars=b".~").decode()[:length]
+    return b64encode(digest, altchars=b".:").decode()[:length]
 
 
 def _split(marks: str) -> tuple[str, ...]:

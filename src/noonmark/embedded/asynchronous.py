@@ -147,6 +147,10 @@ class AsyncScheduler(Decorators):
         """The next times that a job or a trigger names."""
         return await in_thread(self._inner.preview, job, count, after)
 
+    async def explain(self, job_id: str, at: datetime | str | None = None) -> dict[str, Any]:
+        """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared."""
+        return await in_thread(self._inner.explain, job_id, at)
+
     async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
         """Which of the last events of its types would set a job off, or match a trigger, and why not the others."""
         return await in_thread(self._inner.match_events, wanted, limit)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.instants import from_micros, to_micros
+from noonmark.core.instants import from_micros, parse_instant, to_micros
 from noonmark.core.jsonvalues import event_type, json_copy
 from noonmark.core.triggers import Trigger, parse_trigger
 from noonmark.driver.drive import drive
@@ -16,9 +16,11 @@ from noonmark.operations.fires import MAX_PREVIEW, fires_of, fires_of_schedule
 from noonmark.ports.records import Kept, Wanted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from noonmark.core.events import Event
+    from noonmark.core.instants import Micros
     from noonmark.embedded.jobs import Job
     from noonmark.ports.store import Store
 
@@ -64,12 +66,20 @@ def triggers(store: Store, tenant: str, kind: object) -> list[Job]:
 def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | None) -> list[datetime]:
     """The next times that a job or a trigger names; of a job no more than the runs it has left."""
     wanted = whole_number("count", count, high=MAX_PREVIEW)
-    now, since = drive(store.clock()), None if after is None else _instant(after)
+    now, since = drive(store.clock()), None if after is None else _instant("after", after)
     if isinstance(job, Kept):
         return drive(fires_of_schedule(store, job, wanted, after=since, now=now))
     # What it leaves relative counts from now.
     trigger = parse_trigger(_trigger(job).to_document(), now=from_micros(now))
     return fires_of(trigger, wanted, after=since, now=now)
+
+
+def explain(store: Store, kept: Kept, at: datetime | str | None) -> dict[str, Any]:
+    """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared."""
+    from noonmark.operations.explaining import explained  # noqa: PLC0415 - few programs ask
+
+    time = None if at is None else _instant("at", at, parse_instant if isinstance(at, str) else to_micros)
+    return drive(explained(store, kept, time))
 
 
 def _all(store: Store, tenant: str, *, deleted: bool, wanted: Wanted | None = None) -> list[tuple[Kept, Job]]:
@@ -96,11 +106,11 @@ def _event_type(kind: object) -> str | None:
         raise InvalidSchedule(str(error), field="event_type") from None
 
 
-def _instant(after: datetime) -> int:
+def _instant(name: str, value: Any, read: Callable[[Any], Micros] = to_micros) -> Micros:  # noqa: ANN401 - judged by the reader
     try:
-        return to_micros(after)
+        return read(value)
     except ValueError as error:
-        raise InvalidSchedule(str(error), field="after") from None
+        raise InvalidSchedule(str(error), field=name) from None
 
 
 def _trigger(job: object) -> Trigger:

@@ -54,6 +54,14 @@ class Reading:
         self._check_open()
         return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
 
+    def explain(self: _Looks, job_id: str, at: datetime | str | None = None) -> dict[str, Any]:
+        """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared.
+
+        Gives `summary`, a sentence for people, and `steps`, each rule with its `decision` and the `facts` behind it;
+        and the `occurrence_id` and the `phase` of what it speaks of, None where no record is kept of one.
+        """
+        return looking.explain(self._store, self._find(job_id, deleted=True), at)
+
     def match_events(self: _Looks, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
         """Which of the last events of its types would set a job off, or match a trigger, and why not the others.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import Kept
+    from noonmark.ports.store import Store
 
 NEIGHBOURS = 50
 """So many rows up to an instant are looked at: one of them may stand for a gap that covers it."""
@@ -47,30 +48,36 @@ async def explain_instant(service: Service, caller: Caller, arguments: Mapping[s
     schedule_id, at = asked.read("schedule_id", identifier), asked.instant("at", None)
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
-    now = await service.store.clock()
-    explanation, time = (await _latest(service, kept, now=now), now) if at is None else (None, at)
+    return await explained(service.store, kept, at)
+
+
+async def explained(store: Store, kept: Kept, at: Micros | None) -> dict[str, Any]:
+    """The same of a schedule that was found."""
+    now, schedule = await store.clock(), kept.schedule
+    explanation, time = (await _latest(store, kept, now=now), now) if at is None else (None, at)
     if explanation is None:
         # What has not been due yet is explained by its first fire.
         time = _first_fire(kept, now=now) if at is None else at
-        explanation = await _instant(service, kept, time, now=now)
-    return {"schedule_id": schedule_id, "at": text(time), "phase": str(kept.schedule.phase)} | explanation.to_document()
+        explanation = await _instant(store, kept, time, now=now)
+    told = {"schedule_id": schedule.schedule_id, "at": text(time), "phase": str(schedule.phase)}
+    return told | explanation.to_document()
 
 
-async def _instant(service: Service, kept: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
+async def _instant(store: Store, kept: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
     uid, place = kept.schedule.uid, (time, LAST_ID)
-    newest = await service.store.occurrences(uid, NEWEST)
-    earlier = await service.store.occurrences(uid, NEIGHBOURS, before=place)
+    newest = await store.occurrences(uid, NEWEST)
+    earlier = await store.occurrences(uid, NEIGHBOURS, before=place)
     rows = [*(one for one in newest if one.nominal > time), *earlier]
-    exact = [run for one in earlier if one.nominal == time for run in await service.store.occurrence_runs(one.id)]
-    runs = {run.id: run for run in [*exact, *await service.store.runs(uid, NEWEST, before=place)]}.values()
+    exact = [run for one in earlier if one.nominal == time for run in await store.occurrence_runs(one.id)]
+    runs = {run.id: run for run in [*exact, *await store.runs(uid, NEWEST, before=place)]}.values()
     return explain.explain_instant(
         kept.schedule, time, now=now, rows=rows, runs=tuple(runs), admitted=kept.tally.admitted
     )
 
 
-async def _latest(service: Service, kept: Kept, *, now: Micros) -> explain.Explanation | None:
+async def _latest(store: Store, kept: Kept, *, now: Micros) -> explain.Explanation | None:
     """How the last occurrence of a schedule fared; None when it has had none."""
-    uid, store = kept.schedule.uid, service.store
+    uid = kept.schedule.uid
     rows = {one.id: one for one in await store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
     for run in await store.runs(uid, 1):  # of a backfill, perhaps, whose nominal time is long past
         one = await store.occurrence(run.occurrence_id)

@@ -10,6 +10,7 @@ from noonmark.core.events import Event
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.targets import EventTarget
+from noonmark.core.triggers import EventTrigger
 from noonmark.targets.endings import not_begun, succeeded, undeliverable
 from noonmark.targets.workers import Workers
 
@@ -69,8 +70,6 @@ class EventEmitter:
         if not isinstance(target, EventTarget):
             return undeliverable(f"a {target.kind} target is not an event", now=self._now())
         trail = trail_of_emitted(occurrence)
-        if (why := why_not_emitted(trail, target.event_type)) is not None:
-            return undeliverable(why, now=self._now())
         event = Event(
             event_type=target.event_type,
             emitted=self._now(),
@@ -78,6 +77,12 @@ class EventEmitter:
             source=f"{EMITTER}{occurrence.schedule_id}",
             payload=_payload(occurrence, target),
         )
+        trigger = assignment.schedule.declaration.trigger
+        repeats = isinstance(trigger, EventTrigger) and trigger.matches(
+            event.event_type, event.payload, source=event.source
+        )
+        if (why := why_not_emitted(trail, target.event_type, repeats=repeats)) is not None:
+            return undeliverable(why, now=self._now())
         try:
             self._drive(self._store.emit(assignment.schedule.owner.tenant, [event]))
         except NoonmarkError as error:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, present
 from noonmark.core.policies.limits import Concurrency, read_concurrency
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.trails import read_trail
 
 if TYPE_CHECKING:
     from noonmark.core.policies.overlap import OverlapPolicy
@@ -33,11 +32,9 @@ class OwnTerms:
         return present(overlap_policy=self.overlap_policy, concurrency=self.concurrency)
 
     def to_document(self) -> dict[str, Any]:
-        """The document that `read_own` reads back."""
+        """What was said of it, as the document that `read_own` reads back; what led to it is kept apart."""
         overlap = None if self.overlap_policy is None else self.overlap_policy.to_document()
-        behind = None if self.behind is None else self.behind.to_document()
-        concurrency = {} if self.concurrency is None else self.concurrency.to_document()
-        return present(overlap_policy=overlap, behind=behind) | concurrency
+        return present(overlap_policy=overlap) | ({} if self.concurrency is None else self.concurrency.to_document())
 
 
 def read_own(document: object) -> OwnTerms:
@@ -45,8 +42,7 @@ def read_own(document: object) -> OwnTerms:
     reader = Reader(document, path="", code="", problems=[])
     has_policy = reader.raw("overlap_policy") is not None
     overlap = read_overlap(reader, "overlap_policy", trigger_type="") if has_policy else None
-    behind = reader.read("behind", read_trail, None)
-    own = OwnTerms(overlap_policy=overlap, concurrency=read_concurrency(reader), behind=behind)
+    own = OwnTerms(overlap_policy=overlap, concurrency=read_concurrency(reader))
     reader.close()
     if reader.problems:
         raise ValueError(str(reader.problems[0]))

@@ -186,6 +186,7 @@ CREATE TABLE occurrences (
     awaits_after BIGINT,
     ended BIGINT,
     owner BIGINT NOT NULL,
+    behind TEXT COLLATE "C",
     PRIMARY KEY (key),
     CONSTRAINT phase_is_known CHECK (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion', 'completed', 'failed', 'timed_out', 'cancelled', 'skipped', 'misfired', 'delivery_failed', 'superseded')),
     CONSTRAINT ended_when_final CHECK ((ended IS NULL) = (phase IN ('pending', 'claimed', 'dispatching', 'awaiting_completion'))),

@@ -75,7 +75,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
     """What a claim makes of a row."""
     (_, nominal, one_id, _, _, _, phase, revision, origin, route, due, first_due) = columns[:12]
     (attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up) = columns[12:20]
-    (losses, waiting_for, holds_slot, stop, deadline, payload, own) = columns[20:]
+    (losses, waiting_for, holds_slot, stop, deadline, payload, own, behind) = columns[20:]
     try:
         found_in = PHASES[phase]
         kind_of(origin)
@@ -107,7 +107,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
             stop=REASONS[stop],
             deadline=deadline,
             payload=None if payload is None else from_json(payload, "payload"),
-            own=own_terms(own),
+            own=own_terms(own, behind),
         )
         _check_numbers(occurrence)
     except KeyError as error:

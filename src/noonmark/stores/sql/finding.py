@@ -25,7 +25,8 @@ DUE_ROUTES = f"""
 """  # noqa: S608 - likewise
 _NAMES = """
     nominal, id, key, schedule, version, phase, revision, origin, route, due, first_due, attempt, fence, reason, detail,
-    missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot, stop, deadline, payload, own
+    missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot, stop, deadline, payload, own,
+    behind
 """
 COLUMNS = _NAMES.replace("phase, revision", "occurrences.phase AS phase, occurrences.revision AS revision")
 GATHERED = f"time, {_NAMES}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,16 @@ from noonmark.core.jsonvalues import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.plans import Projection
-from noonmark.core.policies.own import read_own
+from noonmark.core.policies.own import OwnTerms, read_own
 from noonmark.core.reasons import Reason
+from noonmark.core.trails import read_trail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.instants import Micros
-    from noonmark.core.policies.own import OwnTerms
     from noonmark.core.run import Run
+    from noonmark.core.trails import Trail
 
 PHASES = {str(phase): phase for phase in Phase}
 REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
@@ -75,6 +76,8 @@ class Row:
     ended: Micros | None
     owner: int
     """The number of whoever owns its schedule."""
+    behind: str | None
+    """The trail that led to it through its upstreams, in JSON. Apart from its terms: older nodes read those."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
     """The columns as the database has them; None when it has no such row."""
 
@@ -200,12 +203,13 @@ def run_values(key: int, schedule: int, run: Run, result: str | None) -> tuple[A
 
 def to_row(one: Occurrence, *, key: int, sheet: Sheet) -> Row:
     """The record of a new occurrence, which can be claimed from its due time."""
+    own, behind = _own_columns(one.own)
     return Row(
         key, one.id, sheet.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
         one.first_due, one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first,
         one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload),
-        None if one.own is None else to_json(one.own.to_document()), one.due, 0, one.node, None, one.started, one.stop,
-        one.deadline, None, None, None, None, None, sheet.owner,
+        own, one.due, 0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, sheet.owner,
+        behind,
     )  # fmt: skip
 
 
@@ -239,21 +243,38 @@ def occurrence(row: Row, uid: str, schedule_id: str, payload: object) -> Occurre
             stop=REASONS[row.stop],
             deadline=row.deadline,
             payload=payload,
-            own=own_terms(row.own),
+            own=own_terms(row.own, row.behind),
             ended=row.ended,
         )
     except KeyError as error:
         raise Unreadable(f"{error} is no phase or reason") from None
 
 
-def own_terms(text: str | None) -> OwnTerms | None:
-    """The terms of one occurrence."""
-    if text is None:
+def _own_columns(own: OwnTerms | None) -> tuple[str | None, str | None]:
+    if own is None:
+        return None, None
+    if own.behind is None:
+        return to_json(own.to_document()), None
+    return to_json(own.to_document() or None), to_json(own.behind.to_document())
+
+
+def own_terms(text: str | None, behind: str | None) -> OwnTerms | None:
+    """What is true of one occurrence, and not of its schedule; of a damaged trail it is as if it began there."""
+    if text is None and behind is None:
         return None
     try:
-        return read_own(from_json(text, "own"))
+        said = OwnTerms() if text is None else read_own(from_json(text, "own"))
     except ValueError as error:
         raise Unreadable(f"its own terms cannot be read ({error})") from None
+    return replace(said, behind=trail(behind, "behind"))
+
+
+def trail(text: str | None, what: str) -> Trail | None:
+    """What led to something, if that can be read."""
+    try:
+        return None if text is None else read_trail(from_json(text, what))
+    except (Unreadable, ValueError):
+        return None
 
 
 def to_projection(row: Row) -> Projection:

@@ -147,6 +147,7 @@ occurrences = Table(
     instant("awaits_after"),
     instant("ended"),
     Column("owner", BigInteger, nullable=False),
+    Column("behind", Text),
     CheckConstraint(f"phase IN ({listed(Phase)})", name="phase_is_known"),
     CheckConstraint(
         f"(ended IS NULL) = (phase IN ({listed(phase for phase in Phase if phase in LIVE)}))",

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.dependencies import Standing, Standings
-from noonmark.core.trails import read_trail
-from noonmark.stores.sql.records import PHASES, Unreadable, from_json
+from noonmark.stores.sql.records import PHASES, Unreadable, trail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.policies.limits import Dependency
     from noonmark.core.schedule import Schedule
-    from noonmark.core.trails import Trail
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Sheet
 
@@ -103,16 +101,8 @@ class _Upstreams:
             last_phase=None if sheet.last_phase is None else PHASES[sheet.last_phase],
             ended=sheet.ended_at,
             completed=sheet.completed_at,
-            leads=_trail(sheet.leads),
+            leads=trail(sheet.leads, "leads"),
         )
-
-
-def _trail(text: str | None) -> Trail | None:
-    """What led to the last end of an upstream, if that can be read."""
-    try:
-        return None if text is None else read_trail(from_json(text, "leads"))
-    except (Unreadable, ValueError):
-        return None
 
 
 def _newest(ledger: Ledger, asked: Sequence[tuple[int, int, Micros, Micros]]) -> Newest:

@@ -1,4 +1,4 @@
-"""What led to the last end of a schedule, for those that follow it."""
+"""What led to the last end of a schedule, for those that follow it, and what led to each of them."""
 
 from __future__ import annotations
 
@@ -14,3 +14,4 @@ down_revision = "0004"
 def upgrade() -> None:
     """Make a place for it."""
     op.add_column("schedule_states", sa.Column("leads", TEXT, nullable=True))
+    op.add_column("occurrences", sa.Column("behind", TEXT, nullable=True))
