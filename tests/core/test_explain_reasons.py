@@ -278,6 +278,35 @@ TOLD = {
             [None],
             "It is running: the target accepted the work, and has time to say how it ended.",
         ),
+        (
+            {},
+            {
+                "phase": Phase.AWAITING_COMPLETION,
+                "attempt": 1,
+                "deadline": 3_600,
+                "facts": {"deadline_set_by": "window"},
+            },
+            [None],
+            (
+                "It is running: the target accepted the work, and has time until 2026-11-15 13:00:00 UTC, when its "
+                "window closes, to say how it ended."
+            ),
+        ),
+        (
+            {},
+            {
+                "phase": Phase.AWAITING_COMPLETION,
+                "attempt": 1,
+                "deadline": 3_600,
+                "stop": Reason.REPLACED,
+                "facts": {"deadline_set_by": "window"},
+            },
+            [None],
+            (
+                "It is running: the target accepted the work, and has time until 2026-11-15 13:00:00 UTC to say how it "
+                "ended."
+            ),
+        ),
     ],
     Reason.SUCCEEDED: [
         (

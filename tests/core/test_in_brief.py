@@ -8,9 +8,9 @@ from noonmark.core.run import Outcome, Run
 from noonmark.core.targets.command import end_of_program
 
 
-def ended(kind, outcome=Outcome.FAILED, reason=Reason.FAILED, **said):
+def ended(kind, outcome=Outcome.FAILED, reason=Reason.FAILED, own_words=None, **said):
     run = Run(id="o-1", occurrence_id="o", attempt=1, node="n", started=1, ended=2, outcome=outcome, **said)
-    return in_brief(kind, run, reason)
+    return in_brief(kind, run, reason, own_words)
 
 
 OUTPUT = {"output": "MARK", "error": "MARK"}
@@ -38,6 +38,12 @@ def test_what_passed_through_a_run_is_not_said(kind, result, expected):
 def test_what_was_not_sent_had_no_answer_to_wait_for():
     assert ended("http", Outcome.DELIVERY_FAILED, Reason.UNDELIVERABLE, error="MARK") == " (undeliverable)"
     assert ended("http", Outcome.TIMED_OUT, Reason.TIMED_OUT, error="MARK") == " (timed_out)"
+
+
+@pytest.mark.parametrize("kind", ["http", "command", "event"])
+def test_what_noonmark_decided_itself_is_said_in_its_own_words_on_one_line(kind):
+    told = ended(kind, Outcome.DELIVERY_FAILED, Reason.UNDELIVERABLE, "10.0.0.1 is\na private address", error="MARK")
+    assert told == ": 10.0.0.1 is\\u000aa private address (undeliverable)"
 
 
 def test_a_function_is_the_nodes_own_and_what_it_raised_is_said():

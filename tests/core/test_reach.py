@@ -211,3 +211,36 @@ def test_a_star_opens_all_hosts_below_a_name_and_no_other():
     assert [reach.host_problem("db.localhost", port) is None for port in (8080, 80, None)] == [True, False, False]
     assert reach.host_problem("localhost", 8080) is not None
     assert reach.host_problem("127.0.0.1", 8080) is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "star", "exact"),
+    [
+        ("metadata.google.internal", "169.254.169.254", False, True),
+        ("Metadata.Google.Internal.", "169.254.169.254", False, True),
+        ("metadata.google.internal", "8.8.8.8", False, True),
+        ("a.internal", "169.254.169.254", False, True),
+        ("a.internal", "::ffff:169.254.169.254", False, True),
+        ("a.internal", "64:ff9b::a9fe:a9fe", False, True),
+        ("a.internal", "fd00:ec2::254", False, True),
+        ("a.internal", "169.254.7.7", False, True),
+        ("a.internal", "fe80::1%eth0", False, True),
+        ("a.internal", "224.0.0.1", False, True),
+        ("a.internal", "ff02::1", False, True),
+        ("ａ.internal", "10.0.0.1", False, True),
+        ("a.internal", "10.0.0.1", True, True),
+        ("a.internal", "127.0.0.1", True, True),
+        ("a.internal", "198.18.0.1", True, True),
+        ("a.internal", "8.8.8.8", True, True),
+    ],
+)
+@pytest.mark.parametrize("guard", [Guard.STRICT, Guard.LOCAL])
+def test_a_star_opens_no_metadata_server_and_an_exact_name_does(guard, host, address, star, exact):
+    def is_open(*opened):
+        reach = reach_of(guard, opened)
+        return reach.host_problem(host, 80) is None and reach.address_problem(host, address, 80) is None
+
+    assert (is_open("*.internal"), is_open("*.internal:80"), is_open(host)) == (star, star, exact)
+    assert is_open("*.internal", "169.254.0.0/16", "fe80::/10", "fd00:ec2::254", "224.0.0.1", "ff02::1") == (
+        star or host == "a.internal"
+    )

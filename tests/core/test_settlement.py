@@ -1,5 +1,6 @@
 """What becomes of an occurrence when its delivery has ended."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -222,7 +223,7 @@ def test_what_was_accepted_has_a_day_or_as_long_as_the_target_says(deadline, exp
     settlement = accepted(deadline)
     assert told(settlement) == "awaiting_completion/accepted"
     assert (after_noon(settlement.deadline), settlement.retry_at, settlement.pause_after) == (expected, None, None)
-    assert settlement.facts == {"deadline": to_text(at(expected))}
+    assert settlement.facts == {"deadline": to_text(at(expected)), "deadline_set_by": "target"}
     assert not settlement.is_failure
     run = settlement.run
     assert (run.id, run.node, run.started, run.ended, run.outcome) == (f"{one_id(100)}-4", "n1", at(101), None, None)
@@ -249,14 +250,46 @@ def test_what_was_accepted_ends_with_its_window_or_by_its_deadline(window, deadl
     told_later = Accepted(started=at(101), accepted=at(112), deadline=None if deadline is None else at(deadline))
     waiting = settle(row, schedule, told_later, node="n1")
     assert (told(waiting), after_noon(waiting.deadline)) == ("awaiting_completion/accepted", ends_at)
-    by_window = {"window_closes_at": to_text(at(ends_at))} if "window" in told_at_130 else {}
-    assert waiting.facts == {"deadline": to_text(at(ends_at)), **by_window}
-    overdue = replace(row, phase=Phase.AWAITING_COMPLETION, deadline=waiting.deadline)
-    ended = expire(overdue, schedule, now=at(130))
-    assert told(ended) == told_at_130
-    assert told(expire(replace(overdue, stop=Reason.REPLACED), schedule, now=at(130))) == "cancelled/replaced"
-    if by_window:
-        assert ended.run.error == "the window in which it may run had closed"
+    by_window = "window" in told_at_130
+    assert waiting.facts == {"deadline": to_text(at(ends_at)), "deadline_set_by": "window" if by_window else "target"}
+    # A row may have been written before it told what set its deadline.
+    for detail in (json.dumps(dict(waiting.facts)), "", '{"deadline_set_by": 1}', "[]", "no JSON"):
+        overdue = replace(row, phase=Phase.AWAITING_COMPLETION, deadline=waiting.deadline, detail=detail)
+        ended = expire(overdue, schedule, now=at(130))
+        assert told(ended) == told_at_130
+        assert told(expire(replace(overdue, stop=Reason.REPLACED), schedule, now=at(130))) == "cancelled/replaced"
+        if by_window:
+            assert ended.run.error == "the window in which it may run had closed"
+            assert ended.facts == {"closes_at": to_text(at(ends_at))}
+
+
+@pytest.mark.parametrize("policies", [{}, {"retry_policy": TWICE}])
+@pytest.mark.parametrize(
+    ("agreed", "edited", "ends_at", "expected"),
+    [
+        # Open for so long from 100 s on; the target has until 130 s.
+        (20, 60, 120, "cancelled/window_closed"),
+        (20, 25, 120, "cancelled/window_closed"),
+        (20, None, 120, "cancelled/window_closed"),
+        (20, 5, 120, "cancelled/window_closed"),
+        (60, 20, 130, "timed_out/completion_timed_out"),
+        (None, 20, 130, "timed_out/completion_timed_out"),
+        (60, 30, 130, "timed_out/completion_timed_out"),
+    ],
+)
+def test_an_edit_of_its_window_does_not_change_what_was_agreed(agreed, edited, ends_at, expected, policies):
+    def declared(seconds):
+        window = seconds and Window(duration=seconds * SECOND, end_action=EndAction.CANCEL)
+        return scheduled(every(100), window=window, **policies)
+
+    row = replace(occurrence(declared(agreed), at(100), at(100)), phase=Phase.DISPATCHING, attempt=1, fence=4)
+    told_later = Accepted(started=at(101), accepted=at(112), deadline=at(130))
+    waiting = settle(row, declared(agreed), told_later, node="n1")
+    assert after_noon(waiting.deadline) == ends_at
+    overdue = replace(
+        row, phase=Phase.AWAITING_COMPLETION, deadline=waiting.deadline, detail=json.dumps(dict(waiting.facts))
+    )
+    assert told(expire(overdue, declared(edited), now=waiting.deadline)) == expected
 
 
 def test_what_awaits_completion_is_not_accepted_again():

@@ -12,8 +12,10 @@ from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.own import OwnTerms
 from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.settlement import Accepted
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver.drive import drive
@@ -581,6 +583,20 @@ class TestReaping:
         row = rig.row(one)
         assert (row.phase, row.reason) == (Phase.MISFIRED, Reason.TARGET_MISSING)
         assert "Ended" in rig.sink.kinds()
+
+    @pytest.mark.parametrize("edited", [None, Window(duration=MINUTE)])
+    def test_what_was_taken_over_ends_with_the_window_it_had_then(self, edited):
+        rig = Rig()
+        made = quiet(rig, window=Window(duration=20 * SECOND), retry_policy=RetryPolicy(max_attempts=2))
+        taken = rig.started(made)
+        now = rig.world.now
+        rig.target.report(taken, Accepted(started=now, accepted=now))
+        rig.settle_once()
+        drive(schedules.edit(rig.store, made.uid, replace(made.declaration, window=edited), lookahead=0))
+        rig.advance(20 * SECOND)
+        assert rig.reap_once() == ReapReport(overdue=1)
+        row = rig.row(taken.occurrence)
+        assert (row.phase, row.reason) == (Phase.CANCELLED, Reason.WINDOW_CLOSED)
 
     def test_a_delivery_beyond_its_deadline_is_ended_for_its_node(self):
         rig = Rig()

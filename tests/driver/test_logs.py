@@ -6,7 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noonmark import IntervalTrigger, Scheduler
+from noonmark.core.run import Outcome
+from noonmark.core.targets.http import HttpTarget
+from noonmark.core.triggers import EventTrigger
 from noonmark.testing import FakeClock, ManualDriver
+from tests.driver.rig import Rig
 
 START = datetime(2030, 5, 1, tzinfo=UTC)
 
@@ -65,3 +69,14 @@ def test_a_failed_run_is_told_with_its_attempt_and_what_follows(kit, caplog):
     )
     assert first.endswith("ValueError: on purpose")
     assert second.startswith("fragile: the run of 2030-05-01T00:00:00Z failed, attempt 2 of 2\n")
+
+
+def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(caplog):
+    rig = Rig(routes=("http",))
+    made = rig.create(trigger=EventTrigger("seen"), target=HttpTarget(url="https://a.example/"))
+    refused = rig.started(made)
+    rig.target.end(refused, Outcome.DELIVERY_FAILED, error="MARK", own_words="it is far away")
+    rig.settle_once()
+    [line] = said(caplog, logging.WARNING)
+    assert line.endswith(": it is far away (undeliverable)")
+    assert "MARK" not in line

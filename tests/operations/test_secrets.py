@@ -181,4 +181,6 @@ def test_every_tenant_is_told_its_own_signing_key_and_nobody_but_an_administrato
     assert desk("signing/key", FOREIGN)["signing_key"] not in (ours, theirs, "a key that was chosen")
     with pytest.raises(NotAllowed, match="only an administrator"):
         desk("signing/key", replace(LOCAL, is_admin=False))
-    assert desk("audit/list")["entries"] == []
+    noted = desk("audit/list")["entries"]
+    assert [(one["operation"], one["caller"], one["reason"]) for one in noted] == [("signing/key", "local", None)] * 3
+    assert ours not in str(noted)

@@ -270,7 +270,8 @@ def test_work_that_was_taken_over_is_cancelled_when_its_window_closes(server, re
     token = receiver.requests[-1][2]["Noonmark-Callback-Token"]
     assert server.ask("POST", f"/occurrences/{one}/complete", {"token": token}).status == 409
     explained = server.get(f"/occurrences/{one}/explain").json["summary"]
-    assert "the window in which it may run had closed, before it had ended" in explained
+    assert "the window in which it may run closed at " in explained
+    assert explained.endswith(", before it had ended.")
 
 
 def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(server, receiver):

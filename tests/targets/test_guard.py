@@ -36,6 +36,7 @@ def resolver(*answers):
 def refused(delivered, words):
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
     assert words in delivered.error
+    assert delivered.own_words == delivered.error  # a log may say it
     return True
 
 
@@ -139,3 +140,11 @@ def test_redirects_lead_nowhere_however_many_there_are(inside, status):
     assert f"answered {status}" in once.error
     assert once.error.endswith('/inside"; redirects are not followed')
     assert [path for _, path, _, _ in inside.requests] == [f"/redirect/{status}", f"/redirect/{status}/50"]
+
+
+@pytest.mark.parametrize("url", ["http://[::1/{{payload}}", "ftp://a.example/{{payload}}", "http://a..b/{{payload}}"])
+def test_what_is_wrong_with_a_url_is_not_for_logs(url):
+    with calling() as caller:
+        delivered = caller.call(HttpTarget(url=url), payload="MARK")
+    assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
+    assert delivered.own_words == "its URL is none that a request can go to"

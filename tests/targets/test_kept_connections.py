@@ -11,13 +11,16 @@ import struct
 import threading
 from contextlib import contextmanager
 
+import httpcore2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from httpcore2 import AnyIOBackend, AsyncNetworkStream
 
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
+from noonmark.targets.calling import _Connection
 from noonmark.targets.guard import Connector, Unusable
 from noonmark.targets.resolving import Resolver
 from tests.embedded.waiting import eventually
@@ -199,6 +202,39 @@ def test_a_new_connection_that_ends_so_is_a_failure(tried):
     (_, second), lines = tried("/a", "/drop")
     assert (second.outcome, second.is_final) == (Outcome.FAILED, False)
     assert lines[1:] == [["/a", "/drop"], ["/drop"]]
+
+
+class Opaque(AsyncNetworkStream):
+    """A connection of a library that keeps what it is made of to itself."""
+
+    def __init__(self, stream):
+        self.__inner = stream
+        self.read, self.write, self.aclose = stream.read, stream.write, stream.aclose
+        self.get_extra_info = stream.get_extra_info
+
+    async def start_tls(self, *args, **kwargs):
+        return Opaque(await self.__inner.start_tls(*args, **kwargs))
+
+
+def test_a_connection_that_cannot_be_looked_into_is_not_used_again(tried, monkeypatch):
+    """As after an upgrade of a library: the requests go on, each on a connection of its own."""
+    connect = AnyIOBackend.connect_tcp
+
+    async def connect_opaque(*args, **kwargs):
+        return Opaque(await connect(*args, **kwargs))
+
+    monkeypatch.setattr(AnyIOBackend, "connect_tcp", connect_opaque)
+    calls, lines = tried("/a", "/b", "/c")
+    assert bodies(calls) == ["/a", "/b", "/c"]
+    assert lines == [["/a"], ["/b"], ["/c"]]
+
+
+def test_nor_is_one_whose_parser_cannot_be():
+    connection = _Connection(httpcore2.Origin(b"http", b"a.example", 80))
+    connection._connection = httpcore2.AsyncHTTP11Connection.__new__(httpcore2.AsyncHTTP11Connection)
+    assert connection._has_more()
+    del connection._connection
+    assert connection._has_more()
 
 
 def test_nothing_is_said_on_a_connection_that_talks_unasked(servers):

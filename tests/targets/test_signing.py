@@ -5,6 +5,7 @@ import pytest
 from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import Owner
 from noonmark.core.signatures import KeySettings, check_token, tenant_key, token_keys
 from noonmark.driver.drive import drive
 from noonmark.stores.sqlite import SqliteStore
@@ -62,3 +63,20 @@ def test_nothing_is_sent_unsigned_while_the_key_cannot_be_read(store):
         assert receiver.requests == []
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
     assert delivered.error.endswith("could not be read: the stored record of the store's own key is damaged")
+
+
+def test_a_damaged_key_stops_no_request_that_is_signed_without_it(store):
+    keys, of_default = KeySettings(signing_key=CHOSEN), {"owner": Owner(tenant="default", user="ada")}
+    drive(store.own_key())
+    with store._connections.writing() as connection:
+        connection.execute("UPDATE secrets SET sealed = 'damaged'")
+    with receiving() as receiver:
+        with calling(unsealer=Unsealer(store, drive, None), keys=keys) as caller:
+            delivered = caller.call(f"{receiver.url}/ok", declared=of_default)
+            of_another = caller.call(f"{receiver.url}/ok")
+        with calling(unsealer=Unsealer(store, drive, None), keys=keys, public_url=PUBLIC) as caller:
+            with_callback = caller.call(f"{receiver.url}/ok", declared=of_default)
+        ((_, _, headers, body),) = receiver.requests
+    assert verify(headers, body, CHOSEN) == headers["Idempotency-Key"]
+    outcomes = [one.outcome for one in (delivered, of_another, with_callback)]
+    assert outcomes == [Outcome.COMPLETED, Outcome.DELIVERY_FAILED, Outcome.DELIVERY_FAILED]

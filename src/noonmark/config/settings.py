@@ -93,7 +93,8 @@ class Settings:
     allow_hosts: tuple[str, ...] = _set(
         readers.places,
         "hosts, addresses and networks that requests may go to whatever the guard says; `*.example.com` is every host"
-        " below that one; a host or an address may have a port, and only that is open then",
+        " below that one, but no metadata, link-local or multicast address; a host or an"
+        " address may have a port, and only that is open then",
         default=(),
     )
     signing_key: str | None = _set(

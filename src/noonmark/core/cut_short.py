@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.instants import micros_to_seconds, to_text
+from noonmark.core.occurrence import kept_facts
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 ANSWERS = frozenset({"http"})
 """The kinds of target that answer; what others do ends."""
+SET_BY = "deadline_set_by"
+"""The name under which an occurrence that was taken over keeps what set its deadline: its window, or the target."""
+BY_WINDOW, BY_TARGET = "window", "target"
 
 
 def cut_short(
@@ -40,6 +44,19 @@ def cut_short(
 def cut_off_at(occurrence: Occurrence, declared: Declaration) -> Micros | None:
     """When its window ends what has begun, if it has one that does."""
     return None if declared.window is None else declared.window.cuts_off_at(occurrence.first_due)
+
+
+def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Micros) -> bool:
+    """Whether it is its window that ends at this deadline what was taken over.
+
+    The window may have been edited since: what was agreed then counts. Where the row does not tell, the window that is
+    declared now does.
+    """
+    agreed = (kept_facts(occurrence) or {}).get(SET_BY)
+    if agreed in (BY_WINDOW, BY_TARGET):
+        return bool(agreed == BY_WINDOW)
+    closes = cut_off_at(occurrence, declared)
+    return closes is not None and closes <= deadline
 
 
 def lost_words(node: str | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from noonmark.core.cut_short import ANSWERS
+from noonmark.core.jsonvalues import printable
 from noonmark.core.run import Outcome
 from noonmark.core.targets.command import end_of_program
 
@@ -21,10 +22,15 @@ OWN = frozenset({"function"})
 """The kinds of target that are code of the node's own; what it raises is for whoever reads its log."""
 
 
-def in_brief(kind: str, run: Run, reason: Reason) -> str:
-    """How a run of such a target ended, to follow the words that tell of its failure; nothing, if that is all."""
+def in_brief(kind: str, run: Run, reason: Reason, own_words: str | None = None) -> str:
+    """How a run of such a target ended, to follow the words that tell of its failure; nothing, if that is all.
+
+    What Noonmark decided on itself is said in its own words.
+    """
     if kind in OWN:
         return f"\n{run.error.rstrip()}" if run.error else ""
+    if own_words is not None:
+        return f": {printable(own_words)} ({reason})"
     known = run.result if isinstance(run.result, Mapping) else {}
     if isinstance(code := known.get("exit_code"), int):
         return f": it {end_of_program(code)} ({reason})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -119,3 +120,12 @@ class Occurrence:
     def missed_to(self) -> datetime | None:
         """The last missed nominal time of a gap, in UTC."""
         return None if self.missed_last is None else from_micros(self.missed_last)
+
+
+def kept_facts(occurrence: Occurrence) -> dict[str, Any] | None:
+    """The numbers that were kept beside its reason; None if they cannot be read."""
+    try:
+        facts = json.loads(occurrence.detail or "{}")
+    except ValueError:
+        return None
+    return facts if isinstance(facts, dict) else None

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.cut_short import cut_off_at, cut_short, lost_words
+from noonmark.core.cut_short import (
+    BY_TARGET,
+    BY_WINDOW,
+    SET_BY,
+    cut_off_at,
+    cut_short,
+    ends_with_window,
+    lost_words,
+)
 from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
@@ -46,6 +54,8 @@ class Delivered:
     ended: Micros
     result: Any = field(default=None, hash=False)
     error: str | None = None
+    own_words: str | None = None
+    """What Noonmark itself says of a failure, for logs: nothing in it has passed through the run."""
     usage: Usage | None = None
     reason: Reason | None = None
     """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
@@ -105,6 +115,8 @@ class Settlement:
     pause_after: int | None = None
     """Pause the schedule when so many of its occurrences failed in a row."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
+    own_words: str | None = None
+    """What a log says of a failure that Noonmark decided on itself."""
 
     @property
     def is_failure(self) -> bool:
@@ -149,17 +161,19 @@ def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settle
 
     It was asked to stop, its window has closed, or the target has not told its end.
     """
-    closes = cut_off_at(occurrence, schedule.declaration)
     deadline = now if occurrence.deadline is None else occurrence.deadline
+    facts: dict[str, int | float | str] = {}
     if occurrence.stop is not None:
         outcome, reason = Outcome.CANCELLED, occurrence.stop
-    elif closes is not None and closes <= deadline:
+    elif ends_with_window(occurrence, schedule.declaration, deadline):
         outcome, reason = Outcome.CANCELLED, Reason.WINDOW_CLOSED
+        facts = {"closes_at": to_text(deadline)}
     else:
         outcome, reason = Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT
     started = now if occurrence.started is None else occurrence.started
     delivered = Delivered(outcome=outcome, started=started, ended=now, reason=reason)
-    return settle(occurrence, schedule, delivered, node=occurrence.node or "")
+    settlement = settle(occurrence, schedule, delivered, node=occurrence.node or "")
+    return replace(settlement, facts=facts) if facts else settlement
 
 
 def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
@@ -201,11 +215,11 @@ def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, nod
 def _await(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, run: Run) -> Settlement:
     """Until the earlier of the two: what the target has, and the end of its window."""
     deadline = accepted.accepted + COMPLETION_LIMIT if accepted.deadline is None else accepted.deadline
-    closes, facts = cut_off_at(occurrence, schedule.declaration), {}
+    closes, set_by = cut_off_at(occurrence, schedule.declaration), BY_TARGET
     if closes is not None and closes <= deadline:
-        deadline, facts = closes, {"window_closes_at": to_text(closes)}
+        deadline, set_by = closes, BY_WINDOW
     waiting = _to(Phase.AWAITING_COMPLETION, occurrence, schedule, run, Reason.ACCEPTED)
-    return replace(waiting, deadline=deadline, facts={"deadline": to_text(deadline), **facts})
+    return replace(waiting, deadline=deadline, facts={"deadline": to_text(deadline), SET_BY: set_by})
 
 
 def _after_failure(end: Settlement, declaration: Declaration, delivered: Delivered) -> Settlement:
@@ -219,7 +233,7 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
         least=min(delivered.retry_after, MAX_RETRY_AFTER),
     )
     facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
-    end = replace(end, pause_after=declaration.pause_on_failure, facts=facts)
+    end = replace(end, pause_after=declaration.pause_on_failure, facts=facts, own_words=delivered.own_words)
     if delivered.is_final:
         return end
     if decision.retry_at is None:

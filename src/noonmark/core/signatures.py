@@ -65,18 +65,20 @@ class KeySettings:
     """What secrets are sealed with: several, perhaps, with commas between them."""
 
 
+def given_key(settings: KeySettings, tenant: str) -> str | None:
+    """What the requests of a tenant are signed with, where the settings alone say it: the store need not be asked."""
+    return settings.signing_key if tenant == MAIN_TENANT else None
+
+
 def tenant_key(settings: KeySettings, own: bytes, tenant: str) -> str:
     """What the requests of a tenant are signed with; `own` is the key of the store.
 
     The setting is the key of the main tenant, whose receivers know it. It changes the keys of the others, but does not
     lead to them.
     """
-    if settings.signing_key is None:
-        root = own
-    elif tenant == MAIN_TENANT:
-        return settings.signing_key
-    else:
-        root = hmac.digest(own, settings.signing_key.encode(), "sha256")
+    if (given := given_key(settings, tenant)) is not None:
+        return given
+    root = own if settings.signing_key is None else hmac.digest(own, settings.signing_key.encode(), "sha256")
     return hmac.new(root, f"noonmark/tenant/{tenant}".encode(), "sha256").hexdigest()
 
 

@@ -43,7 +43,7 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
         run.attempt,
         allowed,
         then,
-        in_brief(schedule.declaration.target.kind, run, settlement.reason),
+        in_brief(schedule.declaration.target.kind, run, settlement.reason, settlement.own_words),
         extra=_ids(settlement.occurrence) | {"run_id": run.id},
     )
 

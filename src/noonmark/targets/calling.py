@@ -80,8 +80,12 @@ class _Connection(httpcore2.AsyncHTTPConnection):
         return super().has_expired() or (self.is_idle() and self._has_more())
 
     def _has_more(self) -> bool:
-        inner = self._connection
-        return isinstance(inner, httpcore2.AsyncHTTP11Connection) and bool(inner._h11_state.trailing_data[0])  # noqa: SLF001 - no other way to see it
+        """Whether it has; so it counts too where the library has changed, and it cannot be told."""
+        try:
+            inner = self._connection
+            return isinstance(inner, httpcore2.AsyncHTTP11Connection) and bool(inner._h11_state.trailing_data[0])  # noqa: SLF001 - no other way to see it
+        except AttributeError:
+            return True
 
 
 class _Connections(httpcore2.AsyncConnectionPool):

@@ -49,9 +49,13 @@ def cut_off(assignment: Assignment, *, now: Micros) -> Delivered:
     return Delivered(outcome=Outcome.CANCELLED, started=started, ended=now, reason=Reason.WINDOW_CLOSED)
 
 
-def undeliverable(why: str, *, now: Micros) -> Delivered:
-    """The function was not called: this process has none of that name any more, or no way to call it."""
-    return Delivered(outcome=Outcome.DELIVERY_FAILED, started=now, ended=now, error=why)
+def undeliverable(why: str, *, now: Micros, in_log: str | None = None) -> Delivered:
+    """The function was not called: this process has none of that name any more, or no way to call it.
+
+    Where others had a hand in what is said of it, or it repeats what is sent, a log says something else.
+    """
+    own = why if in_log is None else in_log
+    return Delivered(outcome=Outcome.DELIVERY_FAILED, started=now, ended=now, error=why, own_words=own)
 
 
 def not_begun(assignment: Assignment, reason: Reason, *, now: Micros) -> Delivered:

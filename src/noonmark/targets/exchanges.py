@@ -23,13 +23,14 @@ from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
+from noonmark.core.signatures import given_key
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.answers import brief
 from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
-from noonmark.targets.requests import carrying, make_request, signing_of
+from noonmark.targets.requests import Misshapen, Signing, carrying, make_request, signing_of
 from noonmark.targets.resolving import Resolver, asked_by, look_up
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from noonmark.ports.target import Assignment
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
-    from noonmark.targets.requests import Request, Signing
+    from noonmark.targets.requests import Request
     from noonmark.targets.unsealing import Unsealer
 
 MAX_DIGITS = 9
@@ -75,6 +76,8 @@ class Exchanges:
             signing = await self._signing(schedule.owner.tenant)
             request = make_request(target, schedule, assignment.occurrence, self._outbound, signing, now=self._now())
             secrets = await self._unsealed(target, schedule.owner.tenant, request.url)
+        except Misshapen as error:
+            return self._misshapen(error)
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
@@ -86,13 +89,20 @@ class Exchanges:
         except Exception as error:
             if not concealed:
                 raise
-            why = hidden.text(f"the request could not be made: {type(error).__name__}: {error}")
-            return replace(undeliverable(why, now=self._now()), is_final=True)
+            what = f"the request could not be made: {type(error).__name__}"
+            failed = undeliverable(hidden.text(f"{what}: {error}"), now=self._now(), in_log=what)
+            return replace(failed, is_final=True)
 
     async def _signing(self, tenant: str) -> Signing | None:
-        """What the requests of a tenant are signed with; the store is asked for its key with the first of them."""
+        """What the requests of a tenant are signed with; the store is asked for its key with the first that needs it.
+
+        One that the settings alone are enough for is sent also where that key is damaged.
+        """
         if self._unsealer is None:
             return None
+        given = given_key(self._outbound.keys, tenant)
+        if given is not None and self._outbound.public_url is None:
+            return Signing(given, None)
         if self._own_key is None:
             asked = self._unsealer.own_key
             self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
@@ -123,7 +133,9 @@ class Exchanges:
                 return cut_off(assignment, now=max(ends, self._now()))
             why = f"{_place(request)} had not answered in full after {micros_to_seconds(ends - started):g} s"
             return Delivered(outcome=Outcome.TIMED_OUT, started=started, ended=self._now(), error=why)
-        except (Refused, InvalidURL) as error:
+        except InvalidURL as error:
+            return self._misshapen(error)
+        except Refused as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
             return self._broken(assignment, request, brief(error, hidden.text), error)
@@ -137,6 +149,11 @@ class Exchanges:
         self._unsealing.shutdown(wait=False, cancel_futures=True)
         await self._guarded.close()
         await self._free.close()
+
+    def _misshapen(self, error: Exception) -> Delivered:
+        """What is wrong with a URL is told with a part of it, and payloads are filled into URLs."""
+        failed = undeliverable(str(error), now=self._now(), in_log="its URL is none that a request can go to")
+        return replace(failed, is_final=True)
 
     def _pool(self, schedule: Schedule) -> Pool:
         return self._free if schedule.source == TRUSTED else self._guarded

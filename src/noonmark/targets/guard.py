@@ -148,13 +148,19 @@ class Line(AsyncNetworkStream):
 
 
 def _is_held(stream: Any) -> bool:  # noqa: ANN401 - what it is made of is known to its library alone
-    """Whether something was taken from the socket, but not read: what was read is a part of what came at once."""
-    below = stream._stream  # noqa: SLF001 - no other way to see it
-    if (encrypted := getattr(below, "_read_bio", None)) is not None:
-        if encrypted.pending or below._ssl_object.pending():  # noqa: SLF001 - likewise
-            return True
-        below = below.transport_stream
-    return bool(below._protocol.read_queue)  # noqa: SLF001 - likewise
+    """Whether something was taken from the socket, but not read: what was read is a part of what came at once.
+
+    Where the library has changed, and it cannot be told, it counts as so: the connection is not used again then.
+    """
+    try:
+        below = stream._stream  # noqa: SLF001 - no other way to see it
+        if (encrypted := getattr(below, "_read_bio", None)) is not None:
+            if encrypted.pending or below._ssl_object.pending():  # noqa: SLF001 - likewise
+                return True
+            below = below.transport_stream
+        return bool(below._protocol.read_queue)  # noqa: SLF001 - likewise
+    except AttributeError:
+        return True
 
 
 def _is_readable(connection: socket.socket) -> bool:

@@ -170,8 +170,9 @@ class HttpCaller:
                 raise  # the node ends, and hands it back
             delivered = stopped(assignment, reason, None, now=self._now())
         except Exception as error:  # noqa: BLE001 - whatever the other side made of it
-            why = f"the request could not be made: {type(error).__name__}: {brief(error)}"
-            delivered = replace(undeliverable(why, now=self._now()), is_final=True)
+            what = f"the request could not be made: {type(error).__name__}"
+            delivered = undeliverable(f"{what}: {brief(error)}", now=self._now(), in_log=what)
+            delivered = replace(delivered, is_final=True)
         self._end(assignment, delivered)
 
     def _end(self, assignment: Assignment, delivered: Delivered | Accepted) -> None:

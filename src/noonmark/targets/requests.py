@@ -28,6 +28,10 @@ TOKEN = "Noonmark-Callback-Token"  # noqa: S105 - the name of a header
 MAX_FILLED_URL = 16_384
 
 
+class Misshapen(ValueError):
+    """What is filled in is no URL; the words repeat some of it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request, ready to be sent."""
@@ -51,8 +55,8 @@ class Signing:
 
     key: str = field(repr=False)
     """What it is signed with."""
-    token_key: str = field(repr=False)
-    """What the token is made with by which its receiver ends what he takes over."""
+    token_key: str | None = field(repr=False)
+    """What the token is made with by which its receiver ends what he takes over; None where no callback is offered."""
 
 
 def signing_of(settings: KeySettings, own: bytes, tenant: str) -> Signing:
@@ -71,7 +75,7 @@ def make_request(
 ) -> Request:
     """What is sent for an occurrence; a ValueError says what in it cannot be. Without keys, nothing proves it ours."""
     filling = Filling(_facts(schedule, occurrence))
-    url = check_url(filling.text(target.url, _in_url))
+    url = _checked(filling.text(target.url, _in_url))
     if len(url) > MAX_FILLED_URL:
         raise ValueError(f"the URL has more than {MAX_FILLED_URL:,} characters when it is filled in")
     written = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
@@ -84,6 +88,13 @@ def make_request(
     headers = _merged(headers, written | told | callback)
     where = callback.get("Noonmark-Callback")
     return Request(method=str(target.method), url=url, headers=headers, body=body, callback=where)
+
+
+def _checked(url: str) -> str:
+    try:
+        return check_url(url)
+    except ValueError as error:
+        raise Misshapen(str(error)) from None
 
 
 def carrying(request: Request, secrets: dict[str, str]) -> Request:
@@ -123,9 +134,9 @@ def _told(occurrence: Occurrence) -> dict[str, str]:
     }
 
 
-def _callback(public_url: str | None, token_key: str, occurrence: Occurrence) -> dict[str, str]:
+def _callback(public_url: str | None, token_key: str | None, occurrence: Occurrence) -> dict[str, str]:
     """Where to tell how the work has ended, and the token for that; nothing where nobody can be told."""
-    if public_url is None:
+    if public_url is None or token_key is None:
         return {}
     return {
         "Noonmark-Callback": f"{public_url}/occurrences/{occurrence.id}",

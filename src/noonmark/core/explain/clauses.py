@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from noonmark.core.cut_short import BY_WINDOW, SET_BY
 from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.explain.phrases import (
     attempts,
@@ -149,8 +150,11 @@ def _deleted(case: Case) -> str:
 
 
 def _accepted(case: Case) -> str:
-    deadline = case.occurrence.deadline
-    by = "" if deadline is None else f" until {instant_words(deadline)}"
+    row = case.occurrence
+    by = "" if row.deadline is None else f" until {instant_words(row.deadline)}"
+    # Whoever asked it to stop may have drawn the deadline nearer.
+    if by and row.stop is None and case.detail.get(SET_BY) == BY_WINDOW:
+        by += ", when its window closes,"
     return f"the target accepted the work, and has time{by} to say how it ended"
 
 

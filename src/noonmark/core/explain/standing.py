@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.occurrence import kept_facts
 from noonmark.core.policies.misfire import judge
 from noonmark.core.policies.window import EndAction, spell_at
 from noonmark.core.reasons import Reason
@@ -138,11 +138,8 @@ class Case:
     @property
     def detail(self) -> Facts:
         """The numbers that were kept beside the reason."""
-        try:
-            facts = json.loads(self.occurrence.detail or "{}")
-        except ValueError:
-            facts = None
-        return facts if isinstance(facts, dict) else {"detail": self.occurrence.detail}
+        facts = kept_facts(self.occurrence)
+        return {"detail": self.occurrence.detail} if facts is None else facts
 
     def lateness(self, at: Micros) -> Lateness:
         """How late it is when it is taken up at an instant, by the present policy."""

@@ -68,6 +68,8 @@ _KINDS: dict[str, tuple[str, ...]] = {
 }
 """What is not public; the first that fits counts."""
 _OF_THE_NEIGHBOURHOOD = ("a loopback address", "a private address")
+_NEVER_BELOW = ("a metadata address", "a link-local address", "a multicast address")
+"""What `*.` does not open: whoever can name a host below it would reach the credentials of a cloud."""
 _NETWORKS = [(ip_network(one), kind) for kind, networks in _KINDS.items() for one in networks]
 _PUBLIC_6 = IPv6Network("2000::/3")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
@@ -89,7 +91,9 @@ class Reach:
 
     guard: Guard = Guard.STRICT
     names: frozenset[tuple[str, int | None]] = frozenset()
-    """Hosts that are open, wherever they are, each at one port, or with None at every one; `*.` means all below it."""
+    """Hosts that are open, wherever they are, each at one port, or with None at every one.
+
+    `*.` means all below it, but no metadata servers, link-local or multicast addresses."""
     networks: tuple[tuple[Network, int | None], ...] = ()
     """Addresses that are open, likewise."""
 
@@ -109,7 +113,7 @@ class Reach:
             return self._spelling_problem(host, port)
         if name in _METADATA_NAMES:
             return _refusal(host, "a metadata address")
-        if name == "localhost" or name.endswith(".localhost"):
+        if (name == "localhost" or name.endswith(".localhost")) and not self._is_below(name, port):
             if host.endswith("."):
                 return f"the host {shown(host)} is a name in an unusual form; write it without the dot at its end"
             return self._problem(host, IPv4Address("127.0.0.1"), port)
@@ -138,8 +142,11 @@ class Reach:
     def _is_open(self, name: str, port: int | None) -> bool:
         if self.guard is Guard.OFF:
             return True
-        known = [name, *(f"*{name[at:]}" for at, one in enumerate(name) if one == ".")]
-        return any((one, only) in self.names for one in known for only in (None, port))
+        return any((name, only) in self.names for only in (None, port))
+
+    def _is_below(self, name: str, port: int | None) -> bool:
+        above = [f"*{name[at:]}" for at, one in enumerate(name) if one == "."]
+        return any((one, only) in self.names for one in above for only in (None, port))
 
     def _problem(self, host: str, address: Address, port: int | None) -> str | None:
         if self._is_listed(address, port):
@@ -148,6 +155,8 @@ class Reach:
             return self._problem(host, inner, port)
         kind = _kind(address)
         if kind is None or (self.guard is Guard.LOCAL and kind in _OF_THE_NEIGHBOURHOOD):
+            return None
+        if kind not in _NEVER_BELOW and self._is_below(_name(host), port):
             return None
         return _refusal(host if host == str(address) else f"{host} ({address})", kind)
 
