@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from noonmark.core.discriminators import MAX_FIELDS, NONE, discriminator, discriminators
 from noonmark.core.events import Event
 from noonmark.core.matching import compile_filters, matches
-from tests.core.test_matching import conditions, keys, payloads
+from tests.core.test_matching import conditions, names, payloads
 
 
 class Word(str, Enum):  # noqa: UP042 - its str() is not its text
@@ -73,7 +73,7 @@ def test_all_that_match_are_looked_at(payload, source):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.dictionaries(keys, conditions, max_size=3), payloads, st.sampled_from(["seen", "a", ""]))
+@given(st.dictionaries(names, conditions, max_size=3), payloads, st.sampled_from(["seen", "a", ""]))
 def test_whatever_matches_is_looked_at(filters, payload, event_type):
     assert unseen([(compile_filters(filters), discriminator(filters))], event(payload, event_type)) == []
 

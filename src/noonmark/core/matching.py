@@ -17,7 +17,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidTrigger, Problem
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 MAX_FILTERS = 100
 MAX_PROBLEMS = 100
 """A list of thousands of wrong entries is told once per entry only so far."""
-
-NO_KEY = "is an empty key; a key is a field of the payload, a dotted path into it, event_type or source"
 
 Condition = Callable[[object], bool]
 
@@ -54,9 +52,8 @@ def filter_problems(filters: object) -> list[tuple[str, str]]:
     if problem is not None:
         alone = ((key_path(key), json_problem({key: value})) for key, value in filters.items())
         return [(path, own) for path, own in alone if own is not None] or [("", problem)]
-    unnamed = [('""', NO_KEY)] if "" in filters else []
-    found = (bad for key, value in filters.items() for bad in _condition_problems(key_path(key) or '""', value))
-    return list(islice(chain(unnamed, found), MAX_PROBLEMS))
+    found = (bad for key, value in filters.items() for bad in _condition_problems(key_path(key), value))
+    return list(islice(found, MAX_PROBLEMS))
 
 
 def compile_filters(filters: Mapping[str, Any]) -> Matcher:
