@@ -22,7 +22,9 @@ GIVEN = {
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    return Desk("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'options.db'}")
+    made = Desk("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'options.db'}")
+    made("schedule", "create", "--every", "1d", *REPORT)  # whatever is asked first, there is a file
+    return made
 
 
 @pytest.mark.parametrize(
