@@ -66,7 +66,6 @@ class Exchanges:
         self._guarded, self._free = Pool(outbound.reach, tls, resolver), Pool(None, tls, resolver)
         self._unsealing = ThreadPoolExecutor(UNSEALERS, "noonmark-secrets")
         self._own_key: bytes | None = None
-        self._asking = asyncio.Lock()
 
     async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
         """Send what an occurrence asks for, and tell what came of it; whatever is secret in that is masked."""
@@ -106,9 +105,7 @@ class Exchanges:
             return Signing(given, None)
         if self._own_key is None:
             asked = self._unsealer.own_key
-            async with self._asking:  # of many that begin at once, one asks
-                if self._own_key is None:
-                    self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
+            self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
         return signing_of(self._outbound.keys, self._own_key, tenant)
 
     async def _unsealed(self, target: HttpTarget, tenant: str, url: str) -> dict[str, str]:
