@@ -68,6 +68,11 @@ class News:
                 self._loop.call_soon_threadsafe(self._task.cancel)
         return thread
 
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether this thread is still the one that listens."""
+        return self._thread is threading.current_thread()
+
     def _run(self) -> None:
         with suppress(asyncio.CancelledError):
             asyncio.run(self._listen_on())
@@ -76,9 +81,8 @@ class News:
         """Stay connected, whatever happens."""
         with self._lock:
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-            is_wanted = self._thread is threading.current_thread()
         pause = FIRST_PAUSE
-        while is_wanted:
+        while self._is_wanted:
             try:
                 connection = await connect(self._address)
                 pause = FIRST_PAUSE
@@ -96,7 +100,8 @@ class News:
         try:
             await connection.add_listener(self._address.channel, self._hear)
             self._tell()
-            while not await _wait(broken, ALIVE_EVERY):
+            # A wait that ends just as it is cancelled forgets that it was: so it is asked each time.
+            while self._is_wanted and not await _wait(broken, ALIVE_EVERY):
                 await connection.execute("SELECT 1", timeout=self._address.timeout)
         finally:
             connection.terminate()
