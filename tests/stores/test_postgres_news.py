@@ -1,6 +1,7 @@
 """News on PostgreSQL: whoever listens is told what others have written, on whichever connection it comes to them."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -151,6 +152,20 @@ def test_closing_ends_the_thread_whatever_it_waits_for(stores, proxy, trouble):
     if trouble == "black_hole":  # it is let in, and then nobody answers
         eventually(lambda: proxy.seen["connections"] > before)
     done(store.close())
+    assert not listeners()
+
+
+def test_closing_ends_the_thread_though_a_wait_that_was_just_over_forgot_it(stores, proxy):
+    store = stores.open(port=proxy.port)
+    listening(store)
+    eventually(lambda: store._news._task)
+    store._news._task = SimpleNamespace(cancel=lambda: None)
+    proxy.refuse()
+    proxy.cut()
+    closing = threading.Thread(target=lambda: done(store.close()), daemon=True)
+    closing.start()
+    closing.join(SOON)
+    assert not closing.is_alive()
     assert not listeners()
 
 
