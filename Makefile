@@ -40,7 +40,9 @@ test: lint ## Set up, lint, then run every test with branch coverage of the core
 
 soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 times as long as in make test
 	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long"
-	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP tests/processes $(PYTEST_ARGS)
+	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP -m "" tests/processes $(PYTEST_ARGS)
+	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"
+	@$(BIN)/python -m pytest -m soak --ignore tests/processes $(PYTEST_ARGS)
 
 simulate: setup ## Play random histories against the driver: SEEDS=1..500, or SECONDS=600 of new ones; STORE=postgres beside it
 	@echo "==> simulate: one thread, virtual time, faults of every kind"

@@ -59,6 +59,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.no_cover)
 
 
+def pytest_make_parametrize_id(val):
+    """Name a case by what fits on a line: some inputs have a million characters."""
+    return f"{val[:40]}...{len(val)}" if isinstance(val, str) and len(val) > 80 else None
+
+
 def pytest_terminal_summary(terminalreporter):
     """The figures of the tests that measure something."""
     told = [

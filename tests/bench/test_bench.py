@@ -63,6 +63,7 @@ def blocks(printed):
     return {block.partition("\n")[0].partition(":")[0]: block.splitlines() for block in printed.strip().split("\n\n")}
 
 
+@pytest.mark.soak
 def test_the_whole_bench_runs_and_says_what_was_measured_with_what():
     """All but what needs servers, which is tried by itself. It is run once, since it takes long."""
     ran = run("--quick", *(name for name in SUITES if name not in {"postgres", "service"}))
@@ -77,12 +78,14 @@ def test_the_whole_bench_runs_and_says_what_was_measured_with_what():
     assert not [line for line in printed["Hostile input"][3:] if FOREIGN in line]
 
 
+@pytest.mark.soak
 def test_every_table_of_the_servers_has_its_rows():
     ran = run("--quick", "postgres")
     assert ran.returncode == 0, ran.stderr
     has_rows(blocks(ran.stdout), ROWS_ON_SERVERS)
 
 
+@pytest.mark.soak
 def test_every_table_of_the_service_has_its_rows():
     ran = run("--quick", "service")
     assert ran.returncode == 0, ran.stderr
