@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_make_parametrize_id(val):
     """Name a case by what fits on a line: some inputs have a million characters."""
-    return f"{val[:40]}...{len(val)}" if isinstance(val, str) and len(val) > 80 else None
+    return f"{val[:40]!r}...{len(val)}" if isinstance(val, str | bytes) and len(val) > 80 else None
 
 
 def pytest_terminal_summary(terminalreporter):
