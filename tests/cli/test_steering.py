@@ -353,7 +353,12 @@ def test_a_preview_of_a_schedule_and_of_options(desk, monkeypatch):
 
 
 def test_nodes_and_the_worker(desk, node):
-    [listed] = [one for one in eventually(lambda: desk.json("node", "list")["nodes"]) if one["is_alive"]]
+    def alive():
+        """The node, once its heartbeat has told of the function."""
+        nodes = desk.json("node", "list")["nodes"]
+        return [one for one in nodes if one["is_alive"] and "function:report" in one["routes"]]
+
+    [listed] = eventually(alive)
     shown = desk("node", "list")
     assert listed["node"] in shown
     assert "function:report" in shown

@@ -1,17 +1,17 @@
 """Whatever two nodes do with a SQLite store, it answers as the memory store does."""
 
-import tempfile
 from pathlib import Path
 
 from hypothesis import settings
 
 from noonmark.stores.sqlite import SqliteStore
+from tests.conformance import memory_disk
 from tests.conformance.twins import TwoNodesAndATwin
 
 
 class TwoNodesAndAFile(TwoNodesAndATwin):
     def make_twin(self):
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = memory_disk.folder()
         return SqliteStore(Path(self.folder.name) / "noonmark.db", self.clock)
 
     def on_twin(self, work):
@@ -23,5 +23,5 @@ class TwoNodesAndAFile(TwoNodesAndATwin):
         self.folder.cleanup()
 
 
-TwoNodesAndAFile.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
+TwoNodesAndAFile.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestTwoNodesAndAFile = TwoNodesAndAFile.TestCase
