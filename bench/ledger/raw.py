@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 import time
 
 from bench.ledger.ours import _once, _scheduler, keep
 from noonmark.driver.drive import drive
-from noonmark.stores.sqlite.driver import sqlite3
 
 BATCH = 1_000
 CLAIM = """

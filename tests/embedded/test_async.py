@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import sqlite3
 import threading
 from datetime import timedelta
 
@@ -12,7 +13,6 @@ from noonmark import AsyncScheduler, Conflict, IntervalTrigger, JobStatus, NotFo
 from noonmark.embedded.declaring import Further, Options
 from noonmark.embedded.reading import Reading
 from noonmark.embedded.steering import Steering
-from noonmark.stores.sqlite.driver import sqlite3  # two libraries in one process do not see each other's locks
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START
 from tests.embedded.waiting import FINAL, NEVER, SOON

@@ -2,11 +2,11 @@
 
 import os
 import signal
+import sqlite3
 from contextlib import closing
 
 import pytest
 
-from noonmark.stores.sqlite.driver import sqlite3
 from tests.frameworks.site import ask
 from tests.processes.fleet import SCALE
 

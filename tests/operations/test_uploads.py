@@ -1,5 +1,6 @@
 """Uploads that the store could not be told of are told of as soon as somebody comes by."""
 
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
@@ -12,14 +13,8 @@ from noonmark.operations.registry import perform
 from noonmark.operations.service import Service
 from noonmark.operations.uploads import Intake
 from noonmark.stores.files import UploadFolder
-from noonmark.stores.sqlite import driver
-from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.stores.sqlite.store import SqliteStore
 from tests.operations.desk import LOCAL
-
-pytestmark = pytest.mark.skipif(
-    sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself"
-)
 
 
 @pytest.fixture

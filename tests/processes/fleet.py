@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,7 +21,6 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import IntervalTrigger
 from noonmark.driver.drive import drive
 from noonmark.embedded.desk import OWNER
-from noonmark.stores.sqlite.driver import sqlite3
 from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL
 

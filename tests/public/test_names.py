@@ -129,7 +129,6 @@ def test_importing_the_scheduler_loads_what_it_needs_and_no_more():
         "cyclopts",
         "multiprocessing",
         "pydantic",
-        "pysqlite3",
         "rich",
         "sqlalchemy",
         "sqlite3",

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from noonmark.client import Client
-from noonmark.stores.sqlite import driver
-from noonmark.stores.sqlite.driver import sqlite3
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 
@@ -64,7 +63,6 @@ def send(server, filename, content, length=None):
     return line
 
 
-@pytest.mark.skipif(sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself")
 def test_a_server_that_is_killed_leaves_no_half_and_tells_of_what_it_kept(tmp_path):
     folder = tmp_path / "kept"
     asked = ("--upload-dir", str(folder), "--allow-commands", "cat")

@@ -1,5 +1,6 @@
 """The connections of a SQLite store: what is committed stays, what is undone leaves nothing, and readers only read."""
 
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -7,15 +8,11 @@ import pytest
 from noonmark.core import edits
 from noonmark.core.errors import StoreUnavailable
 from noonmark.ports.records import Beat
-from noonmark.stores.sqlite import SqliteStore, connections, driver
-from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.stores.sqlite import SqliteStore, connections
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, Bench
 from tests.conformance.test_memory_model import done
 
-shared = pytest.mark.skipif(
-    sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself"
-)
 FULL = 2
 
 
@@ -30,11 +27,8 @@ def opened(path):
     return Bench(store, clock)
 
 
-@pytest.mark.parametrize("is_alone", [True, False])
-def test_what_was_committed_is_on_the_disk_before_anybody_is_told(path, monkeypatch, is_alone):
+def test_what_was_committed_is_on_the_disk_before_anybody_is_told(path):
     # With less, SQLite answers before the journal has reached the disk, and a power cut takes the answer back.
-    if is_alone:
-        monkeypatch.setattr(driver, "SAFE_FOR_MANY", (99, 0, 0))
     bench = opened(path)
     with bench.store._connections.bare() as writer:
         assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -42,7 +36,6 @@ def test_what_was_committed_is_on_the_disk_before_anybody_is_told(path, monkeypa
     done(bench.store.close())
 
 
-@shared
 def test_whoever_reads_cannot_write(path):
     bench = opened(path)
 
@@ -60,7 +53,7 @@ class Hindered(connections.Connections):
     """Its first connection asks for the journal just when another process has the file locked."""
 
     def __init__(self, path, **options):
-        super().__init__(path, **options)
+        super().__init__(path, HandClock(), **options)
         self.other = sqlite3.connect(path, isolation_level=None)
         self.other.execute("CREATE TABLE begun (by_another)")
         self.other.execute("BEGIN IMMEDIATE")
@@ -80,7 +73,6 @@ class Hindered(connections.Connections):
         return sqlite3.connect(self.path, timeout=0, isolation_level=None, factory=hindered)
 
 
-@shared
 def test_a_file_that_another_process_is_just_making_ready_is_waited_for(path):
     hindered = Hindered(str(path), busy_seconds=0)
     with hindered.bare() as writer:
@@ -90,7 +82,6 @@ def test_a_file_that_another_process_is_just_making_ready_is_waited_for(path):
     hindered.other.close()
 
 
-@shared
 def test_an_edit_that_could_not_be_written_is_forgotten(path):
     here, elsewhere = opened(path), opened(path)
     made = done(here.create_quiet())

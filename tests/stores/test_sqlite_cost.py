@@ -1,5 +1,6 @@
 """What a SQLite store does costs as much as what is due, whatever is stored: no statement walks a table."""
 
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,6 @@ from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted, Beat, Shares, Wanted
 from noonmark.stores.sqlite import SqliteStore
-from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, hold, start

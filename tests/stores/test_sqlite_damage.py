@@ -1,5 +1,6 @@
 """A record that cannot be read faults itself, and nothing beside it."""
 
+import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,6 @@ from noonmark.core.reasons import Reason
 from noonmark.core.trails import Trail
 from noonmark.ports.records import NODE_KEPT, NODE_LISTED, Beat
 from noonmark.stores.sqlite import SqliteStore
-from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, Bench
 from noonmark.testing.factories import MINUTE

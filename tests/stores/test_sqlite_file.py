@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -13,17 +14,13 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.planner import first_plan
-from noonmark.stores.sqlite import SqliteStore, driver
-from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
 from tests.conformance.test_memory_model import done
 
-shared = pytest.mark.skipif(
-    sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY, reason="this SQLite has the file to itself"
-)
 CREATE_MANY = """
 import json, sys
 from noonmark.core.planner import first_plan
@@ -72,7 +69,6 @@ def store(path):
     done(store.close())
 
 
-@shared
 def test_only_its_owner_may_read_the_files(path):
     before = os.umask(0)
     try:
@@ -97,7 +93,6 @@ def test_what_was_created_is_there_after_the_process_was_killed(path):
     done(store.close())
 
 
-@shared
 def test_eight_processes_share_a_file(path):
     command = [sys.executable, "-c", CREATE_MANY, path]
     running = [subprocess.Popen([*command, f"node-{n}"], stdout=subprocess.PIPE, text=True) for n in range(8)]
@@ -125,7 +120,6 @@ def test_threads_share_a_store(store):
     assert len(done(store.claim("a", [ROUTE], now=late, until=late, limit=999, lease=LEASE))) == 160
 
 
-@shared
 def test_what_others_write_is_noticed_and_what_the_store_writes_is_not(store, path):
     assert not done(store.changed_by_others())
     done(store.create(plans(1)))
@@ -144,7 +138,6 @@ def _in_child(store, answers):
     done(store.close())
 
 
-@shared
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_opens_the_file_anew(store):
@@ -159,7 +152,6 @@ def test_a_forked_process_opens_the_file_anew(store):
     assert done(store.create(plans(1, "parent"))) == [True]
 
 
-@shared
 def test_a_file_that_stays_locked_is_unavailable_and_works_again(store, path):
     locking = sqlite3.connect(path, isolation_level=None)
     locking.execute("BEGIN IMMEDIATE")
@@ -191,34 +183,14 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
         done(store.open())
 
 
-def test_an_old_sqlite_has_the_file_to_itself(path, monkeypatch):
-    monkeypatch.setattr(driver, "SAFE_FOR_MANY", (99, 0, 0))
-    alone = SqliteStore(path, HandClock())
-    done(alone.open())
-    assert done(alone.create(plans(1))) == [True]
-    assert done(alone.find("acme", "schedule-of-uid-0")) is not None
-    assert not done(alone.changed_by_others())
-    script = (
-        "import sys; from noonmark.stores.sqlite import SqliteStore, driver; driver.SAFE_FOR_MANY = (0,)\n"
-        "SqliteStore(sys.argv[1], lambda: 0, busy_seconds=0.1).open().send(None)"
-    )
-    refused = subprocess.run([sys.executable, "-c", script, path], capture_output=True, check=False, text=True)
-    assert "StoreUnavailable" in refused.stderr
-    assert "another process keeps it locked" in refused.stderr
-    done(alone.close())
+def test_an_sqlite_that_is_too_old_is_refused_with_its_version_and_a_way_out(path, monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(StoreUnavailable, match=r"has SQLite 3\.34\.1, and Noonmark needs 3\.35 or newer; use a Python"):
+        done(SqliteStore(path, HandClock()).open())
+    assert not path.exists()
 
 
-@shared
-def test_an_old_sqlite_is_refused_beside_another_process(store, path, monkeypatch):
-    done(store.create(plans(1)))
-    monkeypatch.setattr(driver, "SAFE_FOR_MANY", (99, 0, 0))
-    second = SqliteStore(path, HandClock(), busy_seconds=0.1)
-    with pytest.raises(StoreUnavailable, match="is not safe for several; stop the other one, or install pysqlite3"):
-        done(second.open())
-    assert done(store.create(plans(1, "more"))) == [True]
-
-
-@shared
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system does not tell its locks")
 def test_a_second_store_in_the_process_leaves_the_locks_of_the_first_alone(store, path):
     done(store.create(plans(1)))

@@ -2,20 +2,19 @@
 
 import multiprocessing
 import os
+import sqlite3
 import threading
 from contextlib import closing
 
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.sqlite import SqliteStore, driver
-from noonmark.stores.sqlite.driver import sqlite3
+from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from tests.conformance.test_memory_model import done
-from tests.stores.test_sqlite_file import plans, shared
+from tests.stores.test_sqlite_file import plans
 
 pytestmark = [
-    shared,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
@@ -156,14 +155,11 @@ def test_a_relative_path_stays_what_it_was(tmp_path, monkeypatch):
     done(store.close())
 
 
-@pytest.mark.parametrize("is_old", [False, True])
-def test_a_child_of_a_process_that_could_not_let_go_is_refused(tmp_path, monkeypatch, is_old):
-    if is_old:
-        monkeypatch.setattr(driver, "SAFE_FOR_MANY", (99, 0, 0))
+def test_a_child_of_a_process_that_could_not_let_go_is_refused(tmp_path, monkeypatch):
     store = SqliteStore(tmp_path / "kept.db", HandClock())
     done(store.open())
-    if not is_old:  # as after a fork that Python was not told of beforehand
-        monkeypatch.setattr(store, "before_fork", lambda until: None)
+    # As after a fork that Python was not told of beforehand.
+    monkeypatch.setattr(store, "before_fork", lambda until: None)
     child = Child(
         lambda: done(store.create(plans(1, "child"))),
         lambda: done(SqliteStore(tmp_path / "kept.db", HandClock()).open()),
@@ -173,3 +169,36 @@ def test_a_child_of_a_process_that_could_not_let_go_is_refused(tmp_path, monkeyp
         assert "was in use in the process that this one was forked from" in child.next()
     assert done(store.create(plans(1, "parent"))) == [True]
     done(store.close())
+
+
+def test_a_child_of_a_process_with_a_connection_of_its_own_is_refused_until_that_is_closed(tmp_path):
+    path = tmp_path / "watched.db"
+    store = SqliteStore(path, HandClock())
+    done(store.open())
+    looking = sqlite3.connect(path)
+    looking.execute("SELECT count(*) FROM schedules").fetchone()
+    child = Child(
+        lambda: done(store.create(plans(1, "early"))),
+        lambda: done(SqliteStore(path, HandClock()).open()),
+        looking.close,
+        lambda: done(store.create(plans(1, "late"))),
+    )
+    with closing(child):
+        assert "close every connection to it before the fork, also those of sqlite3 and SQLAlchemy" in child.next()
+        assert "was in use in the process that this one was forked from" in child.next()
+        child.next()
+        assert child.next() == [True]
+        assert done(store.create(plans(1, "parent"))) == [True]
+        looking.execute("SELECT count(*) FROM schedules").fetchone()
+        looking.close()
+        done(store.close())
+    assert found(path, "late-0") == (1,)
+    assert found(path, "parent-0") == (1,)
+
+
+def test_a_child_of_a_process_that_closed_its_own_connections_works(store):
+    with closing(sqlite3.connect(store._connections.path)) as looking:
+        looking.execute("SELECT count(*) FROM schedules").fetchone()
+    child = Child(lambda: done(store.create(plans(1, "child"))))
+    with closing(child):
+        assert child.next() == [True]

@@ -1,6 +1,7 @@
 """One schema, told in three ways; old databases are opened, newer and foreign ones are refused."""
 
 import re
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -23,7 +24,6 @@ from noonmark.stores.sql.history import CROWDED
 from noonmark.stores.sql.upgrade import SCRIPTS, upgrade
 from noonmark.stores.sql.version import VERSION
 from noonmark.stores.sqlite import SqliteStore
-from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, ROUTE, Bench
 from noonmark.testing.factories import MINUTE

@@ -3,14 +3,18 @@
 SQLite must not be carried across a fork. In the child the library believes that it has the locks of the parent, and so
 takes none; then one of the two removes the journal that the other writes to, and what was acknowledged is lost. So
 nobody is inside a store while the process is forked, and nothing is open; both processes open it again on demand.
+
+The same holds for connections of the program itself, which nobody but the program can close. So a new process remembers
+which files were open, and refuses to use one of them.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import weakref
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 
@@ -25,12 +29,45 @@ class Forked(Protocol):
 
 
 _stores: weakref.WeakSet[Forked] = weakref.WeakSet()
+_inherited: dict[int, tuple[int, int]] = {}
+"""The files that were open when this process was forked, by descriptor."""
+_DESCRIPTORS = "/dev/fd"
 _forking = threading.local()
 
 
 def watch(store: Forked) -> None:
     """Let a store know of every fork of this process."""
     _stores.add(store)
+
+
+def has_inherited(path: str) -> bool:
+    """Whether this process was forked while the file was open, and has not closed it since."""
+    if not _inherited:
+        return False
+    with suppress(OSError):
+        wanted = _identity(os.stat(path))  # noqa: PTH116 - as it was written
+        for descriptor in [one for one, file in _inherited.items() if file == wanted]:
+            with suppress(OSError):
+                if _identity(os.fstat(descriptor)) == wanted:
+                    return True
+            del _inherited[descriptor]
+    return False
+
+
+def _open_files() -> dict[int, tuple[int, int]]:
+    """The regular files that are open in this process; none where the system does not say."""
+    found = {}
+    with suppress(OSError):
+        for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - it may be closed again by now
+            with suppress(OSError, ValueError):
+                described = os.fstat(int(name))
+                if stat.S_ISREG(described.st_mode):
+                    found[int(name)] = _identity(described)
+    return found
+
+
+def _identity(described: os.stat_result) -> tuple[int, int]:
+    return described.st_dev, described.st_ino
 
 
 def _before() -> None:
@@ -44,6 +81,8 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
+    _inherited.clear()
+    _inherited.update(_open_files())
     for store in list(_stores):
         store.after_fork()
 

@@ -1,4 +1,4 @@
-"""The connections to one SQLite file: one that writes, one that reads beside it.
+"""The connections to one SQLite file: one that writes, one that reads beside it, and one for checkpoints.
 
 Whoever writes has the lock of this process, then that of the file, for one short transaction. SQLite itself waits for
 other processes; nobody is told that the database was locked for a moment.
@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sqlite3
 from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.sqlite import driver
-from noonmark.stores.sqlite.driver import is_busy, sqlite3, unavailable
+from noonmark.stores import forking
+from noonmark.stores.sqlite.checkpoint import LOG_BYTES, Checkpoints
+from noonmark.stores.sqlite.driver import check_version, is_busy, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import ExitStack
+
+    from noonmark.core.instants import Micros
 
 _WRITER_CACHE_KIB = 32_768
 _READER_CACHE_KIB = 8_192
-_JOURNAL_BYTES = 64 * 1024 * 1024
-_JOURNAL_PAGES = 8_192
-"""So many pages, 32 MB of them, are written before they are moved into the database, each then once: what a burst
-writes again and again is moved seldom. It is what a restart after a crash has to read."""
 _TRIES = 10
 _inherited: set[str] = set()
 """Files that were open when this process was forked: in it, SQLite takes the locks of the parent for its own."""
@@ -34,8 +34,8 @@ _inherited: set[str] = set()
 class Connections:
     """Opens them on demand, and again after a fork, in both processes."""
 
-    def __init__(self, path: str, *, busy_seconds: float) -> None:
-        """Nothing is opened yet."""
+    def __init__(self, path: str, now: Callable[[], Micros], *, busy_seconds: float) -> None:
+        """Nothing is opened yet. Checkpoints go by the clock `now`."""
         # It is opened again after a fork, and the current folder may be another one by then.
         self.path = os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links
         self._busy_seconds = busy_seconds
@@ -44,8 +44,7 @@ class Connections:
         self.opened = 0
         """How often the one that writes was opened."""
         self._writing, self._reading = RLock(), RLock()
-        # An SQLite with the bug is safe while it has the file to itself, with one connection.
-        self.is_alone = sqlite3.sqlite_version_info < driver.SAFE_FOR_MANY
+        self.checkpoints = Checkpoints(self.path, self.connect, now)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -61,6 +60,7 @@ class Connections:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
+            self.checkpoints.after_commit(connection)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -76,8 +76,8 @@ class Connections:
     @contextmanager
     def glancing(self) -> Iterator[sqlite3.Connection]:
         """The same for one statement, read to its end: by itself, that is consistent without a transaction."""
-        with self._writing if self.is_alone else self._reading, self._explained():
-            yield self._open_writer() if self.is_alone else self._open_reader()
+        with self._reading, self._explained():
+            yield self._open_reader()
 
     @contextmanager
     def bare(self) -> Iterator[sqlite3.Connection]:
@@ -88,41 +88,46 @@ class Connections:
     def close(self) -> None:
         """Let go of the file."""
         with self._reading, self._writing:
-            # The writer last: whoever is last moves the journal into the database.
-            for connection in (self._reader, self._writer):
-                if connection is not None:
-                    connection.close()
-            self._reader = self._writer = None
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+            # The writer last: the last connection of all removes the log, once it is copied.
+            self.checkpoints.close(self._writer)
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
 
     def before_fork(self, until: ExitStack) -> None:
-        """Wait for whoever is at work, and let go of the file; one that has it to itself keeps it."""
+        """Wait for whoever is at work, and let go of the file."""
         for lock in (self._reading, self._writing):
             if not lock.acquire(timeout=self._busy_seconds):
                 return
             until.callback(lock.release)
-        if not self.is_alone and not any(one is not None and one.in_transaction for one in self._both):
+        if not any(one is not None and one.in_transaction for one in self._all):
             with suppress(sqlite3.Error):
                 self.close()
 
     def after_fork(self) -> None:
         """This process is new. A connection that is still open belongs to its parent, and the file with it."""
         self._writing, self._reading = RLock(), RLock()
-        for connection in self._both:
+        for connection in self._all:
             if connection is not None:
                 _inherited.add(self.path)
                 # Never closed here, not even at the end of the process: that would undo what the parent does.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-        self._writer = self._reader = None
+        self._writer = self._reader = self.checkpoints.connection = None
 
     def connect(self) -> sqlite3.Connection:
-        """A connection of its own."""
-        return sqlite3.connect(
+        """A connection of its own, which never checkpoints by itself."""
+        connection = sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, cached_statements=512
         )
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
 
     @property
-    def _both(self) -> tuple[sqlite3.Connection | None, ...]:
-        return self._reader, self._writer
+    def _all(self) -> tuple[sqlite3.Connection | None, ...]:
+        return self._reader, self.checkpoints.connection, self._writer
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -131,35 +136,30 @@ class Connections:
         except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
-            if is_busy(error) and self.is_alone:
-                raise StoreUnavailable(
-                    f"the database {self.path} is open in another process, and SQLite {sqlite3.sqlite_version} is not"
-                    " safe for several; stop the other one, or install pysqlite3"
-                ) from error
             raise unavailable(self.path, error) from error
 
     def _open_writer(self) -> sqlite3.Connection:
         if self._writer is None:
-            if self.path in _inherited:
+            check_version()
+            if self.path in _inherited or forking.has_inherited(self.path):
                 raise StoreUnavailable(
-                    f"the database {self.path} was in use in the process that this one was forked from; open it after"
-                    " the fork, or start the process anew"
+                    f"the database {self.path} was in use in the process that this one was forked from; close every"
+                    " connection to it before the fork, also those of sqlite3 and SQLAlchemy (engine.dispose()), or"
+                    " start the process anew"
                 )
             _create_private(self.path)
             connection = self.connect()
             try:
-                if self.is_alone:
-                    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                 _use_wal(connection)
                 connection.execute("PRAGMA synchronous = FULL")
-                connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
-                connection.execute(f"PRAGMA wal_autocheckpoint = {_JOURNAL_PAGES}")
+                connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
                 _tune(connection, _WRITER_CACHE_KIB)
             except BaseException:
                 connection.close()
                 raise
             self._writer = connection
             self.opened += 1
+            self.checkpoints.begin()
         return self._writer
 
     def _open_reader(self) -> sqlite3.Connection:

@@ -1,23 +1,19 @@
-"""The SQLite library: the wheel's where there is one, since it is newer than most interpreters' own."""
+"""The SQLite library: the interpreter's own, always.
+
+Two SQLite libraries in one process do not see each other's locks. A program that opened its file with `sqlite3` beside
+a second library of ours would remove the write-ahead log under the store, and every later commit would be lost.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sqlite3
 
 from noonmark.core.errors import StoreUnavailable
 
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    try:
-        from pysqlite3 import dbapi2 as sqlite3
-    except ImportError:
-        import sqlite3
+__all__ = ["OLDEST", "check_version", "is_busy", "unavailable"]
 
-__all__ = ["SAFE_FOR_MANY", "is_busy", "sqlite3", "unavailable"]
-
-SAFE_FOR_MANY = (3, 51, 3)
-"""Before this version, two connections that write and checkpoint at one moment may damage the file."""
+OLDEST = (3, 35, 0)
+"""The first version with RETURNING. Statements use nothing newer."""
 
 _SENTENCES = {
     "SQLITE_BUSY": "another process keeps it locked; if that lasts, see which process has it open",
@@ -32,6 +28,16 @@ _SENTENCES = {
 }
 
 
+def check_version() -> None:
+    """Refuse an SQLite that is too old."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        oldest = ".".join(map(str, OLDEST[:2]))
+        raise StoreUnavailable(
+            f"this Python has SQLite {sqlite3.sqlite_version}, and Noonmark needs {oldest} or newer; use a Python with"
+            " a newer one (python -c 'import sqlite3; print(sqlite3.sqlite_version)'), or PostgreSQL"
+        )
+
+
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether somebody else has the lock that was asked for."""
     return _name(error) in ("SQLITE_BUSY", "SQLITE_LOCKED")
@@ -44,19 +50,5 @@ def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:
 
 def _name(error: sqlite3.Error) -> str:
     """The name of the error code without its details: SQLITE_IOERR for SQLITE_IOERR_WRITE."""
-    name: str = getattr(error, "sqlite_errorname", None) or _name_from_text(str(error))
+    name: str = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
     return "_".join(name.split("_")[:2])
-
-
-def _name_from_text(message: str) -> str:
-    """Not every build of the driver tells the code of an error, but the library's own sentences do not change."""
-    known = {
-        "locked": "SQLITE_BUSY",
-        "full": "SQLITE_FULL",
-        "disk I/O": "SQLITE_IOERR",
-        "unable to open": "SQLITE_CANTOPEN",
-        "readonly": "SQLITE_READONLY",
-        "not a database": "SQLITE_NOTADB",
-        "malformed": "SQLITE_CORRUPT",
-    }
-    return next((name for words, name in known.items() if words in message), "SQLITE_ERROR")

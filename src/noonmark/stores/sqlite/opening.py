@@ -13,8 +13,9 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.sql.version import VERSION
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from noonmark.stores.sqlite.connections import Connections
-    from noonmark.stores.sqlite.driver import sqlite3
 
 _NOTHING = ""
 """The version of a database that has been made for us, and has no tables yet."""
@@ -38,10 +39,11 @@ def make_ready(connections: Connections) -> None:
             f"the database {connections.path} has schema version {version}, and this Noonmark knows versions up to"
             f" {VERSION}; upgrade Noonmark, or use another database"
         )
-    with connections.bare():  # nobody else in this process writes meanwhile
+    with connections.bare() as writer:  # nobody else in this process writes meanwhile
         from noonmark.stores.sql.upgrade import upgrade  # noqa: PLC0415 - it takes a second to import
 
         upgrade(connections.connect, VERSION)
+        connections.checkpoints.after_commit(writer)
 
 
 def _version(connection: sqlite3.Connection, path: str) -> str | None:

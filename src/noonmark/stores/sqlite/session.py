@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from noonmark.stores.sql.session import varying_places
-from noonmark.stores.sqlite.driver import sqlite3
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ def _put(text: str) -> str:
 
 def _taken_apart(found: re.Match[str]) -> str:
     columns = range(len(found[1].split(",")))
-    taken = ", ".join(f"value ->> {place} AS c{place}" for place in columns)
+    taken = ", ".join(f"json_extract(value, '$[{place}]') AS c{place}" for place in columns)
     return f"(SELECT {taken} FROM json_each(?))"  # noqa: S608 - our own text
 
 
@@ -131,7 +131,7 @@ def _taken(varying: tuple[int, ...]) -> dict[int, str]:
     """How SQLite takes each varying value out of an element of the array."""
     if varying == (0,):
         return {0: "j.value"}
-    return {place: f"j.value ->> {index}" for index, place in enumerate(varying)}
+    return {place: f"json_extract(j.value, '$[{index}]')" for index, place in enumerate(varying)}
 
 
 @lru_cache(maxsize=512)

@@ -66,7 +66,7 @@ class SqliteStore(SharedVerbs):
 
     def __init__(self, path: str | Path, clock: Callable[[], Micros], *, busy_seconds: float = 30) -> None:
         """Leases are judged by this clock. Other processes are waited for up to `busy_seconds`."""
-        self._connections = Connections(str(path), busy_seconds=busy_seconds)
+        self._connections = Connections(str(path), clock, busy_seconds=busy_seconds)
         self._now = clock
         self._library = Library()
         self._seen: tuple[int, int] | None = None
@@ -265,6 +265,9 @@ class SqliteStore(SharedVerbs):
             # was closed, anything may have been written.
             [version] = connection.execute("PRAGMA data_version").fetchone()
             self._seen = (self._connections.opened, version)
+            if before != self._seen:
+                self._connections.checkpoints.after_change()
+            self._connections.checkpoints.keep_current(connection)
             return before != self._seen
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:

@@ -43,8 +43,8 @@ _LISTENING = sa.text("""
 """)
 _FILL = {
     "sqlite": """
-        UPDATE event_listeners SET fields = j.value ->> 1, wanted = j.value ->> 2
-        FROM json_each(:rows) AS j WHERE schedule = j.value ->> 0
+        UPDATE event_listeners SET fields = json_extract(j.value, '$[1]'), wanted = json_extract(j.value, '$[2]')
+        FROM json_each(:rows) AS j WHERE schedule = json_extract(j.value, '$[0]')
     """,
     "postgresql": """
         UPDATE event_listeners SET fields = j.value ->> 1, wanted = j.value ->> 2
