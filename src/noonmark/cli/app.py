@@ -45,6 +45,16 @@ app.command(
     usage="Usage: noonmark migrate [OPTIONS]",
 )
 app.command(
+    "noonmark.cli.backup:backup",
+    help="Write a consistent copy of a SQLite store to a file.",
+    usage="Usage: noonmark backup [OPTIONS] FILE",
+)
+app.command(
+    "noonmark.cli.backup:restore",
+    help="Replace a SQLite store by a backup.",
+    usage="Usage: noonmark restore [OPTIONS] FILE",
+)
+app.command(
     "noonmark.cli.config:config",
     help="Show the settings of a server, and where each comes from.",
     usage="Usage: noonmark config [OPTIONS]",

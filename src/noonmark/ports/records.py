@@ -264,3 +264,5 @@ class Backlog:
     """Occurrences that could be claimed now."""
     waiting: int = 0
     """Occurrences that wait for their turn, for a place under a concurrency key, or for what they depend on."""
+    log_bytes: int | None = field(default=None, compare=False)
+    """The size of the store's write-ahead log, where it has one of its own."""

@@ -164,6 +164,8 @@ class Metrics:
             due.add_metric([], backlog.schedules)
             depth.add_metric(["due"], backlog.due)
             depth.add_metric(["waiting"], backlog.waiting)
+            if backlog.log_bytes is not None:
+                yield _gauge("store_log_bytes", "Size of the write-ahead log of a SQLite store.", backlog.log_bytes)
         yield due
         yield depth
         yield _gauge("abandoned_threads", "Threads that still run what has timed out.", worker.abandoned)

@@ -65,7 +65,7 @@ class Checkpoints:
     def after_commit(self, writer: sqlite3.Connection) -> None:
         """Copy the log if it is large, or if the file has been behind for long."""
         self._is_behind = True
-        size = self._size()
+        size = self.size()
         if size <= LOG_BYTES:
             self._tried_size = 0
             self.keep_current(writer)
@@ -86,7 +86,7 @@ class Checkpoints:
 
         It is never an error of whoever has just committed. What is left is tried again.
         """
-        size = self._size()
+        size = self.size()
         self._tried, self._tried_size = self._now(), size
         patience = writer.execute("PRAGMA busy_timeout").fetchone()[0]
         try:
@@ -118,7 +118,8 @@ class Checkpoints:
             self.connection = self._connect()
         return self.connection
 
-    def _size(self) -> int:
+    def size(self) -> int:
+        """How many bytes the log has."""
         # Only its size is asked for: whoever opens and closes the file lets go of every lock of this process.
         try:
             return os.stat(self._log).st_size  # noqa: PTH116 - a Path would cost more than the call

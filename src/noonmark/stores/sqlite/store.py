@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.admission import times_in_question
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
         Admitted,
+        Backlog,
         Beat,
         Graph,
         Hold,
@@ -269,6 +271,10 @@ class SqliteStore(SharedVerbs):
                 self._connections.checkpoints.after_change()
             self._connections.checkpoints.keep_current(connection)
             return before != self._seen
+
+    async def backlog(self, now: Micros, limit: int) -> Backlog:
+        """How much is due and not claimed, and how much waits; and how large the log is."""
+        return replace(await super().backlog(now, limit), log_bytes=self._connections.checkpoints.size())
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
