@@ -1,0 +1,243 @@
+"""`noonmark backup` beside nodes at work, and `noonmark restore`: what is refused, and what a restored store does."""
+
+import os
+import sqlite3
+import stat
+import threading
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+
+from noonmark import IntervalTrigger, OnceTrigger, Scheduler
+from noonmark.core.instants import SECOND
+from noonmark.driver.drive import drive
+from noonmark.ports.records import Beat
+from noonmark.testing import FakeClock, ManualDriver
+from tests.cli.calling import call
+from tests.embedded.conftest import START
+from tests.embedded.waiting import NEVER, SOON
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def url(path):
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def keeper(url):
+    with closing(Scheduler(url)) as scheduler:
+        yield scheduler
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return tmp_path / "copy.db"
+
+
+def nothing():
+    pass
+
+
+def names(url):
+    with closing(Scheduler(url)) as scheduler:
+        return sorted(job.name for job in scheduler.list_jobs())
+
+
+def rows(path, statement):
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+class TestBackup:
+    def test_it_is_one_private_sound_file(self, keeper, url, copy):
+        keeper.schedule(nothing, name="kept", trigger=NEVER)
+        before = os.umask(0)
+        try:
+            done = call("backup", str(copy), "--store", url)
+        finally:
+            os.umask(before)
+        assert (done.code, done.out) == (0, f"Wrote {copy.stat().st_size:,} bytes to {copy}.\n")
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+        assert sorted(one.name for one in copy.parent.iterdir() if "copy" in one.name) == ["copy.db"]
+        assert rows(copy, "PRAGMA integrity_check") == [("ok",)]
+        assert rows(copy, "SELECT name FROM schedules") == [("kept",)]
+
+    def test_it_is_one_moment_of_a_store_that_is_written_to(self, keeper, url, copy):
+        """Each transaction creates two; a copy of two moments would have an odd number of them."""
+        begun, stopping = threading.Event(), threading.Event()
+
+        def write():
+            while not stopping.is_set():
+                keeper.create_many({"func": nothing, "trigger": NEVER} for _ in range(2))
+                begun.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            assert begun.wait(SOON)
+            for _ in range(5):
+                assert call("backup", str(copy), "--overwrite", "--store", url).code == 0
+                [(count,)] = rows(copy, "SELECT count(*) FROM schedules")
+                assert count % 2 == 0
+                assert rows(copy, "PRAGMA integrity_check") == [("ok",)]
+        finally:
+            stopping.set()
+            writer.join()
+        assert len(keeper.list_jobs()) >= count > 0
+
+    def test_a_file_is_overwritten_only_when_asked(self, keeper, url, copy):
+        copy.write_text("mine")
+        keeper.list_jobs()
+        done = call("backup", str(copy), "--store", url)
+        assert done.complaints == [f"FILE: {copy} exists; name another file, or add --overwrite"]
+        assert copy.read_text() == "mine"
+        assert call("backup", str(copy), "--store", url, "--overwrite").code == 0
+        assert rows(copy, "SELECT count(*) FROM schedules") == [(0,)]
+
+    def test_a_database_in_use_is_not_overwritten(self, keeper, url, path, copy):
+        keeper.list_jobs()
+        assert call("backup", str(path), "--store", url, "--overwrite").complaints == [
+            f"FILE: {path} is the store itself; name another file"
+        ]
+        with closing(Scheduler(f"sqlite:///{copy}")) as other:
+            other.list_jobs()
+            [complaint] = call("backup", str(copy), "--store", url, "--overwrite").complaints
+        assert complaint.endswith("belongs to a database in use; name another file")
+
+    @pytest.mark.parametrize("command", ["backup", "restore"])
+    @pytest.mark.parametrize(
+        ("store", "complaint"),
+        [
+            ("postgresql://jobs:secret@db/jobs", "postgresql://jobs:***@db/jobs is not a SQLite file; for PostgreSQL"),
+            ("memory://", "memory:// is not a SQLite file"),
+        ],
+    )
+    def test_another_store_is_refused_with_advice(self, copy, command, store, complaint):
+        done = call(command, str(copy), "--store", store)
+        assert done.code != 0
+        assert complaint in done.err
+        assert "secret" not in done.err
+
+    def test_what_is_not_there_or_not_ours_is_refused(self, url, path, copy, tmp_path):
+        assert call("backup", str(copy), "--store", url).complaints == [f"--store: there is no file {path}"]
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE somebody_elses (a)")
+        assert call("backup", str(copy), "--store", url).complaints == [f"{path} is not a database of Noonmark"]
+        [complaint] = call("backup", str(tmp_path / "no" / "copy.db"), "--store", url).complaints
+        assert complaint == f"FILE: there is no folder {tmp_path / 'no'}"
+        assert not copy.exists()
+
+
+class TestRestore:
+    def test_everything_is_as_it_was(self, keeper, url, copy, tmp_path):
+        keeper.schedule(nothing, name="kept", trigger=NEVER)
+        call("backup", str(copy), "--store", url)
+        keeper.schedule(nothing, name="later", trigger=NEVER)
+        done = call("restore", str(copy), "--store", url)
+        assert (done.code, done.out) == (0, f"Restored {url} from {copy}. Start its nodes anew.\n")
+        assert [job.name for job in keeper.list_jobs()] == ["kept"], "also for whoever has it open"
+        fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
+        assert call("restore", str(copy), "--store", fresh).code == 0
+        assert names(fresh) == ["kept"]
+        assert stat.S_IMODE((tmp_path / "fresh.db").stat().st_mode) == 0o600
+
+    def test_it_is_refused_while_a_node_is_alive(self, keeper, url, copy):
+        keeper.schedule(nothing, name="kept", trigger=NEVER)
+        call("backup", str(copy), "--store", url)
+        keeper.schedule(nothing, name="later", trigger=NEVER)
+        store = keeper.runtime.store
+        drive(store.beat(Beat(node="busy-node", lease=60 * SECOND), now=drive(store.clock())))
+        [complaint] = call("restore", str(copy), "--store", url).complaints
+        assert complaint.startswith("--store: busy-node may still be at work in ")
+        assert len(names(url)) == 2
+        assert call("restore", str(copy), "--store", url, "--force").code == 0
+        assert names(url) == ["kept"]
+        assert call("restore", str(copy), "--store", url).code == 0, "no node of the backup is alive"
+
+    def test_a_file_that_is_no_sound_backup_changes_nothing(self, keeper, url, copy, tmp_path):
+        before = keeper.create_many({"func": nothing, "trigger": NEVER} for _ in range(200))
+        call("backup", str(copy), "--store", url)
+        content = copy.read_bytes()
+        damaged = tmp_path / "damaged.db"
+        half = len(content) // 8192 * 4096
+        damaged.write_bytes(content[:half] + b"\xff" * 4096 + content[half + 4096 :])
+        newer = tmp_path / "newer.db"
+        newer.write_bytes(content)
+        with closing(sqlite3.connect(newer)) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+            connection.commit()
+        text = tmp_path / "text.db"
+        text.write_text("not a database, but long enough to be taken for one at first glance" * 20)
+        for file, complaint in [
+            (damaged, "damaged"),
+            (newer, "has schema version 9999, and this Noonmark knows 0001 to"),
+            (text, "it is not an SQLite database"),
+            (tmp_path / "none.db", "FILE: there is no file"),
+        ]:
+            done = call("restore", str(file), "--store", url)
+            assert done.code != 0
+            assert complaint in done.err
+        assert sorted(job.id for job in keeper.list_jobs()) == sorted(before)
+        assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+
+    def test_a_damaged_store_is_replaced_when_forced(self, keeper, url, copy, tmp_path):
+        keeper.schedule(nothing, name="kept", trigger=NEVER)
+        call("backup", str(copy), "--store", url)
+        broken = tmp_path / "broken.db"
+        broken.write_text("what the disk made of it" * 100)
+        broken.with_name("broken.db-wal").write_text("the log of another life")
+        there = f"sqlite:///{broken}"
+        [complaint] = call("restore", str(copy), "--store", there).complaints
+        assert "--force replaces it" in complaint
+        assert call("restore", str(copy), "--store", there, "--force").code == 0
+        assert names(there) == ["kept"]
+
+    def test_the_database_of_another_program_is_never_replaced(self, keeper, url, copy, tmp_path):
+        keeper.list_jobs()
+        call("backup", str(copy), "--store", url)
+        other = tmp_path / "other.db"
+        with closing(sqlite3.connect(other)) as connection:
+            connection.execute("CREATE TABLE somebody_elses (a)")
+        done = call("restore", str(copy), "--store", f"sqlite:///{other}", "--force")
+        assert done.complaints == [f"{other} is not a database of Noonmark"]
+        assert rows(other, "SELECT count(*) FROM somebody_elses") == [(0,)]
+
+    def test_nothing_is_delivered_again_outside_the_misfire_window_and_fences_rise(self, url, path, copy):
+        clock, ran = FakeClock(START), []
+        scheduler = Scheduler(url, clock=clock)
+        driver = ManualDriver(scheduler)
+        hourly = IntervalTrigger(3600, start_at=START)
+        job = scheduler.schedule(lambda context: ran.append(context.nominal_at), trigger=hourly, function_name="work")
+        once = OnceTrigger(START + timedelta(hours=5))
+        scheduler.schedule(lambda: ran.append("once"), trigger=once, function_name="once", misfire="skip")
+        driver.run_until(START + timedelta(hours=2))
+        assert call("backup", str(copy), "--store", url).code == 0
+        driver.run_until(START + timedelta(hours=23, minutes=30))
+        before = list(ran)
+        assert "once" in before
+        fences = rows(path, "SELECT id, fence FROM occurrences")
+        scheduler.close()
+
+        # The node was last heard of at a time that has not come yet.
+        assert call("restore", str(copy), "--store", url, "--force").code == 0
+        scheduler = Scheduler(url, clock=clock)
+        driver = ManualDriver(scheduler)
+        scheduler.register_function("work", lambda context: ran.append(context.nominal_at))
+        scheduler.register_function("once", lambda: ran.append("once"))
+        driver.run_due()
+        assert ran == before, "all of it lies outside the misfire window"
+        driver.run_until(START + timedelta(hours=25))
+        assert ran[len(before) :] == [START + timedelta(hours=24), START + timedelta(hours=25)]
+        phases = {str(one.phase) for one in scheduler.occurrences(job)}
+        assert phases == {"completed", "misfired", "pending"}
+        after = dict(rows(path, "SELECT id, fence FROM occurrences WHERE ended IS NULL OR phase = 'misfired'"))
+        assert all(after[one] > fence for one, fence in fences if one in after)
+        assert after
+        assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+        scheduler.close()
