@@ -31,3 +31,31 @@ def test_each_fire_runs_once_and_the_master_ends_cleanly(site, options, starts, 
     site.assert_nothing_is_held()
     by_master = site.pids(*ids) == {master.pid}
     assert by_master == (starts == "import" and "--preload" in options)
+
+
+def test_workers_that_read_the_history_themselves_lose_nothing(site):
+    command = ["-m", "gunicorn", "--workers", 2, "--bind", "127.0.0.1:0", "--worker-tmp-dir", site.folder]
+    master = site.run(*command, "tests.frameworks.sites.watched:app", SITE_STARTS="import")
+    address, seen = site.address(master), []
+
+    def look():
+        seen.append(ask(address))
+        return seen[-1] >= 2 * SCALE
+
+    site.until(look)
+    ids = site.fires(2 * SCALE, ":tick", ":beat")
+    site.end(master, signal.SIGTERM)
+    site.assert_each_fire_ran_once(*ids)
+    site.assert_nothing_is_held()
+    assert site.sql("PRAGMA integrity_check") == [("ok",)]
+    assert seen == sorted(seen), "what was on record is not on record any more"
+
+
+def test_a_worker_whose_master_had_the_file_open_is_told_so(site):
+    site.may_complain = True
+    command = ["-m", "gunicorn", "--workers", 1, "--preload", "--bind", "127.0.0.1:0", "--config", START]
+    master = site.run(
+        *command, "--worker-tmp-dir", site.folder, "tests.frameworks.sites.watched:app", SITE_LOOKS="before the fork"
+    )
+    site.until(lambda: "close every connection to it before the fork" in site.shown(master))
+    site.end(master, signal.SIGTERM, codes=(0, 1, 3))
