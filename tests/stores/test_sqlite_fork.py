@@ -202,3 +202,16 @@ def test_a_child_of_a_process_that_closed_its_own_connections_works(store):
     child = Child(lambda: done(store.create(plans(1, "child"))))
     with closing(child):
         assert child.next() == [True]
+
+
+def test_a_child_of_a_process_with_two_stores_on_the_file_works(store):
+    second = SqliteStore(store._connections.path, HandClock())
+    done(second.open())
+    done(second.create(plans(1, "second")))
+    done(store.create(plans(1, "first")))
+    child = Child(lambda: done(second.create(plans(1, "child"))))
+    with closing(child):
+        assert child.next() == [True]
+        assert done(store.create(plans(1, "parent"))) == [True]
+    done(second.close())
+    assert found(store._connections.path, "-0") == (4,)

@@ -120,7 +120,10 @@ def test_a_backlog_is_shown_without_a_worker_and_left_out_while_nobody_knows_it(
     known = []
     metrics = Metrics("0.0", lambda: known[-1])
     known.append(Backlog(schedules=2, due=7, waiting=3))
+    assert "noonmark_store_log_bytes" not in samples(metrics)
+    known.append(Backlog(schedules=2, due=7, waiting=3, log_bytes=4_096))
     found = samples(metrics)
+    assert found["noonmark_store_log_bytes"] == 4_096
     assert found["noonmark_schedules_due"] == 2
     assert found['noonmark_queue_depth{state="due"}'] == 7
     assert found['noonmark_queue_depth{state="waiting"}'] == 3
