@@ -131,7 +131,10 @@ class Checkpoints:
         return not 0 <= self._now() - self._tried < time
 
     def _warn(self, size: int) -> None:
-        if size < HELD_BYTES or (self._warned is not None and 0 <= self._now() - self._warned < WARN_EVERY):
+        """A log that is large and was copied was one large transaction, and begins anew with the next one."""
+        if size < HELD_BYTES or not self._is_behind:
+            return
+        if self._warned is not None and 0 <= self._now() - self._warned < WARN_EVERY:
             return
         self._warned = self._now()
         logger.warning(

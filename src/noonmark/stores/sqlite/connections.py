@@ -46,6 +46,13 @@ class Connections:
         self._writing, self._reading = RLock(), RLock()
         self.checkpoints = Checkpoints(self.path, self.connect, now)
 
+    def __del__(self) -> None:
+        """Python 3.13 and later warn of a connection that nobody closes, and a scheduler need not be closed."""
+        for connection in self._all:
+            if connection is not None:
+                with suppress(sqlite3.Error):
+                    connection.close()
+
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction that may write: all of it is kept, or nothing."""
