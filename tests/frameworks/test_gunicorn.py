@@ -38,11 +38,13 @@ def test_workers_that_read_the_history_themselves_lose_nothing(site):
     master = site.run(*command, "tests.frameworks.sites.watched:app", SITE_STARTS="import")
     address, seen = site.address(master), []
 
-    def look():
-        seen.append(ask(address))
-        return seen[-1] >= 2 * SCALE
+    for place, runs in [("", 3 * SCALE), ("/pool", 6 * SCALE)]:
 
-    site.until(look)
+        def look(place=place, runs=runs):
+            seen.append(ask(address + place))
+            return seen[-1] >= runs
+
+        site.until(look)
     ids = site.fires(2 * SCALE, ":tick", ":beat")
     site.end(master, signal.SIGTERM)
     site.assert_each_fire_ran_once(*ids)

@@ -20,8 +20,9 @@ if os.environ.get("SITE_LOOKS") == "before the fork":
 
 
 def app(environ, start_response):
-    with pool.connect() as first, pool.connect() as second, closing(sqlite3.connect(PATH, timeout=30)) as own:
-        counts = [one.execute(sqlalchemy.text(HISTORY)).scalar() for one in (first, second)]
-        counts += own.execute(HISTORY).fetchone()
     start_response("200 OK", [("Content-Type", "text/plain")])
-    return [str(max(counts)).encode()]
+    if environ["PATH_INFO"] == "/pool":
+        with pool.connect() as first, pool.connect() as second:
+            return [str(max(one.execute(sqlalchemy.text(HISTORY)).scalar() for one in (first, second))).encode()]
+    with closing(sqlite3.connect(PATH, timeout=30)) as own:
+        return [str(*own.execute(HISTORY).fetchone()).encode()]
