@@ -136,6 +136,13 @@ def test_what_another_process_committed_is_in_the_file_soon(store, path, clock):
     done(other.close())
 
 
+def test_the_file_is_current_where_no_node_watches_it_and_somebody_reads(store, path, clock):
+    done(store.create(plans(1)))
+    clock.now += checkpoint.CURRENT_WITHIN
+    assert done(store.find("acme", "schedule-of-uid-0"))
+    assert schedules_in_file_alone(path) == 1
+
+
 def test_a_clock_that_was_set_back_keeps_no_file_behind(store, path, clock):
     done(store.create(plans(1)))
     clock.now -= 3600 * SECOND

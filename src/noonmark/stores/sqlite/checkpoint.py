@@ -76,9 +76,13 @@ class Checkpoints:
         """Another process has written."""
         self._is_behind = True
 
+    def is_due(self) -> bool:
+        """Whether the file has been behind for long."""
+        return self._is_behind and self._passed(CURRENT_WITHIN)
+
     def keep_current(self, writer: sqlite3.Connection) -> None:
         """Copy the log if the file has been behind for long."""
-        if self._is_behind and self._passed(CURRENT_WITHIN):
+        if self.is_due():
             self.run(writer)
 
     def run(self, writer: sqlite3.Connection) -> bool:
