@@ -122,17 +122,22 @@ def make_target(
 
 
 def make_uploads(place: str | None, store: str, *, max_bytes: int, quota: int) -> Uploads | None:
-    """Where uploads are kept: in the folder that is named, or else beside the file of the store; perhaps nowhere."""
-    from pathlib import Path
-
-    file = file_of(store)
-    beside = None if file is None else file.with_name(f"{file.name}.uploads")
-    folder = beside if place is None else Path(_at_home(place))
+    """What keeps uploads in their folder; None where there is none."""
+    folder = upload_folder(place, store)
     if folder is None or os.name != "posix":  # elsewhere, folders cannot be held open
         return None
     from noonmark.stores.files import UploadFolder
 
     return UploadFolder(folder, max_bytes=max_bytes, quota=quota)
+
+
+def upload_folder(place: str | None, store: str) -> Path | None:
+    """Where uploads are kept: in the folder that is named, or else beside the file of the store; perhaps nowhere."""
+    from pathlib import Path
+
+    file = file_of(store)
+    beside = None if file is None else file.with_name(f"{file.name}.uploads")
+    return beside if place is None else Path(_at_home(place)).absolute()
 
 
 def fresh_id(clock: Clock) -> str:

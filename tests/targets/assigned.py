@@ -1,5 +1,7 @@
 """Assignments for tests of targets."""
 
+from dataclasses import replace
+
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
 from noonmark.core.targets import Executor, FunctionTarget
@@ -42,11 +44,12 @@ def assigned(
     origin=None,
     given=None,
     executor=Executor.THREAD,
+    source="embedded",
     **declared,
 ):
     """One call of a function, to begin now or a while after; `given` is the payload of the schedule itself."""
     begins = now() + after
     target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {}, payload=given, executor=executor)
-    made = factories.schedule(target=target, **declared)
+    made = replace(factories.schedule(target=target, **declared), source=source)
     one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
     return Assignment(one, made, begins=begins)

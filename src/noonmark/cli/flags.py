@@ -48,6 +48,9 @@ class Flags:
     signing_key: Annotated[str | None, _meaning("signing_key")] = None
     secret_key: Annotated[list[str] | None, _several("secret_key")] = None
     allow_commands: Annotated[list[str] | None, _several("allow_commands")] = None
+    allow_env: Annotated[list[str] | None, _several("allow_env")] = None
+    allow_cwd: Annotated[list[str] | None, _several("allow_cwd")] = None
+    pin_commands: Annotated[str | None, _meaning("pin_commands")] = None
     upload_dir: Annotated[str | None, _meaning("upload_dir")] = None
     max_upload_bytes: Annotated[str | None, _meaning("max_upload_bytes")] = None
     upload_quota_bytes: Annotated[str | None, _meaning("upload_quota_bytes")] = None

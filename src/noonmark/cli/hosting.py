@@ -8,6 +8,7 @@ import signal
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Self
 
 import uvicorn
@@ -16,10 +17,14 @@ from noonmark import __version__
 from noonmark.cli.connections import Connection
 from noonmark.cli.listening import BACKLOG, url_of
 from noonmark.cli.output import complain
+from noonmark.cli.remote import VARIABLE as SERVER_VARIABLE
 from noonmark.clocks import SystemClock
+from noonmark.config import SETTINGS
+from noonmark.config.loading import FILE_VARIABLE
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.signatures import KeySettings
+from noonmark.core.targets.command_rules import CommandRules
 from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
@@ -33,14 +38,23 @@ from noonmark.surfaces.rest.settings import HttpSettings
 from noonmark.targets.functions import Functions, import_function
 from noonmark.targets.hiding import hide
 from noonmark.targets.outbound import Outbound
-from noonmark.targets.programs import Programs
+from noonmark.targets.programs import Pin, Programs
 from noonmark.telemetry import logs
 from noonmark.telemetry.health import Health
 from noonmark.telemetry.masking import masked
 from noonmark.telemetry.metrics import Metrics
 from noonmark.telemetry.probing import Recent
 from noonmark.telemetry.sinks import LogSink, Sinks
-from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_target, make_uploads, node_name
+from noonmark.wiring import (
+    fresh_id,
+    make_runner,
+    make_seal,
+    make_store,
+    make_target,
+    make_uploads,
+    node_name,
+    upload_folder,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -67,7 +81,7 @@ class Asked(KeyboardInterrupt):
 
 def host(loaded: Loaded, listener: socket.socket) -> int:
     """Run a server until somebody asks it to stop; 0 when that went well."""
-    settings = loaded.settings
+    settings = replace(loaded.settings, target_guard=_guard(loaded.settings, listener))
     logs.configure(level=settings.log_level, form=settings.log_format)
     if settings.allow_commands:
         hide()
@@ -108,7 +122,12 @@ def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
-    programs = Programs(settings.allow_commands)
+    programs = Programs(
+        settings.allow_commands,
+        rules=_command_rules(settings),
+        uploads=upload_folder(settings.upload_dir, settings.store),
+        pin=Pin(settings.pin_commands),
+    )
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
     outbound = Outbound(
@@ -136,10 +155,31 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
     )
 
 
+def _guard(settings: Settings, listener: socket.socket) -> str:
+    """How much of the network is open to requests.
+
+    `auto` opens the neighbourhood where only this machine reaches the server: whoever comes through a proxy would reach
+    with it what listens here for this machine alone, this server too.
+    """
+    if settings.target_guard != "auto":
+        return settings.target_guard
+    is_loopback = ip_address(listener.getsockname()[0]).is_loopback
+    return Guard.LOCAL if is_loopback and not settings.public_url and not settings.allowed_hosts else Guard.STRICT
+
+
 def _reach(settings: Settings) -> Reach:
-    """Where requests may go. Only this machine reaches a server without keys, so `auto` opens its neighbourhood."""
-    guard = Guard.LOCAL if settings.target_guard == "auto" else Guard(settings.target_guard)
-    return reach_of(guard, settings.allow_hosts)
+    """Where requests may go."""
+    return reach_of(Guard(settings.target_guard), settings.allow_hosts)
+
+
+def _command_rules(settings: Settings) -> CommandRules:
+    """What callers may say of programs."""
+    read_here = {variable for setting in SETTINGS.values() for variable in setting.variables}
+    return CommandRules(
+        env=frozenset(settings.allow_env),
+        folders=settings.allow_cwd,
+        reserved=frozenset({*read_here, FILE_VARIABLE, SERVER_VARIABLE}),
+    )
 
 
 def _keys(settings: Settings) -> KeySettings:
@@ -158,6 +198,7 @@ def _functions(loaded: Loaded) -> Functions:
         except (Exception, SystemExit) as error:  # whatever the module does when it is loaded
             raise loaded.refuse("functions", f"{name}={place} cannot be used: {error}") from error
         functions.register(name, found)
+        functions.offer(name)
     return functions
 
 
@@ -174,6 +215,8 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         keys=_keys(settings),
         seal=make_seal(settings.secret_key),
         reach=_reach(settings),
+        commands=_command_rules(settings),
+        offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
             max_per_user=settings.max_per_user,
             min_interval=settings.min_interval_minutes * 60 * SECOND,

@@ -56,6 +56,7 @@ class Fields(TypedDict, total=False):
     depends_on: list[Document] | None
     budget: Document | None
     max_runs: int | None
+    accepts_payload: bool | None
     planning_horizon_days: int | None
     planning_horizon_occurrences: int | None
     enabled: bool | None
@@ -143,8 +144,7 @@ def update(
 
 def pause(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:
     """Let nothing of its trigger start until it is resumed; what runs goes on."""
-    asked = given(schedule_id=schedule_id, reason=reason, **expected)
-    return ask("schedule/pause", _one(Schedule), asked)
+    return ask("schedule/pause", _one(Schedule), given(schedule_id=schedule_id, reason=reason, **expected))
 
 
 def resume(schedule_id: str, *, reason: str | None = None, **expected: Unpack[Expected]) -> Request[Schedule]:

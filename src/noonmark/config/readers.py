@@ -26,6 +26,8 @@ _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HOST = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
 _PLACE = re.compile(r"[A-Za-z0-9_.:/*\[\]-]{1,300}")
 _COMMAND = re.compile(r"[^\s,\0]{1,200}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}|\*", re.ASCII)
+_FOLDER = re.compile(r"/[^,\0\n]{0,4095}")
 
 
 def text(value: object) -> str:
@@ -136,6 +138,16 @@ def places(value: object) -> tuple[str, ...]:
 def commands(value: object) -> tuple[str, ...]:
     """Names of programs, or a star for any."""
     return _several(value, _COMMAND, 'names of programs, or "*" for any')
+
+
+def variables(value: object) -> tuple[str, ...]:
+    """Names of variables, or a star for any."""
+    return _several(value, _VARIABLE, 'names of variables, or "*" for any')
+
+
+def folders(value: object) -> tuple[str, ...]:
+    """Folders, each by its absolute path."""
+    return _several(value, _FOLDER, "absolute paths of folders")
 
 
 def functions(value: object) -> dict[str, str]:

@@ -87,7 +87,8 @@ class Settings:
     target_guard: str = _set(
         readers.one_of("auto", "strict", "off"),
         "where requests may go: `strict` is public addresses only, `off` everywhere; `auto` is strict, but a server"
-        " that only this machine can reach may also call this machine and private networks",
+        " that only this machine can reach, without `public_url` and `allowed_hosts`, may also call this machine and"
+        " private networks",
         default="auto",
     )
     allow_hosts: tuple[str, ...] = _set(
@@ -117,6 +118,23 @@ class Settings:
         readers.commands,
         'programs that schedules may start on this node, by name or absolute path, or `"*"` for any',
         default=(),
+    )
+    allow_env: tuple[str, ...] = _set(
+        readers.variables,
+        "variables that callers may set for the programs they start, besides `NOONMARK_*` names of their own, or"
+        ' `"*"` for any',
+        default=(),
+    )
+    allow_cwd: tuple[str, ...] = _set(
+        readers.folders,
+        "folders in and below which callers may let programs start; each has an empty folder of its own otherwise",
+        default=(),
+    )
+    pin_commands: str = _set(
+        readers.one_of("inode", "digest"),
+        "how an allowed program is known to be the one that was there when the server started: `inode` by its file,"
+        " `digest` by its content",
+        default="inode",
     )
     upload_dir: str | None = _set(
         readers.text,

@@ -43,10 +43,15 @@ class _Until:
     wanted: tuple[Occurrence, ...] = ()
 
 
-def edit(snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead: Micros) -> Plan:
-    """Put a new declaration in force. One that changes nothing that runs keeps the revision and the projections."""
+def edit(
+    snapshot: Snapshot, declaration: Declaration, *, now: Micros, lookahead: Micros, source: str | None = None
+) -> Plan:
+    """Put a new declaration in force. One that changes nothing that runs keeps the revision and the projections.
+
+    With a source, all of it comes from there now, whoever created the schedule.
+    """
     before = snapshot.schedule
-    after = replace(before, declaration=declaration, updated=now)
+    after = replace(before, declaration=declaration, updated=now, source=source or before.source)
     if _runs_alike(before.declaration, declaration):
         return replace(plan(snapshot, now=now, lookahead=lookahead), schedule=after)
     renewed = before.declaration.trigger != declaration.trigger
@@ -89,7 +94,7 @@ def _step(schedule: Schedule, phase: SchedulePhase, now: Micros) -> Schedule:
 
 
 def _runs_alike(one: Declaration, other: Declaration) -> bool:
-    """Whether they differ in nothing but what people read."""
+    """Whether they differ in nothing that a run depends on."""
     return one == replace(
         other,
         name=one.name,
@@ -97,6 +102,7 @@ def _runs_alike(one: Declaration, other: Declaration) -> bool:
         labels=one.labels,
         schedule_id=one.schedule_id,
         enabled=one.enabled,
+        accepts_payload=one.accepts_payload,
     )
 
 

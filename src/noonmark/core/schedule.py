@@ -72,6 +72,8 @@ class Declaration:
     description: str = ""
     labels: dict[str, str] = field(default_factory=dict, hash=False)
     enabled: bool = True
+    accepts_payload: bool = False
+    """Whether callers may send a payload along with a run, though a program declared what it calls."""
 
     def to_document(self) -> dict[str, Any]:
         """The document that reads back into an equal declaration, whenever it is read."""
@@ -95,6 +97,7 @@ class Declaration:
                 depends_on=[upstream.to_document() for upstream in self.depends_on] or None,
                 budget=self.budget.to_document() if self.budget else None,
                 max_runs=self.max_runs,
+                accepts_payload=self.accepts_payload or None,
                 enabled=self.enabled,
             )
             | concurrency
@@ -195,6 +198,7 @@ def _read(
         "budget": read_budget(reader, "budget"),
         "max_runs": reader.integer("max_runs", None, low=1),
         "horizon": read_horizon(reader),
+        "accepts_payload": reader.boolean("accepts_payload", default=False),
         "enabled": reader.boolean("enabled", default=True),
     }
     reader.close()

@@ -63,6 +63,8 @@ class Further(TypedDict, total=False):
     concurrency_key: str | None
     """Jobs with the same one run at most `concurrency_limit` at a time."""
     concurrency_limit: int | None
+    accepts_payload: bool | None
+    """Whether callers of a server may send a payload along when they ask for a run."""
 
 
 class Common(Further, total=False):

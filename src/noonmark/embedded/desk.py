@@ -116,7 +116,8 @@ class Desk:
             self._check_free(schedule, changes["name"])
         function = name if func is None else self._function(func, name)
         said = {option: value for option, value in changes.items() if option != "function_name"}
-        self._edit(job_id, lambda declared: changed(declared, function, said))
+        source = None if func is None else TRUSTED
+        self._edit(job_id, lambda declared: changed(declared, function, said), source)
         if func is not None and function is not None:
             self._functions.register(function, func)
 
@@ -171,7 +172,7 @@ class Desk:
         if stored is not None and stored.schedule.uid != schedule.uid:
             raise Conflict(f"{name!r} is the name of another job, {stored.schedule.schedule_id}", field="name")
 
-    def _edit(self, job_id: str, write: Callable[[Declaration], dict[str, Any]]) -> None:
+    def _edit(self, job_id: str, write: Callable[[Declaration], dict[str, Any]], source: str | None = None) -> None:
         """Put another document in force, written from the declaration as it then stands."""
 
         def read(schedule: Schedule, now: Micros) -> Declaration:
@@ -179,7 +180,7 @@ class Desk:
                 return declare_again(write(schedule.declaration), schedule, now=from_micros(now))
 
         uid = self.find(job_id).schedule.uid
-        drive(schedules.declare(self._store, uid, read, lookahead=self._lookahead))
+        drive(schedules.declare(self._store, uid, read, lookahead=self._lookahead, source=source))
 
     def _document(self, func: Callable[..., Any], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - judged by the parser
         """The document that a call of `schedule` stands for."""
@@ -248,6 +249,10 @@ class Desk:
                 return redeclared(document, schedule, trigger, now=now)
 
         try:
-            return drive(schedules.declare(self._store, stored.schedule.uid, read, lookahead=self._lookahead))
+            # Somebody else may have taken the name first; what the program declares is its own all the same.
+            declared = schedules.declare(
+                self._store, stored.schedule.uid, read, lookahead=self._lookahead, source=TRUSTED
+            )
+            return drive(declared)
         except NotFound:
             return None

@@ -138,7 +138,8 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
 
         `overlap`, `misfire` and `retries` may be documents as well, `retries` with a backoff for instance. Further
         options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency_key` and
-        `concurrency_limit` (jobs with the same key run at most so many at a time) and `window`.
+        `concurrency_limit` (jobs with the same key run at most so many at a time), `window`, and `accepts_payload`
+        (callers of a server on the same store may send a payload along when they ask for a run).
 
         In place of a function there may be a target document, such as `{"target_kind": "command", "argv": ["ls"]}`: a
         program, a request or an event, as `schedule_command`, `schedule_http` and `schedule_event` declare them.
@@ -205,10 +206,15 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         self._wake()
 
     def register_function(self, name: str, func: Callable[..., Any]) -> None:
-        """Offer a function under a name; schedules that name it run here from now on."""
+        """Offer a function under a name: schedules that name it run here from now on.
+
+        That includes schedules which others create through a server on the same store, with arguments of their choice.
+        A function that is only named with `function_name=` is called by the schedules of programs alone.
+        """
         check_callable(func)
         check_name("name", name)
         self._functions.register(name, func)
+        self._functions.offer(name)
         self._wake()
 
     def start(self) -> None:

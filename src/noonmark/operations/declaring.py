@@ -67,6 +67,7 @@ FIELDS = (
     "depends_on",
     "budget",
     "max_runs",
+    "accepts_payload",
     "planning_horizon_days",
     "planning_horizon_occurrences",
     "enabled",
@@ -157,7 +158,7 @@ async def update(service: Service, caller: Caller, arguments: Mapping[str, Any])
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
         document = changed(schedule.declaration, changes)
-        return trusted(declare_again(document, schedule, now=from_micros(now)), schedule, service.reach)
+        return trusted(service, declare_again(document, schedule, now=from_micros(now)), schedule)
 
     sign = caller.signed()
     edited = await schedules.declare(service.store, kept.schedule.uid, read, lookahead=service.lookahead, sign=sign)
@@ -200,7 +201,7 @@ def _kind(trigger: object) -> object:
 
 async def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> dict[str, Any]:
     def read(schedule: Schedule, now: Micros) -> Declaration:
-        return trusted(declare_again(document, schedule, now=from_micros(now)), schedule, service.reach)
+        return trusted(service, declare_again(document, schedule, now=from_micros(now)), schedule)
 
     schedule = await schedules.declare(
         service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=caller.signed()
@@ -235,7 +236,7 @@ def _parse(service: Service, document: dict[str, Any], *, now: Micros, key: str)
     if (wanted := document.get("schedule_id")) in UNREACHABLE:
         message = f"{wanted!r} means something else in the path of a request; take another id"
         raise InvalidSchedule(message, field="schedule_id")
-    return trusted(parse_schedule(document, now=from_micros(now), key=key), None, service.reach)
+    return trusted(service, parse_schedule(document, now=from_micros(now), key=key), None)
 
 
 def _check_owner(stored: Kept, owner: Owner, caller: Caller) -> None:

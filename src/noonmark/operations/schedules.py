@@ -151,18 +151,19 @@ async def declare(
     *,
     lookahead: Micros,
     sign: Sign | None = None,
+    source: str | None = None,
 ) -> Schedule:
     """Put in force what `read` makes of the schedule as it stands; the same as before changes nothing.
 
     `read` is given the very time of the edit: what is declared relative to now counts from the moment that is stored as
-    its anchor, so that it is recognised when it is declared again.
+    its anchor, so that it is recognised when it is declared again. With a source, everything it says comes from there.
     """
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         declaration = read(snapshot.schedule, now)
-        if snapshot.schedule.declaration == declaration:
+        if snapshot.schedule.declaration == declaration and source in {None, snapshot.schedule.source}:
             return None
-        return edits.edit(snapshot, declaration, now=now, lookahead=lookahead)
+        return edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
 
     return await change(store, uid, decide, sign)
 

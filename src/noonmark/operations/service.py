@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
+    from noonmark.core.targets.command_rules import CommandRules
     from noonmark.core.targets.reach import Reach
     from noonmark.operations.schedules import Sign
     from noonmark.ports.seal import Seal
@@ -65,6 +66,10 @@ class Service:
     """What secrets are sealed with; None where there is no key."""
     reach: Reach | None = None
     """Where the nodes send requests that are asked for here, as far as this process knows."""
+    commands: CommandRules | None = None
+    """What callers may say of programs, as far as this process knows."""
+    offered: frozenset[str] = frozenset()
+    """Functions that callers may have called with anything, by the names under which schedules have them."""
     uploads: Uploads | None = None
     """Where files are kept that callers send; None where none are taken."""
 

@@ -22,6 +22,7 @@ from noonmark.operations.arguments import Arguments
 from noonmark.operations.carrying import conceal, without_secrets
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
+from noonmark.operations.trusting import check_payload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +75,7 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     reason = asked.text("reason", None, high=MAX_REASON)
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
+    check_payload(service, kept.schedule, payload)
     now = await service.store.clock()
     own = None if override is None else OwnTerms(overlap_policy=override)
     one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own)

@@ -1,32 +1,40 @@
-"""Trusting: what a document that came over the network may name as a target, and what only a program may."""
+"""Trusting: what a document that came over the network may say of a target, and what only a program may."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.errors import InvalidSchedule
-from noonmark.core.schedule import TRUSTED
-from noonmark.core.targets import FunctionTarget
+from noonmark.core.errors import InvalidSchedule, NotAllowed
+from noonmark.core.targets import CommandTarget, FunctionTarget
 from noonmark.core.targets.http import HttpTarget
+from noonmark.core.trust import BY_MODULE, change_problem, payload_problem
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
-    from noonmark.core.targets.reach import Reach
+    from noonmark.operations.service import Service
 
 
-def trusted(declaration: Declaration, stored: Schedule | None, reach: Reach | None) -> Declaration:
-    """The declaration, unless its target is not for a document to name; what is stored already stays allowed."""
+def trusted(service: Service, declaration: Declaration, stored: Schedule | None) -> Declaration:
+    """The declaration, unless it is not for a document to say; a target that is stored already stays allowed."""
+    if stored is not None and (refused := change_problem(stored, declaration, service.offered)) is not None:
+        raise NotAllowed(refused[1], field=refused[0])
     target = declaration.target
     if stored is not None and stored.declaration.target == target:
         return declaration
     if isinstance(target, FunctionTarget):
         _check_function(target, stored)
-    elif stored is not None and stored.source == TRUSTED:
-        # Nodes trust what a program has made with more than a document, and go by the source of the schedule.
-        raise InvalidSchedule("was made by a program, and only a program can give it another one", field="target")
-    elif isinstance(target, HttpTarget) and reach is not None:
-        _check_url(target, reach)
+    elif isinstance(target, HttpTarget) and service.reach is not None:
+        if (problem := service.reach.url_problem(target.url)) is not None:
+            raise InvalidSchedule(problem, field="target.url")
+    elif isinstance(target, CommandTarget) and service.commands is not None:
+        _check_command(service, target)
     return declaration
+
+
+def check_payload(service: Service, schedule: Schedule, payload: object) -> None:
+    """Refuse a payload from a caller where a program declared what is called, and does not take any."""
+    if payload is not None and (problem := payload_problem(schedule, service.offered)) is not None:
+        raise NotAllowed(problem, field="payload")
 
 
 def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
@@ -34,7 +42,7 @@ def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
     before = None if stored is None else stored.declaration.target
     if isinstance(before, FunctionTarget) and before.function == target.function:
         return
-    if ":" in target.function:
+    if BY_MODULE in target.function:
         raise InvalidSchedule(
             "must be the name under which a node has registered the function; only a program can name one by its"
             " module",
@@ -42,6 +50,11 @@ def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
         )
 
 
-def _check_url(target: HttpTarget, reach: Reach) -> None:
-    if (problem := reach.url_problem(target.url)) is not None:
-        raise InvalidSchedule(problem, field="target.url")
+def _check_command(service: Service, target: CommandTarget) -> None:
+    """Refuse what no node with these rules would start."""
+    assert service.commands is not None  # noqa: S101 - the caller has looked
+    for name in target.env:
+        if (problem := service.commands.env_problem(name)) is not None:
+            raise NotAllowed(problem, field=f"target.env.{name}")
+    if target.cwd is not None and (problem := service.commands.cwd_problem(target.cwd)) is not None:
+        raise NotAllowed(problem, field="target.cwd")

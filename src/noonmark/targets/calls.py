@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.jsonvalues import json_copy
+from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets import FunctionTarget
 from noonmark.targets.functions import StopSignal, import_reference, make_context, process_problem
 
@@ -52,6 +53,11 @@ def _resolve(functions: Functions, assignment: Assignment) -> tuple[Function, Fu
     function = functions.find(target.function)
     if function is None:
         raise LookupError(f"no function is registered as {target.function!r} in this process")
+    if assignment.schedule.source != TRUSTED and not functions.is_offered(target.function):
+        raise LookupError(
+            f"{target.function!r} is not offered to callers on this node: a program declared it for its own schedules;"
+            " offer it with --function or register_function"
+        )
     return function, target
 
 

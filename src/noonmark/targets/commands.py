@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets import CommandTarget
 from noonmark.targets.endings import not_begun, undeliverable
 from noonmark.targets.keeping import Keeping, Order
 from noonmark.targets.programs import environment
+from noonmark.targets.run_folders import RunFolders
 from noonmark.targets.watching import Watch
 from noonmark.targets.workers import Workers
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report
+    from noonmark.targets.keeping import Kept
     from noonmark.targets.programs import Programs
 
 MAX_COMMANDS = 64
@@ -36,6 +40,7 @@ class CommandRunner:
     def __init__(self, programs: Programs) -> None:
         """Nothing runs until it is opened."""
         self._programs = programs
+        self._folders = RunFolders()
         self._workers: Workers | None = None
         self._watched: set[Watch] = set()
         self._lock = Lock()
@@ -56,6 +61,8 @@ class CommandRunner:
         """Make ready."""
         self._report, self._now = report, now
         self._keeping = Keeping()
+        if self._programs.is_open:
+            self._folders.sweep()
         self._workers = Workers(self._work, report, None, now, MAX_COMMANDS)
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
@@ -77,17 +84,22 @@ class CommandRunner:
             for watch in self._watched:
                 watch.give_up()
         self._keeping.close()
+        self._folders.close()
 
     def _work(self, assignment: Assignment) -> Delivered:
         """Have a program started, and wait for its end."""
         if assignment.stop_reason is not None:
             return not_begun(assignment, assignment.stop_reason, now=self._now())
-        try:
-            kept = self._keeping.start(self._order(assignment))
-        except LookupError as error:
-            return undeliverable(str(error.args[0]), now=self._now())
-        except OSError as error:
-            return undeliverable(f"no process could be started: {error}", now=self._now())
+        with ExitStack() as cleanup:
+            try:
+                kept = self._keeping.start(self._order(assignment, cleanup))
+            except LookupError as error:
+                return undeliverable(str(error.args[0]), now=self._now())
+            except OSError as error:
+                return undeliverable(f"no process could be started: {error}", now=self._now())
+            return self._end_of(kept, assignment)
+
+    def _end_of(self, kept: Kept, assignment: Assignment) -> Delivered:
         watch = Watch(kept, assignment, self._report, self._now)
         with self._lock:
             self._watched.add(watch)
@@ -100,17 +112,29 @@ class CommandRunner:
                 self._watched.discard(watch)
             kept.close()
 
-    def _order(self, assignment: Assignment) -> Order:
+    def _order(self, assignment: Assignment, cleanup: ExitStack) -> Order:
+        """What to start. A command that came over the network has a folder of its own, which goes with the cleanup."""
         occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
         if not isinstance(target, CommandTarget):
             raise LookupError(f"a {target.kind} target is not a command")
+        program = self._programs.find(assignment.schedule, target)
+        home, place = None, None
+        if assignment.schedule.source == TRUSTED:
+            cwd = str(Path.cwd() / (target.cwd or ""))
+        else:
+            if target.cwd is not None:
+                cwd, place = self._programs.folder(target.cwd)
+            home = cleanup.enter_context(self._folders.lend())
+            cwd = home if target.cwd is None else cwd
         return Order(
-            program=self._programs.find(assignment.schedule, target),
+            program=program.path,
             argv=target.argv,
-            env=environment(target, _told(occurrence)),
-            cwd=str(Path.cwd() / (target.cwd or "")),
+            env=environment(target, _told(occurrence), home),
+            cwd=cwd,
             limits=target.limits.to_document(),
             stdin=_stdin(occurrence, target),
+            identity=program.identity,
+            place=place,
         )
 
 

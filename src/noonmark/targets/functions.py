@@ -88,6 +88,8 @@ class Functions:
         self._names: dict[Callable[..., Any], str] = {}
         self._elsewhere: set[str] = set()
         """Named by module, but not to be imported here."""
+        self._offered: set[str] = set()
+        """Names that schedules may call which came over the network."""
         self._routes: tuple[str, ...] | None = ()
         self._lock = Lock()
         _alive.add(self)
@@ -105,6 +107,14 @@ class Functions:
         if _is_place(call, name):
             for others in list(_alive):
                 others.redefine(name, call)
+
+    def offer(self, name: str) -> None:
+        """Let schedules call it which came over the network, with any arguments."""
+        self._offered.add(name)
+
+    def is_offered(self, name: str) -> bool:
+        """Whether such schedules may call it; what a program has only declared is for the schedules of programs."""
+        return name in self._offered
 
     def redefine(self, name: str, call: Callable[..., Any]) -> None:
         """A function of a module was defined again, as a notebook does: nobody runs the old one any more."""

@@ -35,6 +35,9 @@ QUIET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The node hears these too, and says what becomes of its commands."""
 PR_SET_PDEATHSIG = 1
 PROCESSES = "/proc"
+OWN_FILES = "/proc/self/fd"
+SCRIPT = b"#!"
+"""How a file begins that another program reads."""
 
 
 class Command:
@@ -104,17 +107,7 @@ class Command:
 
     def _start(self, asked: dict[str, Any]) -> None:
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - the node has judged it
-                asked["argv"],
-                executable=asked["program"],
-                stdin=self._files[0],
-                stdout=self._files[1],
-                stderr=self._files[1],
-                cwd=asked["cwd"],
-                env=asked["env"],
-                start_new_session=True,
-                preexec_fn=partial(prepare, asked["limits"], self._prctl, os.getpid()),  # noqa: PLW1509 - one thread
-            )
+            self._process = self._begun(asked)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self._say({"error": str(error)})
             self.is_over = True
@@ -122,6 +115,27 @@ class Command:
             self._say({"pid": self._process.pid})
         finally:
             self._let_go()
+
+    def _begun(self, asked: dict[str, Any]) -> subprocess.Popen[bytes]:
+        """The program that was asked for, and no other: one that was checked is run by its open file, if it can be."""
+        number = opened(asked)
+        try:
+            check(asked, number)
+            return subprocess.Popen(  # noqa: S603 - the node has judged it
+                asked["argv"],
+                executable=asked["program"] if number is None else f"{OWN_FILES}/{number}",
+                pass_fds=() if number is None else (number,),
+                stdin=self._files[0],
+                stdout=self._files[1],
+                stderr=self._files[1],
+                cwd=asked["cwd"],
+                env=asked["env"],
+                start_new_session=True,
+                preexec_fn=partial(become, asked, number, self._prctl, os.getpid()),  # noqa: PLW1509 - one thread
+            )
+        finally:
+            if number is not None:
+                os.close(number)
 
     def _let_go(self) -> None:
         for one in self._files:
@@ -131,6 +145,39 @@ class Command:
     def _say(self, what: dict[str, Any]) -> None:
         with suppress(OSError):  # nobody listens
             self.line.sendall(json.dumps(what).encode() + b"\n")
+
+
+def opened(asked: dict[str, Any]) -> int | None:
+    """The file of a program that was checked, open; None where its path must do: for a script, which is read again."""
+    if asked["identity"] is None or not os.path.isdir(OWN_FILES):  # noqa: PTH112 - nothing to load
+        return None
+    try:
+        number = os.open(asked["program"], os.O_RDONLY)
+    except PermissionError:  # it may be run and not read
+        return None
+    if os.pread(number, len(SCRIPT), 0) != SCRIPT:
+        return number
+    os.close(number)
+    return None
+
+
+def check(asked: dict[str, Any], number: int | None) -> None:
+    """Refuse a program that was replaced since it was checked; OSError."""
+    if asked["identity"] is not None:
+        found = os.stat(asked["program"]) if number is None else os.fstat(number)  # noqa: PTH116 - nothing to load
+        if [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns] != asked["identity"]:
+            raise OSError(f"{asked['program']} was replaced a moment before")
+
+
+def become(asked: dict[str, Any], number: int | None, prctl: Any, keeper: int) -> None:  # noqa: ANN401 - of ctypes
+    """In the new process, in its folder, right before it becomes the program: nothing was replaced meanwhile."""
+    prepare(asked["limits"], prctl, keeper)
+    check(asked, number)
+    here = os.stat(".")  # noqa: PTH116 - nothing to load
+    if asked["place"] is not None and [here.st_dev, here.st_ino] != asked["place"]:
+        raise OSError("the folder was replaced a moment before")
+    if number is not None:
+        os.set_inheritable(number, False)  # noqa: FBT003 - as it is declared
 
 
 def prepare(limits: dict[str, int], prctl: Any, keeper: int) -> None:  # noqa: ANN401 - of ctypes

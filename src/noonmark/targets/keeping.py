@@ -36,11 +36,16 @@ class Order:
     cwd: str
     limits: Mapping[str, int]
     stdin: bytes
+    identity: tuple[int, int, int, int] | None = None
+    """Device, inode, size and time of the last change that the file of the program must have."""
+    place: tuple[int, int] | None = None
+    """Device and inode that the folder must have."""
 
     def to_request(self) -> bytes:
         """As the keeper reads it."""
         fields = {"program": self.program, "argv": self.argv, "env": dict(self.env), "cwd": self.cwd}
-        body = json.dumps({**fields, "limits": dict(self.limits)}).encode()
+        checked = {"identity": self.identity, "place": self.place}
+        body = json.dumps({**fields, **checked, "limits": dict(self.limits)}).encode()
         return len(body).to_bytes(keeper.HEADER, "big") + body
 
 

@@ -55,6 +55,8 @@ class Declaration(Body):
     budget: Document | None = None
     """`max_cost_usd` and `max_tokens`, of one run."""
     max_runs: Count | None = None
+    accepts_payload: bool | None = None
+    """Whether a run may bring a payload though a program declared what is called; only a program can say so then."""
     planning_horizon_days: Annotated[int, Field(ge=1, le=366)] | None = None
     planning_horizon_occurrences: Annotated[int, Field(ge=1, le=64)] | None = None
     enabled: bool | None = None

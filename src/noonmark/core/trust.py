@@ -1,0 +1,73 @@
+"""Trust: what callers may change of a schedule that a program declared in its own process.
+
+Nodes do for such a schedule whatever it says, because the program could do it by itself. So a document that came over
+the network may decide when it runs and whether, but not what it calls or with what. A function that a server offers by
+name is different: every caller may have it called with any arguments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.targets import FunctionTarget
+from noonmark.core.triggers import EventTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from noonmark.core.schedule import Declaration, Schedule
+
+BY_MODULE = ":"
+"""In the name of a function: it was found by its module, so a program declared it."""
+
+
+def is_program_owned(schedule: Schedule, offered: Collection[str]) -> bool:
+    """Whether a program declared what the schedule does, and no server offers that to callers."""
+    target = schedule.declaration.target
+    if isinstance(target, FunctionTarget):
+        by_program = schedule.source == TRUSTED or BY_MODULE in target.function
+        return by_program and target.function not in offered
+    return schedule.source == TRUSTED
+
+
+def change_problem(schedule: Schedule, changed: Declaration, offered: Collection[str]) -> tuple[str, str] | None:
+    """The field that callers may not change like this, and why; None if they may."""
+    before = schedule.declaration
+    if changed.target != before.target and not _may_call(schedule, changed, offered):
+        return "target", (
+            "a program declared this schedule, and only a program can change what it calls or with what; to let callers"
+            " do so, offer its function with --function"
+        )
+    if not is_program_owned(schedule, offered):
+        return None
+    if changed.name != before.name:
+        return "name", "a program declared this schedule and finds it by its name, so only a program can change it"
+    if changed.accepts_payload != before.accepts_payload:
+        return "accepts_payload", "a program declared this schedule, and only a program can say that it takes payloads"
+    listens_anew = isinstance(changed.trigger, EventTrigger) and changed.trigger != before.trigger
+    if listens_anew and not before.accepts_payload:
+        return "trigger", (
+            "a program declared this schedule, and only a program can say which events it gets, with their payloads;"
+            ' unless it says "accepts_payload": true'
+        )
+    return None
+
+
+def payload_problem(schedule: Schedule, offered: Collection[str]) -> str | None:
+    """Why callers may not send a payload along with a run; None if they may."""
+    if schedule.declaration.accepts_payload or not is_program_owned(schedule, offered):
+        return None
+    return (
+        "a program declared this schedule, and it takes no payloads from callers; the program can say"
+        ' "accepts_payload": true, or the server can offer its function with --function'
+    )
+
+
+def _may_call(schedule: Schedule, changed: Declaration, offered: Collection[str]) -> bool:
+    """Whether a caller may let it call something else: from what is offered only to what is offered."""
+    if schedule.source != TRUSTED:
+        return not is_program_owned(schedule, offered)
+    target = changed.target
+    is_offered = isinstance(target, FunctionTarget) and target.function in offered
+    return is_offered and not is_program_owned(schedule, offered)
