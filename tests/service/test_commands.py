@@ -99,16 +99,15 @@ def test_what_is_allowed_is_started(server):
 
 
 @pytest.mark.parametrize(
-    ("argv", "target", "why"),
+    ("argv", "why"),
     [
-        (["sh", "-c", "touch pwned"], {}, "--allow-commands"),
-        (["/bin/echo"], {}, "--allow-commands"),
-        (["./work"], {}, "relative path"),
-        (["echo"], {"env": {"LD_PRELOAD": "/x.so"}}, "'LD_PRELOAD' may not be set"),
+        (["sh", "-c", "touch pwned"], "--allow-commands"),
+        (["/bin/echo"], "--allow-commands"),
+        (["./work"], "relative path"),
     ],
 )
-def test_what_is_not_allowed_is_refused_with_a_reason(server, folder, argv, target, why):
-    one = create(server, *argv, target=target)
+def test_what_is_not_allowed_is_refused_with_a_reason(server, folder, argv, why):
+    one = create(server, *argv)
     told = end_of(server, start(server, one))
     assert (told["phase"], told["reason"]) == ("delivery_failed", "undeliverable")
     assert why in last_run(server, one)["error"]
@@ -116,7 +115,7 @@ def test_what_is_not_allowed_is_refused_with_a_reason(server, folder, argv, targ
 
 
 def test_what_is_cancelled_ends_with_its_children(server, folder):
-    one = create(server, f"{folder}/work", "cancelled")
+    one = create(server, f"{folder}/work", f"{folder}/cancelled")
     occurrence = start(server, one, {"a": 1})
     pids = pid_in(folder / "cancelled.pid"), pid_in(folder / "cancelled.child")
     assert json.loads((folder / "cancelled.in").read_text()) == {"a": 1}
@@ -126,7 +125,7 @@ def test_what_is_cancelled_ends_with_its_children(server, folder):
 
 
 def test_what_it_has_written_is_seen_at_every_door(server, folder):
-    one = create(server, f"{folder}/work", "talks")
+    one = create(server, f"{folder}/work", f"{folder}/talks")
     occurrence = start(server, one)
     said = {"output": "at work\n"}
     pid_in(folder / "talks.pid")
@@ -147,7 +146,7 @@ def test_what_it_has_written_is_seen_at_every_door(server, folder):
 
 
 def test_a_timeout_ends_it(server, folder):
-    one = create(server, f"{folder}/work", "slow", timeout_seconds=0.5)
+    one = create(server, f"{folder}/work", f"{folder}/slow", timeout_seconds=0.5)
     assert end_of(server, start(server, one))["phase"] == "timed_out"
     assert last_run(server, one)["error"].endswith("was killed by SIGTERM: no end within 0.5 s")
 
@@ -184,7 +183,7 @@ def test_a_schedule_emits_an_event(server):
 def test_a_server_that_is_killed_leaves_nothing_running_and_another_begins_anew(folder):
     options = ["--store", "sqlite:///killed.db", "--allow-commands", f"{folder}/work", "--lease", "1"]
     with serving(folder, *options, name="first") as first:
-        one = create(first, f"{folder}/work", "killed")
+        one = create(first, f"{folder}/work", f"{folder}/killed")
         occurrence = start(first, one)
         pids = pid_in(folder / "killed.pid"), pid_in(folder / "killed.child")
         first.process.kill()
@@ -205,5 +204,5 @@ def test_what_a_program_made_needs_no_permission_there(folder, server):
     assert ended(scheduler, job) == ["completed"]
     changed = {"target": {"target_kind": "command", "argv": ["sh", "-c", "touch pwned"]}}
     answer = server.ask("PATCH", f"/schedules/{job}", changed)
-    assert (answer.status, answer.json["code"]) == (400, "invalid_schedule")
+    assert (answer.status, answer.json["code"]) == (403, "not_allowed")
     scheduler.close()

@@ -44,7 +44,7 @@ def ask(server, target, **fields):
 def begin(server, folder, receiver):
     """Have everything begun there; the occurrences of the programs and of the calls, and the numbers of processes."""
     programs = {
-        name: ask(server, {"target_kind": "command", "argv": [f"{folder}/work", name]}, **fields)
+        name: ask(server, {"target_kind": "command", "argv": [f"{folder}/work", name], "cwd": str(folder)}, **fields)
         for name, fields in COMMANDS.items()
     }
     calls = {
@@ -71,7 +71,16 @@ def test_another_goes_on_with_programs_and_calls_and_what_may_run_once_does(
 ):
     (tmp_path / "work").write_text(WORK)
     (tmp_path / "work").chmod(0o755)
-    options = ("--store", database.url, "--lease", "2", "--allow-commands", f"{tmp_path}/work")
+    options = (
+        "--store",
+        database.url,
+        "--lease",
+        "2",
+        "--allow-commands",
+        f"{tmp_path}/work",
+        "--allow-cwd",
+        str(tmp_path),
+    )
     with serving(tmp_path, *options, "--migrate", name="first") as first:
         programs, calls, pids = begin(first, tmp_path, receiver)
         with serving(tmp_path, *options, name="second") as second:

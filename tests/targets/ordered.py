@@ -37,8 +37,8 @@ def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fiel
 class Runner:
     """A runner, and what it reported."""
 
-    def __init__(self, *allowed):
-        self.runner = CommandRunner(Programs(allowed))
+    def __init__(self, *allowed, **rules):
+        self.runner = CommandRunner(Programs(allowed, **rules))
         self._reported, self._news = {}, threading.Condition()
         self.told = []
         """What it told of those that went on, and when."""
@@ -70,9 +70,9 @@ class Runner:
 
 
 @contextmanager
-def running(*allowed):
+def running(*allowed, **rules):
     """A runner that is closed in the end."""
-    made = Runner(*allowed)
+    made = Runner(*allowed, **rules)
     try:
         yield made
     finally:
