@@ -24,6 +24,7 @@ SCRIPTS = {
         wait""",
     "flood": "yes 0123456789 | head -c 44000000; echo the end",
     "where": "pwd",
+    "replaced": "echo old",
     "look": r"tr '\0' '\n' < /proc/$1/environ",
     "leak": "cat; echo 'hush, the output'; exit 3",
 }
@@ -135,6 +136,51 @@ def test_only_what_is_named_is_started_and_only_as_it_is_named(server, folder, f
     assert [told["result"] for _, told in ends] == [None] * len(others)
     assert run(server, f"{folder}/show", "x")[0] == "completed"
     figure(f"other names for what is allowed: {len(others)} tried, started 0")
+
+
+def test_no_variable_and_no_folder_is_taken_that_the_server_does_not_name(server, folder, figure):
+    names = ["TAR_OPTIONS", "MAKEFILES", "OPENSSL_CONF", "HOME", "COMPILER_PATH", "LD_PRELOAD", "PATH", "BASH_ENV"]
+    names += ["ENV", "PYTHONSTARTUP", "GIT_SSH_COMMAND", "level", "NOONMARK_STORE", "NOONMARK_FUNCTIONS"]
+    names += ["NOONMARK_CONFIG", "NOONMARK_SERVER", "NOONMARK_OCCURRENCE_ID"]
+    for name in names:
+        refused = create(server, f"{folder}/show", target={"env": {name: "/x"}})
+        told = refused.json
+        assert (refused.status, told["code"], told["field"]) == (403, "not_allowed", f"target.env.{name}")
+    for cwd in ("/", "/etc", "inner", ".", f"{folder}/..", f"{folder}2", f"{folder}/../.."):
+        refused = create(server, f"{folder}/show", target={"cwd": cwd})
+        assert (refused.status, refused.json["code"], refused.json["field"]) == (403, "not_allowed", "target.cwd")
+    made = create(server, f"{folder}/show", target={"env": {"LEVEL": "1", "NOONMARK_MINE": "2"}, "cwd": str(folder)})
+    assert made.status == 201
+    figure(f"variables that were not named: refused {len(names)} of {len(names)}; folders likewise 7 of 7")
+
+
+def test_what_was_uploaded_is_not_run_by_a_script_that_looks_where_it_is(tmp_path):
+    script = tmp_path / "build"
+    script.write_text("#!/bin/sh\nif test -e Makefile; then sh ./Makefile; fi\necho built\n")
+    script.chmod(0o755)
+    (tmp_path / "Makefile").write_text(f"touch {tmp_path}/pwned\n")
+    with serving(tmp_path, "--allow-commands", str(script), "--allow-cwd", str(tmp_path)) as server:
+        sent = in_pipe(*NOONMARK, "upload", str(tmp_path / "Makefile"), NOONMARK_SERVER=server.url)
+        assert sent.returncode == 0, sent.stderr
+        (tmp_path / "Makefile").unlink()
+        [kept] = tmp_path.rglob("Makefile")
+        (tmp_path / "link").symlink_to(kept.parent)
+        for cwd in (kept.parent, kept.parent.parent, tmp_path / "noonmark.db.uploads", tmp_path / "link"):
+            phase, told = run(server, str(script), target={"cwd": str(cwd)})
+            assert (phase, "uploaded files" in told["error"]) == ("delivery_failed", True)
+        assert run(server, str(script), target={"cwd": str(tmp_path)})[1]["result"]["output"] == "built\n"
+        assert run(server, str(script))[1]["result"]["output"] == "built\n"
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_an_allowed_program_that_was_replaced_is_not_started(server, folder):
+    assert run(server, f"{folder}/replaced")[1]["result"]["output"] == "old\n"
+    (folder / "other").write_text("#!/bin/sh\necho new\n")
+    (folder / "other").chmod(0o755)
+    (folder / "other").rename(folder / "replaced")
+    phase, told = run(server, f"{folder}/replaced")
+    assert (phase, told["result"]) == ("delivery_failed", None)
+    assert "was replaced on disk since this node started" in told["error"]
 
 
 def test_arguments_are_words_and_nothing_else(server, folder, figure):

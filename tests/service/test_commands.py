@@ -182,7 +182,9 @@ def test_a_schedule_emits_an_event(server):
 
 def test_a_server_that_is_killed_leaves_nothing_running_and_another_begins_anew(folder):
     options = ["--store", "sqlite:///killed.db", "--allow-commands", f"{folder}/work", "--lease", "1"]
-    with serving(folder, *options, name="first") as first:
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    with serving(folder, *options, name="first", TMPDIR=str(temporary)) as first:
         one = create(first, f"{folder}/work", f"{folder}/killed")
         occurrence = start(first, one)
         pids = pid_in(folder / "killed.pid"), pid_in(folder / "killed.child")
@@ -190,7 +192,9 @@ def test_a_server_that_is_killed_leaves_nothing_running_and_another_begins_anew(
         first.process.wait()
     eventually(lambda: not any(map(is_alive, pids)))
     (folder / "killed.go").touch()
-    with serving(folder, *options, name="second") as second:
+    [left] = temporary.iterdir()  # the folder of the run
+    with serving(folder, *options, name="second", TMPDIR=str(temporary)) as second:
+        assert not left.exists()
         assert end_of(second, occurrence)["phase"] == "completed"
         assert [run["outcome"] for run in second.get(f"/schedules/{one}/runs").json["runs"]] == [
             "completed",

@@ -3,7 +3,7 @@
 import json
 import subprocess
 from contextlib import suppress
-from pathlib import Path
+from importlib import import_module
 
 import pytest
 
@@ -43,6 +43,12 @@ def program(server, folder):
     made = Scheduler(f"sqlite:///{folder / 'noonmark.db'}")
     yield made
     made.close()
+
+
+@pytest.fixture
+def jobs(monkeypatch, folder):
+    monkeypatch.syspath_prepend(folder)
+    return import_module("wire_jobs")
 
 
 @pytest.fixture
@@ -116,14 +122,10 @@ def test_it_can_be_paused_run_given_other_times_and_deleted(server, program, job
     assert server.ask("DELETE", f"/schedules/{job}").status in (200, 204)
 
 
-def test_payloads_come_only_where_a_program_or_the_server_says_so(server, folder, program):
-    import wire_jobs
-
-    offered = program.schedule(wire_jobs.note, args=["offered"], trigger=NEVER)
-    sealed = program.schedule(wire_jobs.note, args=["sealed"], function_name="sealed", trigger=NEVER)
-    takes = program.schedule(
-        wire_jobs.note, args=["takes"], function_name="sealed", trigger=NEVER, accepts_payload=True
-    )
+def test_payloads_come_only_where_a_program_or_the_server_says_so(server, folder, program, jobs):
+    offered = program.schedule(jobs.note, args=["offered"], trigger=NEVER)
+    sealed = program.schedule(jobs.note, args=["sealed"], function_name="sealed", trigger=NEVER)
+    takes = program.schedule(jobs.note, args=["takes"], function_name="sealed", trigger=NEVER, accepts_payload=True)
     program.start()
     assert refusal(server.ask("POST", f"/schedules/{sealed}/run", {"payload": 1})) == (403, "not_allowed", "payload")
     assert run(server, sealed)["phase"] == "completed"
@@ -143,18 +145,14 @@ def test_payloads_come_only_where_a_program_or_the_server_says_so(server, folder
     assert (folder / "changed").exists()
 
 
-def test_a_program_that_waits_for_events_gets_what_they_bring(server, folder, program):
-    import wire_jobs
-
-    program.schedule(wire_jobs.note, args=["heard"], trigger=EventTrigger("told"), name="hears")
+def test_a_program_that_waits_for_events_gets_what_they_bring(server, folder, program, jobs):
+    program.schedule(jobs.note, args=["heard"], trigger=EventTrigger("told"), name="hears")
     assert server.ask("POST", "/events", {"event_type": "told", "payload": {"n": 3}}).status == 202
     assert eventually(lambda: (folder / "heard").exists() and (folder / "heard").read_text()) == "((), {'n': 3})\n"
 
 
-def test_a_function_that_a_program_only_named_is_not_called_for_others(server, folder, program):
-    import wire_jobs
-
-    program.schedule(wire_jobs.note, args=["mine"], function_name="only.mine", trigger=NEVER)
+def test_a_function_that_a_program_only_named_is_not_called_for_others(server, folder, program, jobs):
+    program.schedule(jobs.note, args=["mine"], function_name="only.mine", trigger=NEVER)
     target = {"target_kind": "function", "function": "only.mine", "args": ["theirs"]}
     made = server.ask("POST", "/schedules", {"trigger": YEARLY, "target": target}).json["schedule_id"]
     with program:
@@ -165,20 +163,13 @@ def test_a_function_that_a_program_only_named_is_not_called_for_others(server, f
     assert not (folder / "theirs").exists()
 
 
-def test_a_name_that_a_caller_took_first_is_the_programs_once_it_declares_it(server, folder, program):
-    import wire_jobs
-
+def test_a_name_that_a_caller_took_first_is_the_programs_once_it_declares_it(server, program, jobs):
     squat = {"name": "nightly", "trigger": YEARLY, "target": {"target_kind": "event", "event_type": "x"}}
     made = server.ask("POST", "/schedules", squat | {"accepts_payload": True}).json["schedule_id"]
-    job = program.schedule(wire_jobs.note, args=["night"], function_name="night", name="nightly", trigger=NEVER)
+    job = program.schedule(jobs.note, args=["night"], function_name="night", name="nightly", trigger=NEVER)
     assert job == made
     told = server.get(f"/schedules/{job}").json
     assert (told["source"], told.get("accepts_payload")) == ("embedded", None)
     target = {"target": {"target_kind": "function", "function": "night", "args": ["theirs"]}}
     assert refusal(server.ask("PATCH", f"/schedules/{job}", target)) == (403, "not_allowed", "target")
     assert refusal(server.ask("POST", f"/schedules/{job}/run", {"payload": 1})) == (403, "not_allowed", "payload")
-
-
-@pytest.fixture(autouse=True)
-def _module(monkeypatch, folder):
-    monkeypatch.syspath_prepend(Path(folder))

@@ -185,7 +185,7 @@ class TestProgram:
         with running(path, pin=Pin.DIGEST) as made:
             Path(script("echo old", "other")).rename(path)
             assert run(made, path).result["output"] == "old\n"
-            before = os.stat(path)
+            before = Path(path).stat()
             Path(path).write_text("#!/bin/sh\necho new\n")
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
             assert "was replaced on disk" in run(made, path).error
@@ -193,13 +193,13 @@ class TestProgram:
     @pytest.mark.parametrize("kind", ["script", "binary"])
     def test_nor_is_one_that_was_replaced_after_it_was_checked(self, script, tmp_path, kind):
         path = script("echo new") if kind == "script" else shutil.copy("/bin/echo", tmp_path / "echo")
-        before = os.stat("/bin/cat")
+        before = Path("/bin/cat").stat()
         identity = (before.st_dev, before.st_ino, before.st_size, before.st_mtime_ns)
         assert "was replaced a moment before" in started(str(path), cwd="/", identity=identity)["error"]
 
     def test_nor_in_a_folder_that_was(self, tmp_path):
         assert "error" in started("/bin/true", cwd=str(tmp_path), place=(1, 1))
-        found = os.stat(tmp_path)
+        found = tmp_path.stat()
         assert "pid" in started("/bin/true", cwd=str(tmp_path), place=(found.st_dev, found.st_ino))
 
     def test_a_binary_has_no_file_open_that_it_has_not_opened(self):

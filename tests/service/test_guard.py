@@ -1,0 +1,57 @@
+"""Where requests may go from a server, by how it is reached."""
+
+import socket
+
+import pytest
+
+from noonmark.cli.hosting import _guard
+from noonmark.config import Settings
+from tests.embedded.waiting import FINAL, eventually
+from tests.service.server import serving
+
+NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
+
+
+def create(server):
+    target = {"target_kind": "http", "url": f"{server.url}/signing-key", "method": "GET"}
+    document = {"schedule_id": "spy", "trigger": NEVER, "target": target}
+    return server.ask("POST", "/schedules", document)
+
+
+def end_of(server):
+    one = server.ask("POST", "/schedules/spy/run", {}).json["occurrence_id"]
+    eventually(lambda: server.get(f"/occurrences/{one}").json["phase"] in FINAL)
+    return server.get(f"/occurrences/{one}/runs").json["runs"][0]
+
+
+def test_who_comes_through_a_proxy_does_not_reach_what_listens_for_this_machine(tmp_path):
+    with serving(tmp_path, name="alone") as alone:
+        assert create(alone).status == 201
+        port = str(alone.port)
+        assert end_of(alone)["result"]["status"] == 200
+    # The same store and the same port, so it would be the server's own key; only now others may ask for it.
+    with serving(tmp_path, "--public-url", "https://schedules.example.com", name="proxied", port=port) as proxied:
+        told = end_of(proxied)
+        assert (told["outcome"], told["result"]) == ("delivery_failed", None)
+        assert "is a loopback address" in told["error"]
+        proxied.ask("DELETE", "/schedules/spy")
+        refused = create(proxied)
+        assert (refused.status, refused.json["field"]) == (400, "target.url")
+        assert "is a loopback address" in refused.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "guard"),
+    [
+        ("127.0.0.1", {}, "local"),
+        ("127.0.0.1", {"public_url": "https://schedules.example.com"}, "strict"),
+        ("127.0.0.1", {"allowed_hosts": ("schedules.example.com",)}, "strict"),
+        ("0.0.0.0", {}, "strict"),  # noqa: S104 - nobody listens
+        ("127.0.0.1", {"target_guard": "strict"}, "strict"),
+        ("127.0.0.1", {"target_guard": "off", "public_url": "https://schedules.example.com"}, "off"),
+    ],
+)
+def test_auto_opens_the_neighbourhood_only_where_nobody_else_comes(address, settings, guard):
+    with socket.socket() as listener:
+        listener.bind((address, 0))
+        assert _guard(Settings(**settings), listener) == guard
