@@ -57,7 +57,8 @@ def test_the_page_does_what_it_says_with_a_receiver_in_either_framework(tmp_path
     definitions = [text for text in texts if ">>>" not in text]
     port, scope = free_port(), {"__name__": "receiver"}
     url = f"http://127.0.0.1:{port}"
-    with serving(tmp_path, "--store", "memory://", "--public-url", url, port=str(port)) as server:
+    options = ("--store", "memory://", "--public-url", url, "--allow-hosts", "127.0.0.1")
+    with serving(tmp_path, *options, port=str(port)) as server:
         monkeypatch.setenv("SHOP_KEY", server.get("/signing-key").json["signing_key"])
         for text in definitions:
             exec(compile(text, PAGE.name, "exec"), scope)  # noqa: S102 - our own page

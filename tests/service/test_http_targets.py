@@ -30,7 +30,8 @@ def receiver():
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     # Where others would reach it: nobody looks that up here.
-    options = ("--store", "memory://", "--public-url", "http://schedules.example.com/noonmark", "--log-level", "debug")
+    public = ("--public-url", "http://schedules.example.com/noonmark", "--allow-hosts", "127.0.0.1,localhost")
+    options = ("--store", "memory://", *public, "--log-level", "debug")
     with serving(tmp_path_factory.mktemp("http"), *options, NOONMARK_SIGNING_KEY=KEY) as server:
         yield server
 

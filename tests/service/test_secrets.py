@@ -79,6 +79,8 @@ def told(tmp_path_factory):
     options = (
         "--public-url",
         "http://schedules.example.com",
+        "--allow-hosts",
+        "127.0.0.1",
         "--log-level",
         "debug",
         "--function",

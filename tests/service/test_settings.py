@@ -108,6 +108,10 @@ def test_variables_of_other_systems_count_after_our_own(variable, name, text, va
         ("allow_hosts", "*.Example.com,*.a.b:8080", ("*.example.com", "*.a.b:8080")),
         ("allow_commands", "*", ("*",)),
         ("allow_commands", "rsync,/usr/bin/env", ("rsync", "/usr/bin/env")),
+        ("allow_env", "*", ("*",)),
+        ("allow_env", "LEVEL, _x1", ("LEVEL", "_x1")),
+        ("allow_cwd", "/srv/jobs,/data/a b", ("/srv/jobs", "/data/a b")),
+        ("pin_commands", "Digest", "digest"),
         ("log_level", "WARNING", "warning"),
         ("log_format", "text", "text"),
     ],
@@ -130,6 +134,10 @@ def test_text_is_read_as_what_the_setting_is(name, text, value):
         ("log_level", "loud", "debug, info, warning, error or critical"),
         ("log_format", "xml", "json or text"),
         ("store", "mysql://host/db", "memory://, sqlite:///relative.db"),
+        ("allow_env", "LEVEL=9", 'names of variables, or "*" for any'),
+        ("allow_env", "LC_*", 'names of variables, or "*" for any'),
+        ("allow_cwd", "jobs", "absolute paths of folders"),
+        ("pin_commands", "name", "inode or digest"),
         ("public_url", "ftp://example.com", "a web address"),
         ("public_url", "http://example.com:bad", "a web address"),
         ("public_url", "https://example.com/?q=1", "a web address"),
@@ -227,7 +235,7 @@ def noonmark(*arguments, **environment):
     return in_pipe(*NOONMARK, *arguments, **environment)
 
 
-@pytest.mark.parametrize("name", ["allow_hosts", "allow_commands", "allowed_hosts"])
+@pytest.mark.parametrize("name", ["allow_hosts", "allow_commands", "allow_env", "allowed_hosts"])
 def test_a_flag_for_a_list_may_be_repeated(name):
     flag = f"--{name.replace('_', '-')}"
     told = call("config", flag, "a,b", flag, "c", "--json").json["settings"][name]

@@ -11,6 +11,7 @@ from tests.targets.receiving import arrived, receiving
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 OPTIONS = ("--store", "sqlite:///keys.db", "--public-url", "http://schedules.example.com", "--log-level", "debug")
+OPTIONS += ("--allow-hosts", "127.0.0.1")
 
 
 def in_phase(server, one, *phases):
