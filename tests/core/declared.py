@@ -171,6 +171,7 @@ FULL_SCHEDULE = {
     "depends_on": [{"schedule_id": "load", "require_success": False}],
     "budget": {"max_cost_usd": 1.5, "max_tokens": 10_000},
     "max_runs": 100,
+    "accepts_payload": True,
     "planning_horizon_days": 7,
     "planning_horizon_occurrences": 12,
     "enabled": False,

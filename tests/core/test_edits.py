@@ -65,6 +65,7 @@ def jittered(nominal, jitter):
         {"labels": {"team": "ops"}},
         {"schedule_id": "tidy"},
         {"enabled": False},
+        {"accepts_payload": True},
     ],
 )
 def test_an_edit_of_what_people_read_keeps_revision_and_projections(fields):

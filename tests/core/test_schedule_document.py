@@ -456,6 +456,7 @@ _policies = {
         {}, optional={"max_cost_usd": st.floats(0, 10**6), "max_tokens": st.integers(0, 9)}
     ),
     "max_runs": st.integers(1, 10**6),
+    "accepts_payload": st.booleans(),
     "planning_horizon_days": st.integers(1, 366),
     "planning_horizon_occurrences": st.integers(1, 64),
     "enabled": st.booleans(),

@@ -88,6 +88,7 @@ def test_one_upstream_needs_no_list(kit):
     [
         ("description", "Tidies up."),
         ("pause_on_failure", 3),
+        ("accepts_payload", True),
         ("window", {"duration_seconds": 60, "end_action": "none"}),
     ],
 )

@@ -30,7 +30,7 @@ def receiver():
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     # Where others would reach it: nobody looks that up here.
-    public = ("--public-url", "http://schedules.example.com/noonmark", "--allow-hosts", "127.0.0.1,localhost")
+    public = ("--public-url", "http://schedules.example.com/noonmark", "--allow-hosts", "127.0.0.1")
     options = ("--store", "memory://", *public, "--log-level", "debug")
     with serving(tmp_path_factory.mktemp("http"), *options, NOONMARK_SIGNING_KEY=KEY) as server:
         yield server

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from noonmark.core.ids import event
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import CancelRunning
 from noonmark.core.policies.window import EndAction, Window
@@ -22,6 +22,7 @@ from noonmark.targets import watching
 from noonmark.targets.commands import MAX_COMMANDS
 from noonmark.targets.output import KEPT, MAX_TEXT, Tail
 from tests.embedded.waiting import eventually
+from tests.targets.assigned import now
 from tests.targets.ordered import CLAN, is_alive, is_stopped, ordered, running
 
 PYTHON = sys.executable
@@ -224,6 +225,10 @@ class TestWhatIsAllowed:
 
 
 class TestHowItIsMadeToEnd:
+    def test_it_ends_by_itself_though_its_timeout_is_months_away(self, runner):
+        done = runner.run("sh", "-c", "sleep 0.2; echo done", timeout=366 * 86_400 * SECOND)
+        assert (done.outcome, done.result["output"]) == ("completed", "done\n")
+
     def test_its_timeout_ends_it_and_its_children(self, runner, tmp_path, brief):
         one = runner.start(ordered("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}, timeout=3_600 * SECOND))
         pids = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
@@ -320,6 +325,19 @@ class TestHowItIsMadeToEnd:
 
 
 class TestWindows:
+    def test_it_ends_when_it_is_asked_to_though_the_next_is_months_away(self, runner, tmp_path):
+        window = Window(duration=SECOND // 5, end_action=EndAction.PAUSE)
+        trigger = IntervalTrigger(60 * 86_400, start_at=from_micros(now()))
+        one = runner.start(
+            ordered(
+                "sh", "-c", "echo $$ > parent; sleep 600", window=window, trigger=trigger, fields={"cwd": str(tmp_path)}
+            )
+        )
+        pid = pid_in(tmp_path / "parent")
+        eventually(lambda: is_stopped(pid))
+        one.stop(Reason.CANCELLED)
+        assert runner.end_of(one).outcome == "cancelled"
+
     def test_it_is_suspended_when_its_window_closes_and_goes_on_in_the_next(self, runner, tmp_path):
         window = Window(duration=3 * SECOND // 10, end_action=EndAction.PAUSE)
         one = ordered(

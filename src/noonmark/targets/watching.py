@@ -40,6 +40,8 @@ STOP_GRACE: Micros = 5 * SECOND
 """How long a command has to end when it is asked to."""
 START_LIMIT: Micros = 60 * SECOND
 """How long it may take until it is started."""
+LONGEST_WAIT: Micros = 3_600 * SECOND
+"""A selector takes no more than 24 days at a time."""
 LAST_WAIT: Micros = 30 * SECOND
 """How long it may take to be gone when it is killed: not even that helps while it waits for a broken disk."""
 
@@ -84,7 +86,7 @@ class Watch:
                     return ended
                 continue
             try:
-                said = self._kept.hear(None if at == FOREVER else left / SECOND)
+                said = self._kept.hear(None if at == FOREVER else min(left, LONGEST_WAIT) / SECOND)
             except EOFError:
                 return self._lost()
             for one in said:
