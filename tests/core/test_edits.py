@@ -77,6 +77,14 @@ def test_an_edit_of_what_people_read_keeps_revision_and_projections(fields):
     assert (after_noon(made.watermark), after_noon(made.plan_at)) == (100, 98)
 
 
+def test_an_edit_may_come_from_somebody_else_than_the_schedule():
+    snapshot = read(scheduled(), 100, 100)
+    declaration = snapshot.schedule.declaration
+    taken = edits.edit(snapshot, declaration, now=at(50), lookahead=LOOKAHEAD, source="embedded")
+    assert taken.schedule == replace(snapshot.schedule, updated=at(50), source="embedded")
+    assert edit(snapshot, declaration, 50).schedule.source == snapshot.schedule.source
+
+
 @pytest.mark.parametrize(("phase", "exhausted"), [(SchedulePhase.PAUSED, False), (SchedulePhase.COMPLETED, True)])
 def test_an_edit_of_what_people_read_wakes_nothing(phase, exhausted):
     snapshot = read(scheduled(phase=phase), 100)

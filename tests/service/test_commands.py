@@ -194,7 +194,7 @@ def test_a_server_that_is_killed_leaves_nothing_running_and_another_begins_anew(
     (folder / "killed.go").touch()
     [left] = temporary.iterdir()  # the folder of the run
     with serving(folder, *options, name="second", TMPDIR=str(temporary)) as second:
-        assert not left.exists()
+        eventually(lambda: not left.exists())
         assert end_of(second, occurrence)["phase"] == "completed"
         assert [run["outcome"] for run in second.get(f"/schedules/{one}/runs").json["runs"]] == [
             "completed",

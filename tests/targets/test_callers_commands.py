@@ -198,7 +198,7 @@ class TestProgram:
         assert "was replaced a moment before" in started(str(path), cwd="/", identity=identity)["error"]
 
     def test_nor_in_a_folder_that_was(self, tmp_path):
-        assert "error" in started("/bin/true", cwd=str(tmp_path), place=(1, 1))
+        assert "folder was replaced" in started("/bin/true", cwd=str(tmp_path), place=(1, 1))["error"]
         found = tmp_path.stat()
         assert "pid" in started("/bin/true", cwd=str(tmp_path), place=(found.st_dev, found.st_ino))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import OriginKind, kind_of
@@ -62,7 +62,8 @@ class CommandRunner:
         self._report, self._now = report, now
         self._keeping = Keeping()
         if self._programs.is_open:
-            self._folders.sweep()
+            # Not here, on the loop: there may be a lot to remove.
+            Thread(target=self._folders.sweep, name="noonmark-sweep", daemon=True).start()
         self._workers = Workers(self._work, report, None, now, MAX_COMMANDS)
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:

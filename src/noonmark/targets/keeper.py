@@ -108,7 +108,7 @@ class Command:
     def _start(self, asked: dict[str, Any]) -> None:
         try:
             self._process = self._begun(asked)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError) as error:
             self._say({"error": str(error)})
             self.is_over = True
         else:
@@ -133,6 +133,8 @@ class Command:
                 start_new_session=True,
                 preexec_fn=partial(become, asked, number, self._prctl, os.getpid()),  # noqa: PLW1509 - one thread
             )
+        except subprocess.SubprocessError:  # it does not tell what was raised there
+            raise OSError("its limits could not be set, or its file or folder was replaced a moment before") from None
         finally:
             if number is not None:
                 os.close(number)

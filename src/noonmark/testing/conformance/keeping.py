@@ -103,6 +103,20 @@ async def by_name_the_oldest_of_the_owner_is_found(bench: Bench) -> None:
 
 
 @case
+async def an_edit_may_say_from_where_the_schedule_comes_now(bench: Bench) -> None:
+    made = await bench.create("uid-1", name="Report")
+    assert await bench.store.routes("embedded") == []
+    declared = made.declaration
+    plan = edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD, source="embedded")
+    assert await bench.commit(plan)
+    assert (await bench.snapshot(made)).schedule.source == "embedded"
+    assert await bench.store.routes("embedded") == [declared.target.route]
+    again = edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+    assert await bench.commit(again)
+    assert (await bench.snapshot(made)).schedule.source == "embedded"
+
+
+@case
 async def schedules_are_listed_in_pages_in_the_order_of_their_creation(bench: Bench) -> None:
     created = [("uid-1", "c", 3), ("uid-2", "b", 1), ("uid-3", "a", 3), ("uid-4", "d", 2)]
     for uid, schedule_id, after in created:
