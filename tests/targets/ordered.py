@@ -4,12 +4,16 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 from noonmark.core.ids import manual
 from noonmark.core.settlement import Underway
 from noonmark.core.targets import parse_target
+from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
+from noonmark.stores.memory import MemoryStore
 from noonmark.targets.commands import CommandRunner
+from noonmark.targets.leftovers import Leftovers
 from noonmark.targets.programs import Programs
 from noonmark.testing import factories
 from tests.targets.assigned import SOON, now
@@ -30,7 +34,9 @@ def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fiel
     begins = now() + after
     target = parse_target({"target_kind": "command", "argv": list(argv), **(fields or {})})
     made = replace(factories.schedule(target=target, **declared), source=source)
-    one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
+    # Programs are found by the ids of their runs, also those of other tests at the same time.
+    origin = origin or manual(f"{key}-{uuid4()}")
+    one = factories.occurrence(made, origin, nominal=begins, attempt=1, payload=payload)
     return Assignment(one, made, begins=begins)
 
 
@@ -38,7 +44,7 @@ class Runner:
     """A runner, and what it reported."""
 
     def __init__(self, *allowed):
-        self.runner = CommandRunner(Programs(allowed))
+        self.runner = CommandRunner(Programs(allowed), Leftovers(MemoryStore(now), drive))
         self._reported, self._news = {}, threading.Condition()
         self.told = []
         """What it told of those that went on, and when."""

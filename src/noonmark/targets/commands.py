@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.settlement import run_id
 from noonmark.core.targets import CommandTarget
 from noonmark.targets.endings import not_begun, undeliverable
+from noonmark.targets.keeper import RUN_MARK
 from noonmark.targets.keeping import Keeping, Order
+from noonmark.targets.marks import NODE_MARK, drop_mark, make_mark
 from noonmark.targets.programs import environment
 from noonmark.targets.watching import Watch
 from noonmark.targets.workers import Workers
@@ -24,7 +29,11 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report
+    from noonmark.targets.keeping import Kept
+    from noonmark.targets.leftovers import Leftovers
     from noonmark.targets.programs import Programs
+
+logger = logging.getLogger("noonmark.jobs")
 
 MAX_COMMANDS = 64
 """So many run at a time on one node; the others wait for their turn."""
@@ -33,9 +42,9 @@ MAX_COMMANDS = 64
 class CommandRunner:
     """Delivers to programs."""
 
-    def __init__(self, programs: Programs) -> None:
+    def __init__(self, programs: Programs, leftovers: Leftovers) -> None:
         """Nothing runs until it is opened."""
-        self._programs = programs
+        self._programs, self._leftovers = programs, leftovers
         self._workers: Workers | None = None
         self._watched: set[Watch] = set()
         self._lock = Lock()
@@ -56,7 +65,10 @@ class CommandRunner:
         """Make ready."""
         self._report, self._now = report, now
         self._keeping = Keeping()
+        self._mark = make_mark()
         self._workers = Workers(self._work, report, None, now, MAX_COMMANDS)
+        if self._programs.is_offered:
+            Thread(target=self._tidy_up, name="noonmark-leftovers", daemon=True).start()
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Begin each at its time."""
@@ -77,17 +89,36 @@ class CommandRunner:
             for watch in self._watched:
                 watch.give_up()
         self._keeping.close()
+        drop_mark(self._mark)
+
+    def _tidy_up(self) -> None:
+        """End what an earlier start has left, also where nothing is to be started for long."""
+        try:
+            self._leftovers.end(self._now)
+        except (NoonmarkError, OSError):
+            logger.warning("what an earlier start may have left running could not be ended", exc_info=True)
 
     def _work(self, assignment: Assignment) -> Delivered:
         """Have a program started, and wait for its end."""
-        if assignment.stop_reason is not None:
-            return not_begun(assignment, assignment.stop_reason, now=self._now())
-        try:
-            kept = self._keeping.start(self._order(assignment))
-        except LookupError as error:
-            return undeliverable(str(error.args[0]), now=self._now())
-        except OSError as error:
-            return undeliverable(f"no process could be started: {error}", now=self._now())
+        delivered = None
+        while delivered is None:
+            if assignment.stop_reason is not None:
+                return not_begun(assignment, assignment.stop_reason, now=self._now())
+            try:
+                order = self._order(assignment)
+                self._leftovers.end(self._now, at_once=assignment.occurrence.losses > 0)
+                kept = self._keeping.start(order)
+            except LookupError as error:
+                return undeliverable(str(error.args[0]), now=self._now())
+            except NoonmarkError as error:
+                return undeliverable(f"it could not be seen whether it still runs: {error}", now=self._now())
+            except OSError as error:
+                return undeliverable(f"no process could be started: {error}", now=self._now())
+            delivered = self._see_through(kept, assignment)
+        return delivered
+
+    def _see_through(self, kept: Kept, assignment: Assignment) -> Delivered | None:
+        """Wait for the end of a program; None when it surely has not begun, so that it is tried again."""
         watch = Watch(kept, assignment, self._report, self._now)
         with self._lock:
             self._watched.add(watch)
@@ -107,7 +138,7 @@ class CommandRunner:
         return Order(
             program=self._programs.find(assignment.schedule, target),
             argv=target.argv,
-            env=environment(target, _told(occurrence)),
+            env=environment(target, {**_told(occurrence), NODE_MARK: self._mark}),
             cwd=str(Path.cwd() / (target.cwd or "")),
             limits=target.limits.to_document(),
             stdin=_stdin(occurrence, target),
@@ -118,6 +149,7 @@ def _told(occurrence: Occurrence) -> dict[str, str]:
     """What a command learns about its run."""
     told = {
         "NOONMARK_OCCURRENCE_ID": occurrence.id,
+        RUN_MARK: run_id(occurrence),
         "NOONMARK_SCHEDULE_ID": occurrence.schedule_id,
         "NOONMARK_NOMINAL_TIME": to_text(occurrence.nominal),
         "NOONMARK_ATTEMPT": str(occurrence.attempt),
