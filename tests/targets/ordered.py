@@ -1,10 +1,11 @@
 """Commands given to a runner, for tests with real processes."""
 
+import os
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from uuid import uuid4
 
 from noonmark.core.ids import manual
 from noonmark.core.settlement import Underway
@@ -28,6 +29,8 @@ wait; wait
 """
 """Three generations and one in a group of its own, as `timeout` makes it; all of them ignore SIGTERM."""
 
+_numbers = count()
+
 
 def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fields=None, after=0, **declared):
     """One start of a program, now or a while after; `fields` are the others of its target."""
@@ -35,7 +38,7 @@ def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fiel
     target = parse_target({"target_kind": "command", "argv": list(argv), **(fields or {})})
     made = replace(factories.schedule(target=target, **declared), source=source)
     # Programs are found by the ids of their runs, also those of other tests at the same time.
-    origin = origin or manual(f"{key}-{uuid4()}")
+    origin = origin or manual(f"{key}-{os.getpid()}-{next(_numbers)}")
     one = factories.occurrence(made, origin, nominal=begins, attempt=1, payload=payload)
     return Assignment(one, made, begins=begins)
 
