@@ -136,7 +136,7 @@ def raised(stage):
     'its process died in the middle of the function (`executor="process"`)',
     (DONE, 2),
     (UNKNOWN, 1),
-    kinds=("exit", "segfault", "killed"),
+    kinds=("exit", "killed"),
 )
 def process_died(stage, kind):
     stage.function(kind, executor="process")
@@ -250,7 +250,7 @@ def proxy_lost_it(stage, kind):
 
 @row("its timeout was over", (DONE, 2), ("timed_out/timed_out", 1), kinds=("thread", "process"))
 def timed_out(stage, kind):
-    stage.function("value", seconds=SOON, executor=kind, timeout=1)
+    stage.function("value", seconds=SOON, executor=kind, timeout=0.3)
     stage.scheduler.start()
 
 
@@ -266,7 +266,7 @@ def node_stopped(stage, kind):
     stage.scheduler.start()
 
 
-@row("the node was killed", (DONE, 2), (UNKNOWN, 1), kinds=("thread", "process", "program"))
+@row("the node was killed", (DONE, 2), (UNKNOWN, 1), kinds=("process", "program"))
 def node_killed(stage, kind):
     if kind == "program":
         stage.program("sleep 600")
