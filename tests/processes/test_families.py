@@ -125,6 +125,20 @@ def test_another_node_ends_what_is_left_before_the_next_fire_begins(fleet, figur
     fleet.until(lambda: not any(map(is_alive, pids)))
 
 
+def test_a_node_that_stops_hands_a_program_back_when_all_of_it_has_ended(fleet, figure, recorder):
+    node = fleet.node(LEASE, grace=0.1)
+    job = fleet.scheduler.schedule_command(recorder.argv, overlap="skip")
+    recorder.whole(fleet, 1)
+    fleet.node(LEASE)
+    node.send_signal(signal.SIGTERM)
+    recorder.whole(fleet, 2)
+    figure(f"families: handed back by a node that stopped, two at once {recorder.overlaps()} times")
+    assert recorder.overlaps() == 0
+    [one] = fleet.scheduler.occurrences(job)
+    assert (one.attempt, one.losses) == (1, 0)
+    assert node.wait(30) == 0
+
+
 def test_what_a_program_has_left_on_purpose_is_left_alone(fleet, tmp_path):
     node = fleet.node(LEASE)
     script = "setsid sh -c 'echo $$ > left; exec sleep 600' & while ! test -s left; do sleep 0.01; done"

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 FOREVER: Micros = 2**63
 STOP_GRACE: Micros = 5 * SECOND
 """How long a function has to end when it is asked to."""
+LOST_GRACE: Micros = SECOND
+"""How long one has that is another node's by now, or will be as soon as it has ended."""
 LOAD_LIMIT: Micros = 300 * SECOND
 """How long a process may take to start and to import the function. That does not count for the timeout of the run."""
 
@@ -169,7 +171,7 @@ class _Watch:
         policy = self._assignment.schedule.declaration.overlap_policy
         if self._assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning):
             return policy.cancel_grace
-        return STOP_GRACE
+        return min(STOP_GRACE, LOST_GRACE) if self._assignment.stop_reason is Reason.LEASE_LOST else STOP_GRACE
 
     def _take_in(self, said: dict[str, Any]) -> Delivered | None:
         """What the child says; None unless it is its answer."""
@@ -192,6 +194,7 @@ class _Watch:
         if (reason := self._assignment.stop_reason) is not None:
             return not_begun(self._assignment, reason, now=self._now())
         self._has_begun, self._assignment.started = True, self._now()
+        self._assignment.ends_soon = True
         self._child.say({"go": True})
         return None
 

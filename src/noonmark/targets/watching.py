@@ -39,6 +39,8 @@ TELL_EVERY: Micros = SECOND
 """Between two words about what it has written."""
 STOP_GRACE: Micros = 5 * SECOND
 """How long a command has to end when it is asked to."""
+LOST_GRACE: Micros = SECOND
+"""How long one has that is another node's by now, or will be as soon as it has ended."""
 START_LIMIT: Micros = 60 * SECOND
 """How long it may take until it is started."""
 LAST_WAIT: Micros = 30 * SECOND
@@ -118,7 +120,7 @@ class Watch:
         policy = self._assignment.schedule.declaration.overlap_policy
         if self._assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning):
             return policy.cancel_grace
-        return STOP_GRACE
+        return min(STOP_GRACE, LOST_GRACE) if self._assignment.stop_reason is Reason.LEASE_LOST else STOP_GRACE
 
     def _tell(self) -> None:
         """Let it be known what it has written so far. One that is over in no time has its end for that."""
@@ -189,7 +191,7 @@ class Watch:
         """Have it started, unless it has to stop already."""
         if (reason := self._assignment.stop_reason) is not None:
             return not_begun(self._assignment, reason, now=self._now())
-        self._has_begun = self._kept.go()
+        self._has_begun = self._assignment.ends_soon = self._kept.go()
         return None
 
     def _ended(self, code: int) -> Delivered:
