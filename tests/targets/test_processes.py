@@ -337,7 +337,7 @@ class TestErrors:
             first = await still_works(stage)
             assignment = await stage.deliver(errands.crashes, args=(how,), executor=Executor.PROCESS)
             delivered = await stage.end_of(assignment)
-            assert delivered.outcome is Outcome.FAILED
+            assert (delivered.outcome, delivered.is_unknown) == (Outcome.FAILED, True)
             assert delivered.error == f"the process ended with exit code {code} before it answered"
             assert type(assignment.error) is RuntimeError
             assert await still_works(stage) != first
@@ -373,7 +373,7 @@ class TestErrors:
             return await stage.call(function, executor=Executor.PROCESS)
 
         delivered = play(story)
-        assert delivered.outcome is Outcome.FAILED
+        assert (delivered.outcome, delivered.is_unknown) == (Outcome.FAILED, False)
         assert delivered.error == "the process ended with exit code 4 before it answered"
 
     def test_what_speaks_for_the_process_is_not_believed(self):
