@@ -37,6 +37,8 @@ logger = logging.getLogger("noonmark.jobs")
 
 MAX_COMMANDS = 64
 """So many run at a time on one node; the others wait for their turn."""
+TRIES = 3
+"""So often a program is given to a keeper, when that one is lost before it was told to start it."""
 
 
 class CommandRunner:
@@ -100,22 +102,30 @@ class CommandRunner:
 
     def _work(self, assignment: Assignment) -> Delivered:
         """Have a program started, and wait for its end."""
-        delivered = None
-        while delivered is None:
+        for _ in range(TRIES):
             if assignment.stop_reason is not None:
                 return not_begun(assignment, assignment.stop_reason, now=self._now())
             try:
                 order = self._order(assignment)
-                self._leftovers.end(self._now, at_once=assignment.occurrence.losses > 0)
+                self._end_leftovers(assignment)
                 kept = self._keeping.start(order)
             except LookupError as error:
                 return undeliverable(str(error.args[0]), now=self._now())
-            except NoonmarkError as error:
-                return undeliverable(f"it could not be seen whether it still runs: {error}", now=self._now())
             except OSError as error:
                 return undeliverable(f"no process could be started: {error}", now=self._now())
-            delivered = self._see_through(kept, assignment)
-        return delivered
+            if (delivered := self._see_through(kept, assignment)) is not None:
+                return delivered
+        return undeliverable(f"the process that starts commands was lost {TRIES} times before it did", now=self._now())
+
+    def _end_leftovers(self, assignment: Assignment) -> None:
+        """Nothing that a dead node has left of it may still be there; OSError when that is not certain."""
+        try:
+            self._leftovers.end(self._now, at_once=assignment.occurrence.losses > 0)
+        except OSError:
+            raise
+        except Exception as error:
+            logger.exception("nobody knows whether anything is left of occurrence %s", assignment.occurrence.id)
+            raise OSError("nobody knows whether it still runs, since the store cannot be read") from error
 
     def _see_through(self, kept: Kept, assignment: Assignment) -> Delivered | None:
         """Wait for the end of a program; None when it surely has not begun, so that it is tried again."""

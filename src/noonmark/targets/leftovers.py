@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.targets.unsealing import Drive
 
-LOOK_EVERY: Micros = SECOND // 2
+LOOK_EVERY: Micros = SECOND // 4
 """Between two looks. What a node leaves keeps its place until its lease runs out, which takes longer."""
 ANSWERED = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.DELIVERY_FAILED})
 """The program ended by itself, or never began."""
