@@ -48,7 +48,9 @@ GO = 0
 RUN_MARK = "NOONMARK_RUN_ID"
 """The variable by which all processes of one run are found."""
 LAST_LOOKS, BETWEEN_LOOKS = 20, 0.005
-"""So often, with so many seconds between, it is made sure that all of a family have ended: they may make others."""
+"""So often, with so many seconds between, the keeper makes sure that all of a family have ended."""
+PATIENT_LOOKS = 1_000
+"""So often whoever else does so, which keeps nobody waiting."""
 
 
 class Command:
@@ -96,7 +98,7 @@ class Command:
         if code is not None:
             self.send(signal.SIGKILL, far=self._is_asked)
             if self._is_asked:
-                end_bearers(self._mark)
+                end_bearers(self._mark, LAST_LOOKS)
             self._say({"exit": code})
             self.is_over = True
         elif self.kill_at is not None and monotonic() >= self.kill_at:
@@ -237,9 +239,9 @@ def strike(pid: int, mark: bytes, number: int) -> None:
             os.close(handle)
 
 
-def end_bearers(mark: bytes) -> bool:
+def end_bearers(mark: bytes, looks: int = PATIENT_LOOKS) -> bool:
     """Kill all processes of a run, and those that they make meanwhile; whether all of them are gone."""
-    for _ in range(LAST_LOOKS):
+    for _ in range(looks):
         found = [pid for pid in processes() if bears(pid, mark)]
         if not found:
             return True
