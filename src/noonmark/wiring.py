@@ -116,8 +116,9 @@ def make_target(
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.commands import CommandRunner
+        from noonmark.targets.leftovers import Leftovers
 
-        kinds["command"] = CommandRunner(programs)
+        kinds["command"] = CommandRunner(programs, Leftovers(store, drive))
     return Several(kinds)
 
 

@@ -34,11 +34,11 @@ TWICE = RetryPolicy(max_attempts=2, backoff=10 * SECOND)
 RETRY_AT = 112 + 10 + int(fraction(one_id(100), 1) * SECOND) / SECOND
 
 
-def settled(outcome, *, attempt=1, ended=112, phase=Phase.DISPATCHING, reason=None, **policies):
+def settled(outcome, *, attempt=1, ended=112, phase=Phase.DISPATCHING, reason=None, said=None, **policies):
     """The end at 112 s of a delivery that was due at 100 s."""
     schedule = scheduled(every(100), **policies)
     row = replace(occurrence(schedule, at(100), at(100)), phase=phase, attempt=attempt, fence=4, holds_slot=True)
-    delivered = Delivered(outcome=outcome, started=at(101), ended=at(ended), reason=reason)
+    delivered = Delivered(outcome=outcome, started=at(101), ended=at(ended), reason=reason, **(said or {}))
     settlement = settle(row, schedule, delivered, node="n1")
     assert settlement.occurrence == row
     assert (settlement.retry_at is not None) == (settlement.phase is Phase.PENDING)
@@ -176,6 +176,32 @@ def test_under_at_most_once_only_a_known_failure_is_tried_again(outcome, expecte
     assert told(settlement) == expected
     assert settlement.pause_after == (2 if settlement.phase in FINAL else None)
     assert "retry_at" not in settlement.facts or settlement.phase is Phase.PENDING
+
+
+@pytest.mark.parametrize("retry_policy", [RetryPolicy(), TWICE])
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Outcome.FAILED, "delivery_failed/outcome_unknown"),
+        (Outcome.DELIVERY_FAILED, "delivery_failed/outcome_unknown"),
+        (Outcome.CANCELLED, "cancelled/cancelled"),
+        (Outcome.COMPLETED, "completed/succeeded"),
+    ],
+)
+def test_under_at_most_once_what_may_have_begun_is_not_begun_again(outcome, expected, retry_policy):
+    policies = {"retry_policy": retry_policy, "pause_on_failure": 2, "delivery": Delivery.AT_MOST_ONCE}
+    settlement = settled(outcome, said={"is_unknown": True, "own_words": "it is gone"}, **policies)
+    assert told(settlement) == expected
+    assert (settlement.retry_at, settlement.attempt, settlement.run.outcome) == (None, 1, outcome)
+    if settlement.is_failure:
+        assert (settlement.pause_after, settlement.own_words) == (2, "it is gone")
+        assert settlement.facts == {"attempt": 1, "max_attempts": retry_policy.max_attempts}
+
+
+def test_under_at_least_once_it_is_a_failure_like_any_other():
+    policies = {"said": {"is_unknown": True}, "delivery": Delivery.AT_LEAST_ONCE}
+    assert told(settled(Outcome.FAILED, **policies)) == "failed/failed"
+    assert told(settled(Outcome.FAILED, retry_policy=TWICE, **policies)) == "pending/retry_scheduled"
 
 
 def test_the_promise_that_forbids_a_retry_is_named():

@@ -545,6 +545,19 @@ class TestGivingBack:
         assert [run.outcome for run in rig.runs(made)] == [Outcome.LEASE_LOST]
         assert Rig(rig, node="node-b").claim_once().claimed == 1
 
+    def test_what_can_be_made_to_end_is_handed_back_when_it_has(self):
+        rig = Rig()
+        assignment = rig.started(quiet(rig))
+        assignment.ends_soon = True
+        assert rig.driver.hand_back(waits=True) == 1
+        assert (assignment.stop_reason, assignment.is_closed) == (Reason.LEASE_LOST, False)
+        assert rig.settle_once() == SettleReport()
+        assert rig.row(assignment.occurrence).phase is Phase.DISPATCHING
+        # Whoever waited long enough hands it back all the same.
+        assert rig.driver.hand_back() == 1
+        rig.settle_once()
+        assert rig.row(assignment.occurrence).phase is Phase.PENDING
+
     def test_what_must_not_begin_twice_ends_with_its_outcome_unknown(self):
         rig = Rig()
         assignment = rig.started(quiet(rig, delivery=Delivery.AT_MOST_ONCE))

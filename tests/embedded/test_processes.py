@@ -130,7 +130,7 @@ class TestRuns:
         job = scheduler.schedule(errands.hangs, args=[str(tmp_path)], executor="process", delivery="at_most_once")
         with scheduler:
             os.kill(begun(tmp_path), signal.SIGKILL)
-            assert ended(scheduler, job) == ["failed"]
+            assert ended(scheduler, job) == ["delivery_failed"]
         assert len(scheduler.runs(job)) == 1
 
 

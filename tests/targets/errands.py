@@ -139,6 +139,19 @@ def crashes(how):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def begins(path, how, seconds=0):
+    """Leaves a mark of each beginning; the first does as it is told, the others are quickly done."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, b"begun\n")
+    os.close(descriptor)
+    if Path(path).read_bytes() == b"begun\n":
+        threading.Event().wait(seconds)
+        crashes(how)
+        if how in ERRORS:
+            fails(how)
+    return "done"
+
+
 def returns(what):
     return {"object": object(), "nan": float("nan"), "tuple": (1, {2: 3}), "big": "x" * 1_000_000}[what]
 
@@ -178,6 +191,12 @@ def hangs(folder):
         threading.Event().wait(SOON)
     finally:
         touch(f"{folder}/tidied")
+
+
+def hogs(folder):
+    """Keeps the interpreter to itself: no other thread of its process ever has a turn."""
+    touch(f"{folder}/begun", str(os.getpid()))
+    return sum(range(10**15))
 
 
 def clings(folder):

@@ -1,15 +1,20 @@
 """Commands given to a runner, for tests with real processes."""
 
+import os
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from noonmark.core.ids import manual
 from noonmark.core.settlement import Underway
 from noonmark.core.targets import parse_target
+from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
+from noonmark.stores.memory import MemoryStore
 from noonmark.targets.commands import CommandRunner
+from noonmark.targets.leftovers import Leftovers
 from noonmark.targets.programs import Programs
 from noonmark.testing import factories
 from tests.targets.assigned import SOON, now
@@ -24,13 +29,17 @@ wait; wait
 """
 """Three generations and one in a group of its own, as `timeout` makes it; all of them ignore SIGTERM."""
 
+_numbers = count()
+
 
 def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fields=None, after=0, **declared):
     """One start of a program, now or a while after; `fields` are the others of its target."""
     begins = now() + after
     target = parse_target({"target_kind": "command", "argv": list(argv), **(fields or {})})
     made = replace(factories.schedule(target=target, **declared), source=source)
-    one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
+    # Programs are found by the ids of their runs, also those of other tests at the same time.
+    origin = origin or manual(f"{key}-{os.getpid()}-{next(_numbers)}")
+    one = factories.occurrence(made, origin, nominal=begins, attempt=1, payload=payload)
     return Assignment(one, made, begins=begins)
 
 
@@ -38,7 +47,7 @@ class Runner:
     """A runner, and what it reported."""
 
     def __init__(self, *allowed, **rules):
-        self.runner = CommandRunner(Programs(allowed, **rules))
+        self.runner = CommandRunner(Programs(allowed, **rules), Leftovers(MemoryStore(now), drive))
         self._reported, self._news = {}, threading.Condition()
         self.told = []
         """What it told of those that went on, and when."""

@@ -97,6 +97,9 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.close()
 
+    def status(self):
+        self.answer(int(self.path.split("/")[2]))
+
     def wait(self):
         assert self.server.receiver.opened.wait(SOON)
         self.ok()

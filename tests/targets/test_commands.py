@@ -283,6 +283,15 @@ class TestHowItIsMadeToEnd:
                 eventually(lambda: not any(map(is_alive, pids)))
         eventually(lambda: not any(map(is_alive, pids)))
 
+    def test_who_has_left_the_session_ends_too(self, runner, tmp_path, brief):
+        daemon = "setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 1; done' &"
+        script = f"{daemon} while ! test -s daemon; do sleep 0.01; done; echo $$ > parent; wait"
+        one = runner.start(ordered("sh", "-c", script, fields={"cwd": str(tmp_path)}))
+        pid_in(tmp_path / "parent")
+        one.stop(Reason.CANCELLED)
+        assert runner.end_of(one).outcome == "cancelled"
+        assert not is_alive(pid_in(tmp_path / "daemon"))
+
     def test_it_may_clean_up(self, runner, tmp_path):
         script = "trap 'echo cleaned; exit 0' TERM; echo $$ > parent; while :; do sleep 0.02; done"
         one = runner.start(ordered("sh", "-c", script, fields={"cwd": str(tmp_path)}))
@@ -402,12 +411,26 @@ class TestTheKeeper:
             parent, child = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
             made.runner._keeping._process.kill()
             done = made.end_of(one)
-            assert (done.outcome, "was lost" in done.error) == ("failed", True)
+            assert (done.outcome, "was lost" in done.error, done.is_unknown) == ("failed", True, True)
             eventually(lambda: not is_alive(parent) and not is_alive(child))
             eventually(lambda: made.runner._keeping._process.poll() is not None)
             assert made.run("echo", "again", key="two").result["output"] == "again\n"
             keeper = made.runner._keeping._process
         eventually(lambda: keeper.poll() is not None)
+
+    def test_what_it_was_not_told_to_start_in_time_it_never_starts(self, tmp_path, monkeypatch):
+        with running() as made:
+            made.run("true")
+            monkeypatch.setattr(watching, "START_LIMIT", SECOND // 10)
+            keeper = made.runner._keeping._process
+            keeper.send_signal(signal.SIGSTOP)
+            done = made.run("touch", str(tmp_path / "begun"))
+            assert (done.outcome, done.is_unknown) == ("delivery_failed", False)
+            assert "was not started within 0.1 s" in done.error
+            monkeypatch.undo()
+            keeper.send_signal(signal.SIGCONT)
+            made.run("true")  # it has come to that one since
+            assert not (tmp_path / "begun").exists()
 
     def test_it_does_not_hear_what_is_meant_for_the_node(self):
         with running() as made:

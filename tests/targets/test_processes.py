@@ -6,7 +6,9 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 import threading
 from itertools import pairwise
 from multiprocessing.spawn import get_executable
@@ -335,7 +337,7 @@ class TestErrors:
             first = await still_works(stage)
             assignment = await stage.deliver(errands.crashes, args=(how,), executor=Executor.PROCESS)
             delivered = await stage.end_of(assignment)
-            assert delivered.outcome is Outcome.FAILED
+            assert (delivered.outcome, delivered.is_unknown) == (Outcome.FAILED, True)
             assert delivered.error == f"the process ended with exit code {code} before it answered"
             assert type(assignment.error) is RuntimeError
             assert await still_works(stage) != first
@@ -371,7 +373,7 @@ class TestErrors:
             return await stage.call(function, executor=Executor.PROCESS)
 
         delivered = play(story)
-        assert delivered.outcome is Outcome.FAILED
+        assert (delivered.outcome, delivered.is_unknown) == (Outcome.FAILED, False)
         assert delivered.error == "the process ended with exit code 4 before it answered"
 
     def test_what_speaks_for_the_process_is_not_believed(self):
@@ -638,6 +640,46 @@ class TestClosing:
             assert (await stage.end_of(assignment)).outcome is Outcome.LEASE_LOST
 
         play(story)
+
+    @pytest.mark.parametrize("errand", ["hangs", "hogs"])
+    def test_when_the_node_is_killed_so_is_what_it_calls(self, errand, tmp_path):
+        script = textwrap.dedent(f"""
+            import asyncio
+            from noonmark.core.targets import Executor
+            from tests.targets import errands
+            from tests.targets.stage import play
+
+            async def story(stage):
+                await stage.call(errands.{errand}, args=({str(tmp_path)!r},), executor=Executor.PROCESS)
+
+            play(story)
+        """)
+        node = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+        pid = asyncio.run(begun(tmp_path))
+        node.kill()
+        node.wait()
+        asyncio.run(eventually(lambda: not is_running(pid)))
+
+    def test_what_another_thread_has_started_goes_on_when_that_one_has_gone(self, monkeypatch, tmp_path):
+        """The kernel ends a process with the thread that started it, if it was asked to."""
+        monkeypatch.setattr(workers_module, "IDLE_SECONDS", 0.05)
+
+        async def story(stage):
+            stage.functions.register("work", errands.meets)
+            stage.functions.register("waits", errands.wait_for)
+            one, two = str(tmp_path / "one"), str(tmp_path / "two")
+            pair = [assigned(names[0], args=names, executor=Executor.PROCESS) for names in ((one, two), (two, one))]
+            stage.runner.deliver(pair)
+            for assignment in pair:
+                await stage.end_of(assignment)
+            last = assigned("last", function="waits", args=(str(tmp_path / "go on"),), executor=Executor.PROCESS)
+            stage.runner.deliver([last])
+            # Of two threads, each of which has started a process, one is idle and goes.
+            await eventually(lambda: stage.runner._waiters._threads == 1)
+            errands.touch(tmp_path / "go on")
+            return await stage.end_of(last)
+
+        assert play(story).outcome is Outcome.COMPLETED
 
     def test_what_is_idle_ends(self):
         async def story(stage):

@@ -61,6 +61,8 @@ class Delivered:
     """Why it was stopped, where the outcome alone does not tell: replaced, window closed, no completion in time."""
     is_final: bool = False
     """It failed in a way that another attempt would not mend, or must not follow."""
+    is_unknown: bool = False
+    """Contact was lost after the work may have begun: nobody knows how far it came."""
     retry_after: Micros = 0
     """The target asked for another attempt no sooner than that, from its end on."""
 
@@ -234,6 +236,9 @@ def _after_failure(end: Settlement, declaration: Declaration, delivered: Deliver
     )
     facts: dict[str, int | float | str] = {"attempt": decision.attempt, "max_attempts": decision.max_attempts}
     end = replace(end, pause_after=declaration.pause_on_failure, facts=facts, own_words=delivered.own_words)
+    if delivered.is_unknown and declaration.delivery is Delivery.AT_MOST_ONCE:
+        phase = step(occurrence.phase, Phase.DELIVERY_FAILED)
+        return replace(end, phase=phase, reason=Reason.OUTCOME_UNKNOWN)
     if delivered.is_final:
         return end
     if decision.retry_at is None:

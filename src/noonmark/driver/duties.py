@@ -115,9 +115,12 @@ class Driver:
         """Give up what was handed over but has not begun; `settle_once` writes that. Says how many."""
         return hand_back(self.node, self.node.runtime.target.withdraw())
 
-    def hand_back(self) -> int:
-        """Give up what is still being delivered; `settle_once` writes that. Says how many."""
-        return hand_back(self.node)
+    def hand_back(self, *, waits: bool = False) -> int:
+        """Give up what is still being delivered; `settle_once` writes that. Says how many.
+
+        If it `waits`, what can be made to end is reported when it has ended.
+        """
+        return hand_back(self.node, waits=waits)
 
     async def next_time(self) -> Micros | None:
         """When there is next something to match, to plan, to claim or to decide."""

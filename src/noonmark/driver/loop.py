@@ -16,6 +16,7 @@ from noonmark.core.settlement import Underway
 from noonmark.driver.access import Access
 from noonmark.driver.alarm import Alarm
 from noonmark.driver.duties import Driver
+from noonmark.driver.settling import LAST_CALL, until_ended
 from noonmark.ports.sink import NodeStarted, NodeStopped, StoreFailed
 
 if TYPE_CHECKING:
@@ -170,23 +171,22 @@ class Loop:
         return handed_back
 
     async def _wind_up(self) -> int:
-        """Give claims back, wait for what runs, then give that up as well."""
+        """Give claims back, wait for what runs, for as long as the latest stop says, then give that up as well."""
         node = self._node
         while self._fetches:
             await self._drain.wait(FIRST_RETRY)
         await self._try(self.driver.release)
         handed_back = self.driver.withdraw()
         self._settle.ring()
-        monotonic = node.reckoning.monotonic
-        began = monotonic()
-        # What has ended is not waited for: writing it down may take a while, or fail.
-        while not all(one.is_closed for one in node.deliveries.values()):
-            # Another stop may shorten it.
-            left = None if self._grace is None else max(began, self._named) + self._grace - monotonic()
-            if left is not None and left <= 0:
-                break
-            await self._drain.wait(left)
-        handed_back += self.driver.hand_back()
+        began = node.reckoning.monotonic()
+        await until_ended(
+            node, self._drain, lambda: None if self._grace is None else max(began, self._named) + self._grace
+        )
+        handed_back += self.driver.hand_back(waits=True)
+        self._settle.ring()
+        ends = node.reckoning.monotonic() + LAST_CALL
+        await until_ended(node, self._drain, lambda: ends)
+        self.driver.hand_back()
         self._is_drained = True
         self._ring_all()
         return handed_back

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.overlap import Allow, Skip
 from noonmark.core.reasons import Reason
@@ -16,9 +17,11 @@ from noonmark.driver.reports import SettleReport
 from noonmark.ports.sink import Abandoned, LeaseLost, Settled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from noonmark.core.instants import Micros
     from noonmark.core.settlement import Settlement
+    from noonmark.driver.alarm import Alarm
     from noonmark.driver.node import Node
     from noonmark.ports.sink import Happening
     from noonmark.ports.target import Assignment
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger("noonmark.jobs")
+
+LAST_CALL: Micros = 6 * SECOND
+"""How long a node that stops waits for what is made to end, before it hands that back."""
 
 QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
 """Outcomes that are no news to whoever reads a log."""
@@ -99,17 +105,33 @@ async def _write_alone(node: Node, one: End) -> SettleReport:
         return SettleReport(lost=1)
 
 
-def hand_back(node: Node, only: Sequence[Assignment] | None = None) -> int:
-    """Report everything that is still being delivered, or only some of it, as not finished; it is asked to stop."""
+def hand_back(node: Node, only: Sequence[Assignment] | None = None, *, waits: bool = False) -> int:
+    """Report everything that is still being delivered, or only some of it, as not finished; it is asked to stop.
+
+    If it `waits`, what can be made to end is reported by its target, when it has ended: nobody begins it before that.
+    """
     now = node.now
     running = [one for one in (node.deliveries.values() if only is None else only) if not one.is_closed]
     for assignment in running:
+        if waits and assignment.ends_soon:
+            assignment.stop(Reason.LEASE_LOST)
+            continue
         assignment.is_closed = True
         assignment.stop(Reason.LEASE_LOST)
         started = now if assignment.started is None else assignment.started
         delivered = Delivered(outcome=Outcome.LEASE_LOST, started=started, ended=now)
         node.finished.append((assignment, delivered))
     return len(running)
+
+
+async def until_ended(node: Node, news: Alarm, until: Callable[[], Micros | None]) -> None:
+    """Wait until what runs has ended, or so long; not for that to be written, which may take a while, or fail."""
+    while not all(one.is_closed for one in node.deliveries.values()):
+        ends = until()
+        left = None if ends is None else ends - node.reckoning.monotonic()
+        if left is not None and left <= 0:
+            break
+        await news.wait(left)
 
 
 def _frees_others(assignment: Assignment, settlement: Settlement) -> bool:

@@ -43,6 +43,8 @@ class Assignment:
     """What the work raised, for a caller in the same process."""
     abandoned: int = 0
     """How many threads the node had given up, this one's included, when it had to give up its thread."""
+    ends_soon: bool = False
+    """Its target can make it end, and reports that soon after it was asked to; until then it is at work."""
     is_closed: bool = False
     """Its end was reported; whatever it still does is of no account."""
 

@@ -1,9 +1,13 @@
 """The child: a process that calls functions for a scheduler, one at a time, each in its main thread.
 
 Its parent speaks to it through a pipe, in JSON. It is told what to `call`, and to `cancel` what it calls; it answers
-that the call has `begun`, what there is to `log`, and in the end the `result`, the `error`, or that the function was
-`unloadable`. When the pipe is closed it ends: so it does not outlive its parent, however that came to its end. For a
-function that still runs then, SIGTERM is raised as SystemExit, so that it can tidy up; it has little time for that.
+that the function is `loaded`, or `unloadable`. A loaded function is called when the parent says `go`, and not before:
+so a parent that has not said it knows that nothing has begun. Then the child says what there is to `log`, and in the
+end the `result` or the `error`. When the pipe is closed it ends. For a function that still runs then, SIGTERM is raised
+as SystemExit, so that it can tidy up; it has little time for that.
+
+It does not outlive its parent, however that came to its end. A function may keep the interpreter to itself, so that
+nobody else in this process hears of that; on Linux, the kernel ends it then.
 
 Its parent alone decides when it ends. A Ctrl-C in a terminal and the SIGTERM of a service manager reach whole groups of
 processes; those are for the parent, which may want to wait for what runs.
@@ -29,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict
 from noonmark.targets.answers import as_json, shown_error, told_error
 from noonmark.targets.functions import MAIN, StopSignal, import_function, make_context
-from noonmark.targets.hiding import hide
+from noonmark.targets.hiding import hide, prctl
+from noonmark.targets.keeper import PR_SET_PDEATHSIG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +64,9 @@ def check_not_loading() -> None:
 
 def serve(pipe: Connection, setup: dict[str, Any]) -> None:
     """Be a child until the pipe is closed."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != setup["parent"]:  # it was gone before that
+        os._exit(1)
     if setup["is_hidden"]:  # it has the environment of its parent
         hide()
     sys.argv[:] = setup["argv"]
@@ -71,6 +79,7 @@ class _Child:
         self._sending = Lock()
         self._calls: SimpleQueue[tuple[dict[str, Any], StopSignal] | None] = SimpleQueue()
         self._signal = StopSignal()
+        self._go = Event()
         self._parent = os.getppid()
         self._levels: dict[str, int] = {}
         self._is_busy = self._is_over = False
@@ -93,7 +102,10 @@ class _Child:
                 said = json.loads(self._pipe.recv_bytes())
                 if "call" in said:
                     self._signal = StopSignal()
+                    self._go.clear()
                     self._calls.put((said["call"], self._signal))
+                elif "go" in said:
+                    self._go.set()
                 else:
                     self._signal.set()
         self._end()
@@ -106,7 +118,8 @@ class _Child:
         return True
 
     def _end(self) -> None:
-        """Bring the process to its end, soon."""
+        """Bring the process to its end, soon. It has its time for that also where its parent goes meanwhile."""
+        prctl(PR_SET_PDEATHSIG)
         self._is_over = True
         self._signal.set()
         self._calls.put(None)
@@ -128,7 +141,8 @@ class _Child:
         except BaseException as error:  # noqa: BLE001 - a module may raise anything
             answer: dict[str, Any] = {"unloadable": shown_error(error)}
         else:
-            self._send({"begun": True})
+            self._send({"loaded": True})
+            self._go.wait()  # if the parent is gone instead, SIGTERM ends this
             answer = _outcome(function, call, stop)
         self._is_busy = False
         for stream in (sys.stdout, sys.stderr):

@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import Future
 from contextlib import suppress
 from multiprocessing.connection import Pipe, wait
 from multiprocessing.spawn import get_executable
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from noonmark.targets.child import LAST_WORD, MAX_ANSWER
@@ -47,14 +49,14 @@ class Child:
         self.is_new = True
         """Whether it has yet to make its first call."""
         try:
-            self._process = _start(theirs)
+            self._process = _starter().start(theirs)
         except BaseException:
             self._close()
             raise
         finally:
             theirs.close()
         path, argv = [str(one) for one in sys.path], [str(one) for one in sys.argv]  # who knows what was put there
-        self.say({"path": path, "argv": argv, "main": main_origin(), "is_hidden": is_hidden()})
+        self.say({"path": path, "argv": argv, "main": main_origin(), "is_hidden": is_hidden(), "parent": os.getpid()})
 
     @property
     def is_quiet(self) -> bool:
@@ -102,6 +104,36 @@ class Child:
         with self._ringing:
             for one in (self._pipe, self._ear, self._bell):
                 one.close()
+
+
+class _Starter:
+    """One thread that starts all of them and lives as long as this process: Linux ends them with their *thread*."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[tuple[Connection, Future[subprocess.Popen[bytes]]]] = SimpleQueue()
+        Thread(target=self._serve, name="noonmark-starter", daemon=True).start()
+
+    def start(self, theirs: Connection) -> subprocess.Popen[bytes]:
+        """Have one started; any thread may ask. Raises OSError."""
+        answer: Future[subprocess.Popen[bytes]] = Future()
+        self._asked.put((theirs, answer))
+        return answer.result()
+
+    def _serve(self) -> None:
+        while True:
+            theirs, answer = self._asked.get()
+            try:
+                answer.set_result(_start(theirs))
+            except BaseException as error:  # noqa: BLE001 - for whoever asked
+                answer.set_exception(error)
+
+
+_starters: dict[int, _Starter] = {}
+
+
+def _starter() -> _Starter:
+    """That of this process; a fork has the object of its parent, but not the thread."""
+    return _starters.get(os.getpid()) or _starters.setdefault(os.getpid(), _Starter())
 
 
 def _start(theirs: Connection) -> subprocess.Popen[bytes]:

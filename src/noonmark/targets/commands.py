@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.schedule import TRUSTED
+from noonmark.core.settlement import run_id
 from noonmark.core.targets import CommandTarget
 from noonmark.targets.endings import not_begun, undeliverable
+from noonmark.targets.keeper import RUN_MARK
 from noonmark.targets.keeping import Keeping, Order
+from noonmark.targets.marks import NODE_MARK, drop_mark, make_mark
 from noonmark.targets.programs import environment
 from noonmark.targets.run_folders import RunFolders
 from noonmark.targets.watching import Watch
@@ -28,18 +33,23 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.keeping import Kept
+    from noonmark.targets.leftovers import Leftovers
     from noonmark.targets.programs import Programs
+
+logger = logging.getLogger("noonmark.jobs")
 
 MAX_COMMANDS = 64
 """So many run at a time on one node; the others wait for their turn."""
+TRIES = 3
+"""So often a program is given to a keeper, when that one is lost before it was told to start it."""
 
 
 class CommandRunner:
     """Delivers to programs."""
 
-    def __init__(self, programs: Programs) -> None:
+    def __init__(self, programs: Programs, leftovers: Leftovers) -> None:
         """Nothing runs until it is opened."""
-        self._programs = programs
+        self._programs, self._leftovers = programs, leftovers
         self._folders = RunFolders()
         self._workers: Workers | None = None
         self._watched: set[Watch] = set()
@@ -61,10 +71,11 @@ class CommandRunner:
         """Make ready."""
         self._report, self._now = report, now
         self._keeping = Keeping()
-        if self._programs.is_open:
-            # Not here, on the loop: there may be a lot to remove.
-            Thread(target=self._folders.sweep, name="noonmark-sweep", daemon=True).start()
+        self._mark = make_mark()
         self._workers = Workers(self._work, report, None, now, MAX_COMMANDS)
+        if self._programs.is_offered:
+            # Not here, on the loop: there may be a lot to end and to remove.
+            Thread(target=self._tidy_up, name="noonmark-leftovers", daemon=True).start()
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Begin each at its time."""
@@ -86,21 +97,47 @@ class CommandRunner:
                 watch.give_up()
         self._keeping.close()
         self._folders.close()
+        drop_mark(self._mark)
+
+    def _tidy_up(self) -> None:
+        """End what an earlier start has left, also where nothing is to be started for long, and remove its folders."""
+        try:
+            self._leftovers.end(self._now)
+        except (NoonmarkError, OSError):
+            logger.warning("what an earlier start may have left running could not be ended", exc_info=True)
+        if self._programs.is_open:
+            self._folders.sweep()
 
     def _work(self, assignment: Assignment) -> Delivered:
         """Have a program started, and wait for its end."""
-        if assignment.stop_reason is not None:
-            return not_begun(assignment, assignment.stop_reason, now=self._now())
-        with ExitStack() as cleanup:
-            try:
-                kept = self._keeping.start(self._order(assignment, cleanup))
-            except LookupError as error:
-                return undeliverable(str(error.args[0]), now=self._now())
-            except OSError as error:
-                return undeliverable(f"no process could be started: {error}", now=self._now())
-            return self._end_of(kept, assignment)
+        for _ in range(TRIES):
+            if assignment.stop_reason is not None:
+                return not_begun(assignment, assignment.stop_reason, now=self._now())
+            with ExitStack() as cleanup:
+                try:
+                    order = self._order(assignment, cleanup)
+                    self._end_leftovers(assignment)
+                    kept = self._keeping.start(order)
+                except LookupError as error:
+                    return undeliverable(str(error.args[0]), now=self._now())
+                except OSError as error:
+                    return undeliverable(f"no process could be started: {error}", now=self._now())
+                if (delivered := self._see_through(kept, assignment)) is not None:
+                    return delivered
+        return undeliverable(f"the process that starts commands was lost {TRIES} times before it did", now=self._now())
 
-    def _end_of(self, kept: Kept, assignment: Assignment) -> Delivered:
+    def _end_leftovers(self, assignment: Assignment) -> None:
+        """Nothing that a dead node has left of it may still be there; OSError when that is not certain."""
+        try:
+            self._leftovers.end(self._now, at_once=assignment.occurrence.losses > 0)
+        except OSError:
+            raise
+        except Exception as error:
+            logger.exception("nobody knows whether anything is left of occurrence %s", assignment.occurrence.id)
+            raise OSError("nobody knows whether it still runs, since the store cannot be read") from error
+
+    def _see_through(self, kept: Kept, assignment: Assignment) -> Delivered | None:
+        """Wait for the end of a program; None when it surely has not begun, so that it is tried again."""
         watch = Watch(kept, assignment, self._report, self._now)
         with self._lock:
             self._watched.add(watch)
@@ -130,7 +167,7 @@ class CommandRunner:
         return Order(
             program=program.path,
             argv=target.argv,
-            env=environment(target, _told(occurrence), home),
+            env=environment(target, {**_told(occurrence), NODE_MARK: self._mark}, home),
             cwd=cwd,
             limits=target.limits.to_document(),
             stdin=_stdin(occurrence, target),
@@ -143,6 +180,7 @@ def _told(occurrence: Occurrence) -> dict[str, str]:
     """What a command learns about its run."""
     told = {
         "NOONMARK_OCCURRENCE_ID": occurrence.id,
+        RUN_MARK: run_id(occurrence),
         "NOONMARK_SCHEDULE_ID": occurrence.schedule_id,
         "NOONMARK_NOMINAL_TIME": to_text(occurrence.nominal),
         "NOONMARK_ATTEMPT": str(occurrence.attempt),

@@ -50,6 +50,8 @@ TAKEN_OVER = ("accepted", "true", "1", "yes")
 UNSEALERS = 4
 """Threads that ask the store for secrets, and once for its key."""
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
+OF_GATEWAYS = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT})
+"""What a proxy answers when it has passed a request on, and lost contact: the work may have been done behind it."""
 
 
 class Exchanges:
@@ -161,9 +163,9 @@ class Exchanges:
     def _broken(self, assignment: Assignment, request: Request, detail: str, error: Exception) -> Delivered:
         """The connection failed: before it stood nothing was sent, afterwards nobody knows what was done."""
         is_known = isinstance(error, httpcore2.ConnectError)
-        must_not = assignment.schedule.declaration.delivery is Delivery.AT_MOST_ONCE and not is_known
         what = "no connection to" if is_known else "the connection broke to"
-        return self._failed(assignment, f"{what} {_place(request)}: {detail}", is_final=must_not)
+        failed = self._failed(assignment, f"{what} {_place(request)}: {detail}")
+        return replace(failed, is_unknown=not is_known)
 
     def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, hidden: Concealment) -> Delivered:
         now, kept = self._now(), _masked(answer.to_document(), hidden)
@@ -174,13 +176,18 @@ class Exchanges:
         why = f"the server answered {_status(answer.status)}"
         if location := answer.headers.get("location"):
             why += f", which leads to {shown(hidden.text(location))}; redirects are not followed"
-        failed = self._failed(assignment, why, is_final=not target.retries(answer.status))
-        return replace(failed, result=kept, retry_after=_retry_after(answer.headers.get("retry-after", ""), now=now))
+        return replace(
+            self._failed(assignment, why),
+            result=kept,
+            is_final=not target.retries(answer.status),
+            is_unknown=answer.status in OF_GATEWAYS,
+            retry_after=_retry_after(answer.headers.get("retry-after", ""), now=now),
+        )
 
-    def _failed(self, assignment: Assignment, why: str, *, is_final: bool) -> Delivered:
+    def _failed(self, assignment: Assignment, why: str) -> Delivered:
         now = self._now()
         started = now if assignment.started is None else assignment.started
-        return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
+        return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why)
 
 
 def _masked(document: dict[str, Any], hidden: Concealment) -> dict[str, Any]:

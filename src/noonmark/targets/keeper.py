@@ -2,8 +2,13 @@
 
 The node is a process with many threads, which cannot safely do anything between fork and exec; and whatever it has
 started would outlive it when it is killed. This one has a single thread, and needs nothing but the standard library: it
-is run as a file. Each command has a socket of its own. The node writes on it what to start, then one byte for each
-signal to its whole group; the keeper answers in lines of JSON. When the other end is closed, the command must end.
+is run as a file. Each command has a socket of its own. The node writes on it what to start; the keeper says that it is
+ready, and starts the command when the node says `GO`, so that a node that has not said it knows that nothing has begun.
+Then the node writes one byte for each signal to the whole family; the keeper answers in lines of JSON. When the other
+end is closed, the command must end.
+
+A family is known by its session, and by a variable that each of its processes has in its environment. That one also
+finds what has left the session, as a daemon does, and what is left when the keeper itself is killed; see `leftovers`.
 """
 
 from __future__ import annotations
@@ -18,8 +23,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import partial
-from time import monotonic  # noqa: TID251 - a program by itself, which only measures how long something takes
-from typing import Any
+from time import monotonic, sleep  # noqa: TID251 - a program by itself, which only measures how long something takes
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HEADER = 8
 """Bytes that say how long a request is."""
@@ -38,6 +46,14 @@ PROCESSES = "/proc"
 OWN_FILES = "/proc/self/fd"
 SCRIPT = b"#!"
 """How a file begins that another program reads."""
+GO = 0
+"""What the node says to have a command started; any other byte is the number of a signal."""
+RUN_MARK = "NOONMARK_RUN_ID"
+"""The variable by which all processes of one run are found."""
+LAST_LOOKS, BETWEEN_LOOKS = 20, 0.005
+"""So often, with so many seconds between, the keeper makes sure that all of a family have ended."""
+PATIENT_LOOKS = 1_000
+"""So often whoever else does so, which keeps nobody waiting."""
 
 
 class Command:
@@ -47,12 +63,15 @@ class Command:
         """It was announced."""
         self.line, self._files, self._prctl = line, files, prctl
         self._asked = bytearray()
+        self._order: dict[str, Any] | None = None
+        """What is to be started when the node says so."""
+        self._mark = b""
         self._process: subprocess.Popen[bytes] | None = None
         self.kill_at: float | None = None
         """When it is killed, because nobody waits for it any more."""
         self.is_over = False
         self._is_asked = False
-        """It was sent a signal: it may have to end before its time."""
+        """It was asked to end before its time."""
 
     def hear(self) -> None:
         """Take in what the node says: the rest of the request, or signals; its silence is one too."""
@@ -64,11 +83,15 @@ class Command:
             self.put_down()
         elif self._process is not None:
             self.send(*said)
+        elif self._order is not None:
+            self._start(self._order)  # GO is all that can be said now
+            self.send(*said[1:])
         else:
             self._asked += said
             size = int.from_bytes(self._asked[:HEADER], "big")
             if len(self._asked) >= HEADER and len(self._asked) - HEADER >= size:
-                self._start(json.loads(self._asked[HEADER:]))
+                self._order = json.loads(self._asked[HEADER:])
+                self._say({"ready": True})
 
     def look(self) -> None:
         """See whether it has ended, or must. What it has left running ends with it."""
@@ -77,24 +100,30 @@ class Command:
         code = self._process.poll()
         if code is not None:
             self.send(signal.SIGKILL, far=self._is_asked)
+            if self._is_asked:
+                end_bearers(self._mark, LAST_LOOKS)
             self._say({"exit": code})
             self.is_over = True
         elif self.kill_at is not None and monotonic() >= self.kill_at:
             self.send(signal.SIGKILL)
 
     def send(self, *numbers: int, far: bool = True) -> None:
-        """Send signals to its group, and to the groups that others of its session have made for themselves.
+        """Send signals to its group, to the other groups of its session, and to those who have left the session.
 
-        `timeout` does so, for one, and shells with jobs. Looking for those costs a look at every process there is, so
-        the end of a command that nobody has asked to end is not `far`.
+        `timeout` makes a group, for one, and shells with jobs; a daemon leaves. Looking for those costs a look at every
+        process there is, so the end of a command that nobody has asked to end is not `far`.
         """
-        if self._process is None:
+        if self._process is None or not numbers:
             return
-        self._is_asked = self._is_asked or far
-        for group in [self._process.pid, *(other_groups(self._process.pid) if far else ())]:
-            for number in numbers:
+        session = self._process.pid
+        self._is_asked = self._is_asked or (far and not {signal.SIGTERM, signal.SIGKILL}.isdisjoint(numbers))
+        groups, others = relatives(session, self._mark) if far else (set(), set())
+        for number in numbers:
+            for group in {session, *groups}:
                 with suppress(OSError):  # there is nobody left
                     os.killpg(group, number)
+            for pid in others:
+                strike(pid, self._mark, number)
 
     def put_down(self) -> None:
         """Nobody waits for it: ask it to end, and make it soon."""
@@ -106,6 +135,7 @@ class Command:
             self.send(signal.SIGTERM, signal.SIGCONT)  # one that is suspended would not hear the first
 
     def _start(self, asked: dict[str, Any]) -> None:
+        self._mark = f"{RUN_MARK}={asked['env'][RUN_MARK]}".encode()
         try:
             self._process = self._begun(asked)
         except (OSError, ValueError) as error:
@@ -206,16 +236,73 @@ def limit(what: int, most: int, slack: int = 0) -> None:
     resource.setrlimit(what, (soft, last))
 
 
-def other_groups(session: int) -> set[int]:
-    """The groups of processes of a session, besides its first; none where there is no way to tell."""
-    found = set()
-    names = os.listdir(PROCESSES) if os.path.isdir(PROCESSES) else ()  # noqa: PTH112, PTH208 - nothing to load
-    for name in filter(str.isdigit, names):
-        with suppress(OSError, ValueError, IndexError), open(f"{PROCESSES}/{name}/stat", "rb") as stat:  # noqa: PTH123 - as above
-            group, of = stat.read().rpartition(b")")[2].split()[2:4]
+def relatives(session: int, mark: bytes) -> tuple[set[int], set[int]]:
+    """The groups of processes of a session, besides its first, and the processes of its run that are in another one.
+
+    None where there is no way to tell.
+    """
+    groups, others = set(), set()
+    for pid in processes():
+        with suppress(OSError, ValueError, IndexError):
+            group, of = _read(pid, "stat").rpartition(b")")[2].split()[2:4]
             if int(of) == session:
-                found.add(int(group))
-    return found - {session}
+                groups.add(int(group))
+            elif bears(pid, mark):
+                others.add(pid)
+    return groups - {session}, others
+
+
+def processes() -> Iterator[int]:
+    """All there are; none where there is no way to tell."""
+    if os.path.isdir(PROCESSES):  # noqa: PTH112 - nothing to load
+        yield from map(int, filter(str.isdigit, os.listdir(PROCESSES)))  # noqa: PTH208 - as above
+
+
+def bears(pid: int, mark: bytes) -> bool:
+    """Whether a process of this user was started with a variable, name and value."""
+    return b"\0" + mark + b"\0" in b"\0" + environment_of(pid)
+
+
+def environment_of(pid: int) -> bytes:
+    """The variables that a process of this user was started with; nothing of any other, or of one that has ended."""
+    try:
+        is_ours = os.stat(f"{PROCESSES}/{pid}").st_uid == os.geteuid()  # noqa: PTH116 - as above
+        return _read(pid, "environ") if is_ours else b""
+    except OSError:
+        return b""
+
+
+def strike(pid: int, mark: bytes, number: int) -> None:
+    """Send a signal to a process, if it is still the one that bears the mark: its number may be another's by now."""
+    with suppress(OSError):
+        try:
+            handle = os.pidfd_open(pid)
+        except (AttributeError, OSError):  # an old system
+            if bears(pid, mark):
+                os.kill(pid, number)
+            return
+        try:
+            if bears(pid, mark):
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def end_bearers(mark: bytes, looks: int = PATIENT_LOOKS) -> bool:
+    """Kill all processes of a run, and those that they make meanwhile; whether all of them are gone."""
+    for _ in range(looks):
+        found = [pid for pid in processes() if bears(pid, mark)]
+        if not found:
+            return True
+        for pid in found:
+            strike(pid, mark, signal.SIGKILL)
+        sleep(BETWEEN_LOOKS)
+    return False
+
+
+def _read(pid: int, name: str) -> bytes:
+    with open(f"{PROCESSES}/{pid}/{name}", "rb") as file:  # noqa: PTH123 - nothing to load
+        return file.read()
 
 
 class Keeper:

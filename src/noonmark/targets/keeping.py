@@ -165,6 +165,13 @@ class Kept:
                 said += self._talk(events)
         return said
 
+    def go(self) -> bool:
+        """Let the command be started; False when the keeper can no longer hear of it, so that it surely is not."""
+        try:
+            return self._line.send(bytes([keeper.GO])) == 1
+        except OSError:
+            return False
+
     def send(self, number: int) -> None:
         """Send a signal to the command and its children."""
         with suppress(OSError):

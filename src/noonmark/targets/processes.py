@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 FOREVER: Micros = 2**63
 STOP_GRACE: Micros = 5 * SECOND
 """How long a function has to end when it is asked to."""
+LOST_GRACE: Micros = SECOND
+"""How long one has that is another node's by now, or will be as soon as it has ended."""
 LOAD_LIMIT: Micros = 300 * SECOND
 """How long a process may take to start and to import the function. That does not count for the timeout of the run."""
 
@@ -114,6 +117,7 @@ class _Watch:
         self._stop = assignment.signal = Ringing(child.ring)
         self._load_by = now() + LOAD_LIMIT
         self._has_begun = False
+        """It was told to call the function. Until then nothing has begun; from then on the function may have."""
         self._asked: Micros | None = None
         """When it was asked to stop."""
         self.is_usable = False
@@ -167,16 +171,15 @@ class _Watch:
         policy = self._assignment.schedule.declaration.overlap_policy
         if self._assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning):
             return policy.cancel_grace
-        return STOP_GRACE
+        return min(STOP_GRACE, LOST_GRACE) if self._assignment.stop_reason is Reason.LEASE_LOST else STOP_GRACE
 
     def _take_in(self, said: dict[str, Any]) -> Delivered | None:
         """What the child says; None unless it is its answer."""
         if "log" in said:
             _log(said["log"])
             return None
-        if "begun" in said:
-            self._has_begun, self._assignment.started = True, self._now()
-            return None
+        if "loaded" in said:
+            return self._begin()
         self._stop.was_seen = said["seen"]
         if "unloadable" in said:  # and who knows what half of a module has done
             return self._unloadable(f"the function could not be loaded in a process\n{said['unloadable']}")
@@ -186,11 +189,22 @@ class _Watch:
             return raised(self._assignment, same_error(error), now=self._now(), text=error["trace"])
         return succeeded(self._assignment, json.loads(said["result"]), now=self._now(), note=said["note"])
 
+    def _begin(self) -> Delivered | None:
+        """Let it call the function, unless it has to stop already."""
+        if (reason := self._assignment.stop_reason) is not None:
+            return not_begun(self._assignment, reason, now=self._now())
+        self._has_begun, self._assignment.started = True, self._now()
+        self._assignment.ends_soon = True
+        self._child.say({"go": True})
+        return None
+
     def _gone(self) -> Delivered | None:
+        """It has ended without an answer; how far the function came, if it was called, nobody knows."""
         if not self._has_begun and not self._child.is_new:
             return None
         text = f"the process ended with exit code {self._child.end()} before it answered"
-        return raised(self._assignment, RuntimeError(text), now=self._now(), text=text)
+        failed = raised(self._assignment, RuntimeError(text), now=self._now(), text=text)
+        return replace(failed, is_unknown=self._has_begun)
 
     def _cut_off(self) -> Delivered:
         if not self._has_begun:

@@ -19,9 +19,10 @@ from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.overlap import CancelRunning
 from noonmark.core.policies.window import EndAction, spell_at
 from noonmark.core.reasons import Reason
-from noonmark.core.settlement import Underway
+from noonmark.core.settlement import Underway, run_id
 from noonmark.core.targets.command import CommandTarget, end_of_program
-from noonmark.targets.endings import cut_off, raised, stopped, succeeded, undeliverable
+from noonmark.targets.endings import cut_off, not_begun, raised, stopped, succeeded, undeliverable
+from noonmark.targets.keeper import RUN_MARK, end_bearers
 from noonmark.targets.output import TOLD, last_lines
 from noonmark.targets.ringing import Ringing
 
@@ -38,6 +39,8 @@ TELL_EVERY: Micros = SECOND
 """Between two words about what it has written."""
 STOP_GRACE: Micros = 5 * SECOND
 """How long a command has to end when it is asked to."""
+LOST_GRACE: Micros = SECOND
+"""How long one has that is another node's by now, or will be as soon as it has ended."""
 START_LIMIT: Micros = 60 * SECOND
 """How long it may take until it is started."""
 LONGEST_WAIT: Micros = 3_600 * SECOND
@@ -57,6 +60,8 @@ class Watch:
         self._tell_at: Micros = FOREVER
         """When there may next be told of it, if there is more."""
         self._stop = assignment.signal = Ringing(kept.ring)
+        self._has_begun = False
+        """The keeper was told to start it. Until then nothing has begun; from then on it may have."""
         self._pid: int | None = None
         self._is_given_up = False
         self._start_by = now() + START_LIMIT
@@ -75,8 +80,8 @@ class Watch:
         self._is_given_up = True
         self._kept.ring()
 
-    def see_through(self) -> Delivered:
-        """Wait for its end."""
+    def see_through(self) -> Delivered | None:
+        """Wait for its end; None when the keeper was gone before it began: another one should try."""
         while not self._is_given_up:
             if self._assignment.stop_reason is not None and self._pid is not None:
                 self._put_down()
@@ -88,7 +93,7 @@ class Watch:
             try:
                 said = self._kept.hear(None if at == FOREVER else min(left, LONGEST_WAIT) / SECOND)
             except EOFError:
-                return self._lost()
+                return self._lost() if self._has_begun else None
             for one in said:
                 if (delivered := self._take_in(one)) is not None:
                     return delivered
@@ -117,7 +122,7 @@ class Watch:
         policy = self._assignment.schedule.declaration.overlap_policy
         if self._assignment.stop_reason is Reason.REPLACED and isinstance(policy, CancelRunning):
             return policy.cancel_grace
-        return STOP_GRACE
+        return min(STOP_GRACE, LOST_GRACE) if self._assignment.stop_reason is Reason.LEASE_LOST else STOP_GRACE
 
     def _tell(self) -> None:
         """Let it be known what it has written so far. One that is over in no time has its end for that."""
@@ -145,17 +150,22 @@ class Watch:
 
     def _never_begun(self) -> Delivered:
         why = f"{self._argv[0]!r} was not started within {micros_to_seconds(START_LIMIT)} s"
-        return undeliverable(why, now=self._now())
+        failed = undeliverable(why, now=self._now())
+        return replace(failed, is_unknown=self._has_begun)
 
     def _lost(self) -> Delivered:
-        """The keeper is gone, and with it the program; whatever is left of its group goes here."""
+        """The keeper is gone, and with it the program; whatever is left of its family goes here."""
         if self._pid is not None:
             with suppress(OSError):  # there is nobody left
                 os.killpg(self._pid, signal.SIGKILL)
-        return self._failed("the process that starts the commands of this node was lost, and this one with it")
+        end_bearers(f"{RUN_MARK}={run_id(self._assignment.occurrence)}".encode())
+        text = "the process that starts the commands of this node was lost, and this one with it"
+        failed = raised(self._assignment, RuntimeError(text), now=self._now(), text=text)
+        return replace(failed, is_unknown=True)
 
     def _undead(self) -> Delivered:
-        return self._failed(f"it was killed {micros_to_seconds(LAST_WAIT)} s ago, and is still there")
+        text = f"it was killed {micros_to_seconds(LAST_WAIT)} s ago, and is still there"
+        return self._made_to_end(text, now=self._now())
 
     def _turn(self) -> None:
         """A window closes, or opens: it stands still until the next one, if there is one, and goes on in that."""
@@ -168,6 +178,8 @@ class Watch:
 
     def _take_in(self, said: dict[str, Any]) -> Delivered | None:
         """What the keeper says; None unless it is the end."""
+        if "ready" in said:
+            return self._begin()
         if "pid" in said:
             self._pid, self._assignment.started = said["pid"], self._now()
             self._tell_at = self._assignment.started + TELL_EVERY
@@ -177,17 +189,25 @@ class Watch:
         self._kept.drain()
         return self._ended(said["exit"])
 
+    def _begin(self) -> Delivered | None:
+        """Have it started, unless it has to stop already."""
+        if (reason := self._assignment.stop_reason) is not None:
+            return not_begun(self._assignment, reason, now=self._now())
+        self._has_begun = self._assignment.ends_soon = self._kept.go()
+        return None
+
     def _ended(self, code: int) -> Delivered:
         now, result = self._now(), self._result(code)
         if self._ask_at is None and code == 0:
             return succeeded(self._assignment, result, now=now)
         text = "\n".join(one for one in (last_lines(result["output"]), end_of_program(code)) if one)
         if self._ask_at is not None:
-            return self._made_to_end(result, text, now=now)
+            return replace(self._made_to_end(text, now=now), result=result)
         error = subprocess.CalledProcessError(code, list(self._argv), result["output"])
-        return replace(raised(self._assignment, error, now=now, text=text), result=result)
+        # An exit code is the program's own word; one that was killed from elsewhere had none.
+        return replace(raised(self._assignment, error, now=now, text=text), result=result, is_unknown=code < 0)
 
-    def _made_to_end(self, result: dict[str, Any], text: str, *, now: Micros) -> Delivered:
+    def _made_to_end(self, text: str, *, now: Micros) -> Delivered:
         """It was asked to end, or killed; which signal that took does not tell why."""
         reason = self._assignment.stop_reason or Reason.CANCELLED
         ended = (
@@ -195,14 +215,11 @@ class Watch:
         )
         declared, occurrence = self._assignment.schedule.declaration, self._assignment.occurrence
         why = cut_short(ended.outcome, ended.reason, occurrence, declared, node="")
-        return replace(ended, result=result, error=f"{text}: {why}")
+        return replace(ended, error=f"{text}: {why}")
 
     def _result(self, code: int) -> dict[str, Any]:
         """What is kept of it."""
         return {"exit_code": code, **self._kept.tail.to_document()}
-
-    def _failed(self, text: str) -> Delivered:
-        return raised(self._assignment, RuntimeError(text), now=self._now(), text=text)
 
     @property
     def _argv(self) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ TOLD = frozenset(
         "NOONMARK_ATTEMPT",
         "NOONMARK_EVENT_ID",
         "NOONMARK_EVENT_TYPE",
+        "NOONMARK_RUN_ID",
+        "NOONMARK_NODE",
     }
 )
 """What a program is told about its run; nobody else can say that."""

@@ -1,0 +1,157 @@
+"""Programs whose node, keeper or both are killed: all that they have started ends, before they are begun again."""
+
+import os
+import signal
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.targets import keeper
+from tests.processes import family
+from tests.processes.fleet import SCALE, every
+from tests.targets.ordered import is_alive, is_stopped
+
+ALWAYS = {"max_attempts": 100, "backoff_seconds": 0.01}
+LEASE = 1.0
+
+
+class Recorder:
+    """What the families of one command say."""
+
+    def __init__(self, folder):
+        self.path = folder / "beats"
+        self.argv = [sys.executable, "-I", "-S", family.__file__, str(self.path)]
+
+    def families(self):
+        """The runs in the order in which they began: from when to when each was there, and its processes by role."""
+        found = {}
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        for run, role, pid, at in (line.split() for line in lines):
+            began, _, roles = found.get(run, (int(at), 0, {}))
+            found[run] = began, int(at), {**roles, role: int(pid)}
+        return [(run, *found[run]) for run in sorted(found, key=lambda one: found[one][0])]
+
+    def whole(self, fleet, count):
+        """Wait until so many families have been there, the last of them as a whole; gives the processes of that one."""
+
+        def last():
+            families = self.families()
+            return len(families) >= count and len(families[-1][3]) == len(family.ROLES) and families[-1][3]
+
+        return list(fleet.until(last).values())
+
+    def overlaps(self):
+        """How often a family was there together with the one before."""
+        families = self.families()
+        return sum(older[2] >= newer[1] for older, newer in pairwise(families))
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    made = Recorder(tmp_path)
+    yield made
+    for run, _, _, roles in made.families():
+        for pid in roles.values():
+            keeper.strike(pid, f"{keeper.RUN_MARK}={run}".encode(), signal.SIGKILL)
+
+
+def keeper_of(node):
+    """The process that starts the commands of a node."""
+    for pid in keeper.processes():
+        try:
+            parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            if parent == node.pid and b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    raise AssertionError("the node has no keeper")
+
+
+def kill(fleet, node, *, both):
+    """The keeper first: so it can do nothing when its node is gone."""
+    if both:
+        os.kill(keeper_of(node), signal.SIGKILL)
+    fleet.kill(node)
+
+
+def test_no_two_families_of_one_command_are_there_at_once_whoever_was_killed(fleet, figure, recorder):
+    node, count, kills = fleet.node(LEASE), 0, ("both", "keeper", "node")
+    for _ in range(SCALE):  # what was lost too often is not begun again
+        job = fleet.scheduler.schedule_command(recorder.argv, overlap="skip", retries=ALWAYS)
+        count += 1
+        for what in kills if SCALE > 1 else kills[:2]:
+            pids = recorder.whole(fleet, count)
+            if what == "keeper":
+                os.kill(keeper_of(node), signal.SIGKILL)
+            else:
+                kill(fleet, node, both=what == "both")
+                node = fleet.node(LEASE)
+            count += 1
+            recorder.whole(fleet, count)
+            assert not any(map(is_alive, pids)), what
+        pids = recorder.whole(fleet, count)
+        fleet.scheduler.cancel(job)
+        fleet.until(lambda pids=pids: not any(map(is_alive, pids)))
+    figure(f"families: {count - SCALE} kills of node, keeper or both, two at once {recorder.overlaps()} times")
+    assert len(recorder.families()) == count
+    assert recorder.overlaps() == 0
+
+
+def test_another_node_ends_what_is_left_before_the_next_fire_begins(fleet, figure, recorder):
+    """Under at most once too, where what was lost is not begun again; and though it was suspended."""
+    first = fleet.node(LEASE)
+    job = fleet.scheduler.schedule_command(
+        recorder.argv,
+        trigger=every(3, count=1_000, after=0.5),
+        overlap="skip",
+        delivery="at_most_once",
+        window={"duration_seconds": 1, "end_action": "pause"},
+    )
+    pids = recorder.whole(fleet, 1)
+    other = fleet.node(LEASE)
+    fleet.until(lambda: all(map(is_stopped, pids)))
+    kill(fleet, first, both=True)
+    recorder.whole(fleet, 2)
+    assert not any(map(is_alive, pids))
+    [lost] = [one for one in fleet.scheduler.occurrences(job) if one.id == recorder.families()[0][0].rpartition("-")[0]]
+    figure(f"families: the next one began elsewhere, two at once {recorder.overlaps()} times")
+    assert (lost.phase, lost.reason) == (Phase.DELIVERY_FAILED, Reason.OUTCOME_UNKNOWN)
+    assert recorder.overlaps() == 0
+    # It has nobody but its keeper to end it now.
+    pids = recorder.whole(fleet, 2)
+    fleet.kill(other)
+    fleet.until(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_node_that_stops_hands_a_program_back_when_all_of_it_has_ended(fleet, figure, recorder):
+    node = fleet.node(LEASE, grace=0.1)
+    job = fleet.scheduler.schedule_command(recorder.argv, overlap="skip")
+    recorder.whole(fleet, 1)
+    fleet.node(LEASE)
+    node.send_signal(signal.SIGTERM)
+    recorder.whole(fleet, 2)
+    figure(f"families: handed back by a node that stopped, two at once {recorder.overlaps()} times")
+    assert recorder.overlaps() == 0
+    [one] = fleet.scheduler.occurrences(job)
+    assert (one.attempt, one.losses) == (1, 0)
+    assert node.wait(30) == 0
+
+
+def test_what_a_program_has_left_on_purpose_is_left_alone(fleet, tmp_path):
+    node = fleet.node(LEASE)
+    script = "setsid sh -c 'echo $$ > left; exec sleep 600' & while ! test -s left; do sleep 0.01; done"
+    job = fleet.scheduler.schedule_command(["sh", "-c", script], cwd=str(tmp_path))
+    fleet.completed([job])
+    left = int((tmp_path / "left").read_text())
+    try:
+        kill(fleet, node, both=True)
+        fleet.node(LEASE)
+        again = fleet.scheduler.schedule_command(["true"])
+        fleet.completed([again])
+        assert is_alive(left)
+    finally:
+        os.kill(left, signal.SIGKILL)
