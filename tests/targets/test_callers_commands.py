@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from noonmark.core.targets.command_rules import CommandRules
+from noonmark.targets.keeper import RUN_MARK
 from noonmark.targets.keeping import Keeping, Order
 from noonmark.targets.programs import Pin
 from noonmark.targets.run_folders import RunFolders
@@ -223,9 +224,11 @@ class TestProgram:
 def started(program, **fields):
     """What the keeper says to an order."""
     keeping = Keeping()
-    order = Order(program=program, argv=(program,), env={}, limits={}, stdin=b"", **fields)
+    order = Order(program=program, argv=(program,), env={RUN_MARK: f"{os.getpid()}-{id(keeping)}"}, limits={}, stdin=b"", **fields)
     kept = keeping.start(order)
     try:
+        assert eventually(lambda: kept.hear(1)) == [{"ready": True}]
+        assert kept.go()
         return eventually(lambda: kept.hear(1))[0]
     finally:
         kept.close()
