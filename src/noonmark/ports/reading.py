@@ -24,6 +24,9 @@ class Reading(Protocol):
     async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
         """The schedule of that id that is not deleted; with `deleted`, if there is none, the one deleted last."""
 
+    async def find_uid(self, uid: str) -> Kept | None:
+        """The schedule of that uid, deleted or not."""
+
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
 

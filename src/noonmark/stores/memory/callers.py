@@ -44,6 +44,12 @@ class CallersVerbs:
         return None if uid is None else self._ledger.sheets[uid].kept(self._ledger.now())
 
     @atomic
+    async def find_uid(self, uid: str) -> Kept | None:
+        """The schedule of that uid, deleted or not."""
+        sheet = self._ledger.sheets.get(uid)
+        return None if sheet is None else sheet.kept(self._ledger.now())
+
+    @atomic
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
         same_name = self._ledger.names.get((tenant, user, name))

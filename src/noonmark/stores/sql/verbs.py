@@ -55,6 +55,10 @@ class SharedVerbs(ABC):
 
         return self._read(find)
 
+    async def find_uid(self, uid: str) -> Kept | None:
+        """The schedule of that uid, deleted or not."""
+        return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_UID, uid))
+
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
         return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name))
