@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _WRITER_CACHE_KIB = 32_768
 _READER_CACHE_KIB = 8_192
 _ROUND_MS = 25
-"""A writer waits in rounds of so many milliseconds. SQLite has no line in which to wait: it looks at the lock again
-after 1, 2, 5, 10 and at last every 100 ms. Beside two processes that write all the time, that takes seconds by chance."""
+"""A writer waits in rounds of so many milliseconds. SQLite has no line in which to wait: it looks at the lock after 1,
+2, 5, 10 and at last every 100 ms. Beside processes that write all the time, it would find it free after seconds."""
 _TRIES = 10
 _inherited: set[str] = set()
 """Files that were open when this process was forked: in it, SQLite takes the locks of the parent for its own."""
@@ -98,9 +98,15 @@ class Connections:
 
     @contextmanager
     def bare(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, outside any transaction."""
+        """The connection that writes, outside any transaction. Each of its statements waits for others by itself."""
         with self._writing, self._explained():
-            yield self._open_writer()
+            connection = self._open_writer()
+            connection.execute(f"PRAGMA busy_timeout = {int(self._busy_seconds * 1_000)}")
+            try:
+                yield connection
+            finally:
+                with suppress(sqlite3.Error):
+                    connection.execute(f"PRAGMA busy_timeout = {_ROUND_MS}")
 
     def close(self) -> None:
         """Let go of the file."""
