@@ -63,6 +63,14 @@ class Reading(Protocol):
         is such an occurrence. With `phases`, those in one of them.
         """
 
+    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+        """A schedule's occurrences that stand for a time: of that nominal time, or of a gap that reaches over it.
+
+        A gap reaches over the times after its nominal time up to that of its last fire. Of each kind at most `limit`:
+        of those of the time itself what the trigger named and then the latest due, of gaps those that end first. In no
+        order.
+        """
+
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first, then by id, the highest first.
 

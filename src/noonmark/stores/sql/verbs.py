@@ -96,6 +96,10 @@ class SharedVerbs(ABC):
         """A schedule's occurrences, newest nominal time first."""
         return self._read(lambda ledger: history.of_schedule(ledger, uid, limit, before, phases))
 
+    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+        """A schedule's occurrences that stand for a time."""
+        return self._read(lambda ledger: history.standing_for(ledger, uid, time, limit))
+
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
         return self._read(lambda ledger: runs.of_schedule(ledger, uid, limit, before))
