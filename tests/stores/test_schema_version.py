@@ -1,5 +1,6 @@
 """A table of versions that cannot be: every door says so in a sentence, and nothing is written."""
 
+import sqlite3
 from contextlib import closing
 
 import pytest
@@ -9,7 +10,6 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.version import OLDEST, VERSION, stored_version
 from noonmark.stores.sqlite import SqliteStore
-from noonmark.stores.sqlite.driver import sqlite3
 from noonmark.testing.conformance import HandClock
 from tests.cli.calling import call
 from tests.cli.terminal import NOONMARK, in_pipe
@@ -149,7 +149,21 @@ def test_a_damaged_version_of_a_file_is_refused(tmp_path, damage, fault):
     for command in (["migrate"], ["schedule", "list"]):
         told = call(*command, "--store", place.url)
         assert (told.code, told.complaints) == (6, [said])
+    told = call("backup", tmp_path / "copy.db", "--store", place.url)
+    assert (told.code, told.complaints) == (6, [said])
     assert place.content() == before
+
+
+def test_a_damaged_version_is_replaced_by_a_backup_on_request(tmp_path):
+    place, copy = File(tmp_path / "noonmark.db"), tmp_path / "copy.db"
+    place.open()
+    assert call("backup", copy, "--store", place.url).code == 0
+    place.run("DELETE FROM alembic_version")
+    told = call("restore", copy, "--store", place.url)
+    assert told.code == 4
+    assert told.complaints[0].endswith("; --force replaces what it holds")
+    assert call("restore", copy, "--store", place.url, "--force").code == 0
+    place.open()
 
 
 def test_damaged_versions_of_a_schema_on_a_server_are_refused(database):

@@ -16,7 +16,7 @@ OLDEST = "0001"
 TABLE = "alembic_version"
 NOTHING = ""
 """The version of a database in which nothing but an empty table of versions was made."""
-_OURS = frozenset({"schedules", "schedule_states", "occurrences"})
+OUR_TABLES = frozenset({"schedules", "schedule_states", "occurrences"})
 """A database with these tables is one of Noonmark's, whatever its table of versions says."""
 _WELL_FORMED = re.compile(r"\d{4}", re.ASCII)
 _SHOWN = 40
@@ -35,7 +35,7 @@ def stored_version(tables: Collection[str], found: Sequence[str | None], *, what
         return found[0]
     if not found and set(tables) == {TABLE}:
         return NOTHING
-    if not set(tables) >= _OURS:
+    if not set(tables) >= OUR_TABLES:
         raise StoreUnavailable(f"{what} belongs to another program; {instead}")
     raise StoreUnavailable(
         f"{what} is damaged: {_fault(tables, found)}, so the version of its schema is not known; restore it from a"

@@ -24,11 +24,11 @@ _VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE}
 def make_ready(connections: Connections) -> None:
     """Create the schema, or check it."""
     with connections.reading() as connection:
-        version = _version(connection, connections.path)
+        version = schema_version(connection, connections.path)
     if version is None:
         with connections.writing() as connection:
             # Another process may have been faster.
-            version = _version(connection, connections.path)
+            version = schema_version(connection, connections.path)
             if version is None:
                 _create(connection)
                 version = VERSION
@@ -52,12 +52,13 @@ def _upgrade(connections: Connections) -> None:
     try:
         upgrade(connections.connect, VERSION)
     except DBAPIError as error:
+        what = f"the database {connections.path}"
         raise StoreUnavailable(
-            f"the database {connections.path} could not be brought up to date, and is as it was: {error.orig}; {WAY_OUT}"
+            f"{what} could not be brought up to date, and is as it was: {error.orig}; {WAY_OUT}"
         ) from error
 
 
-def _version(connection: sqlite3.Connection, path: str) -> str | None:
+def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
     """The version of the schema; None when there is none yet."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     found: list[str | None] = []
