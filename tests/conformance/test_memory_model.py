@@ -160,6 +160,22 @@ class TwoNodes(RuleBasedStateMachine):
         if forget:
             del self.plans[index]
 
+    @rule(uid=uids)
+    def change_at_once(self, uid):
+        """As callers do it: read, decided and written in one step, so never too late."""
+        made = []
+
+        def decide(snapshot, now):
+            if snapshot.schedule.phase is SchedulePhase.ACTIVE:
+                made[:] = [edits.pause(snapshot, now=now)]
+            elif snapshot.schedule.phase is SchedulePhase.PAUSED:
+                made[:] = [edits.resume(snapshot, now=now, lookahead=LOOKAHEAD)]
+            return made[0] if made else None
+
+        assert done(self.store.change(uid, decide)) is bool(made)
+        if made:
+            self.see_whether_it_is_over(uid, made[0].schedule)
+
     def write(self, made):
         done(self.store.commit_plans([made]))
         self.see_whether_it_is_over(made.snapshot.schedule.uid, made.schedule)

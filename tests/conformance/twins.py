@@ -68,6 +68,25 @@ class Both:
         noted = [replace(one, note=Note(at=one.watermark, caller="ada", operation="commit")) for one in plans]
         return await self.__getattr__("commit_plans")(noted)
 
+    async def change(self, uid, decide):
+        """Decided once, on what both have read alike."""
+        decided = []
+
+        def noted(snapshot, now):
+            made = decide(snapshot, now)
+            note = made and replace(made, note=Note(at=now, caller="ada", operation="change"))
+            decided.append((snapshot, note))
+            return note
+
+        def again(snapshot, _):
+            before, note = decided[-1]
+            assert snapshot == before
+            return note
+
+        expected = await self._one.change(uid, noted)
+        assert await self._other.change(uid, again) == expected
+        return expected
+
     async def unmatched(self, limit):
         """All that there is: each store has an order and a cursor of its own."""
         expected, found = await self._one.unmatched(EVERYTHING), await self._other.unmatched(EVERYTHING)

@@ -73,10 +73,64 @@ def test_between_the_missed_ones_the_trigger_names_nothing():
 
 
 def test_what_an_earlier_rule_missed_is_told_even_where_the_present_one_is_silent():
-    one = scheduled(revision=2)
+    one = altered(scheduled(revision=2), anchored=OUTAGE)
     explanation = asked(one, 550, altered(missed(one), revision=1))
     assert explanation.summary.startswith("It did not run: 12 fires ")
     assert "the misfire policy of that time" in explanation.summary
+
+
+def test_an_edit_that_keeps_the_times_leaves_no_doubt_which_were_named():
+    one = scheduled(revision=2)
+    gap = altered(missed(one), revision=1)
+    assert decisions(asked(one, 550, gap))["trigger"] == "not_named"
+    assert asked(one, 500, gap).occurrence_id == gap.id
+
+
+SINGLE = {"missed_count": 1, "missed_first": 500, "missed_last": 500}
+INNER = {"missed_count": 3, "missed_first": 400, "missed_last": 600}
+BY_ROWS = {
+    "what the trigger named and somebody cancelled ahead": (500, {"phase": Phase.CANCELLED}),
+    "what waits": (500, {"phase": Phase.PENDING, "waiting_for": Reason.QUEUED}),
+    "what was caught up": (500, {"caught_up": 1_230}),
+    "a misfire of its own": (500, {"phase": Phase.MISFIRED, "reason": Reason.TARGET_MISSING, **SINGLE}),
+    "a backfill": (500, {"origin": ids.backfill("b1"), "id": "occ_again"}),
+    "what was asked for by hand": (500, {"origin": ids.manual("m1"), "id": "occ_by_hand"}),
+    "what an event set off": (500, {"origin": ids.event("e1"), "id": "occ_event"}),
+    "a gap within the gap": (400, {"phase": Phase.SKIPPED, "reason": Reason.PAUSED, **INNER}),
+}
+
+
+@pytest.mark.parametrize(("nominal", "fields"), BY_ROWS.values(), ids=BY_ROWS)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_gap_that_reaches_over_the_time_of_another_row_leaves_that_to_it(nominal, fields, is_first):
+    one = scheduled()
+    other = ended(one, nominal, **fields)
+    rows = [missed(one), other] if is_first else [other, missed(one)]
+    assert asked(one, 500, *rows).occurrence_id == other.id
+    for seconds in (300, 700):
+        assert asked(one, seconds, *rows).occurrence_id == missed(one).id, "the gap has its other times"
+
+
+def test_a_gap_leaves_its_first_time_to_what_made_up_for_it():
+    one = scheduled()
+    again = ended(one, 0, origin=ids.backfill("b1"), id="occ_again")
+    assert asked(one, 0, again, missed(one)).occurrence_id == again.id
+    assert asked(one, 0, missed(one)).occurrence_id == missed(one).id
+
+
+def test_of_what_was_asked_for_at_one_time_the_last_is_told():
+    one = scheduled()
+    first, second = (
+        ended(one, 100, origin=ids.backfill(key), id=f"occ_{key}", due=due) for key, due in (("b", 900), ("a", 950))
+    )
+    for rows in ([first, second], [second, first]):
+        assert asked(one, 100, *rows, missed(one)).occurrence_id == second.id
+
+
+def test_what_an_edit_moved_away_is_not_in_a_gap_that_reaches_over_it():
+    one = scheduled(revision=3)
+    moved = ended(one, 550, phase=Phase.SUPERSEDED, reason=Reason.EDITED, attempt=0, revision=1)
+    assert asked(one, 550, altered(missed(one), revision=2), moved).occurrence_id == moved.id
 
 
 def test_the_missed_before_a_caught_up_one_are_told_with_it():
@@ -98,9 +152,31 @@ def test_what_was_asked_for_at_that_time_is_explained():
 
 def test_the_trigger_comes_before_what_was_asked_for():
     one = scheduled()
-    again = ended(one, 0, origin=ids.backfill("b1"), id="occ_again")
-    assert step(asked(one, 0, again, missed(one)), "trigger").decision == "named"
-    assert step(asked(one, 100, altered(again, nominal=at(100)), missed(one)), "misfire").decision == "late"
+    again = ended(one, 0, origin=ids.backfill("b1"), id="occ_again", due=900)
+    for own in (ended(one, 0), ended(one, 0, phase=Phase.SKIPPED, reason=Reason.OVERLAP, attempt=0)):
+        assert asked(one, 0, again, own).occurrence_id == own.id
+
+
+@pytest.mark.parametrize(
+    ("between", "is_told"),
+    [
+        ({}, False),
+        ({"phase": Phase.SKIPPED, "reason": Reason.OVERLAP}, False),
+        ({"caught_up": 1_200}, False),
+        ({"caught_up": 1_230}, True),
+    ],
+)
+def test_only_what_was_missed_just_before_a_caught_up_one_is_told_with_it(between, is_told):
+    one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
+    caught_up = ended(one, 1_300, caught_up=1_230)
+    explanation = asked(one, 1_300, caught_up, ended(one, 1_200, **between), missed(one), now=at(1_400))
+    assert ("missed_before" in step(explanation, "misfire").facts) is is_told
+
+
+def test_a_gap_that_reaches_over_a_caught_up_one_does_not_lie_before_it():
+    one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
+    explanation = asked(one, 500, ended(one, 500, caught_up=1_230), missed(one))
+    assert "missed_before" not in step(explanation, "misfire").facts
 
 
 @pytest.mark.parametrize(("started", "ended_at"), [(101, 160), (101, None), (150, 150)])

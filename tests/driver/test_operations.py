@@ -61,7 +61,7 @@ def test_what_starts_while_its_schedule_is_being_cancelled_is_asked_to_stop_as_w
     made = rig.create()
     rig.add(made, "one")
     rig.claim_once()
-    rig.store.meanwhile("commit_plans", rig.driver.admit_once)
+    rig.store.meanwhile("change", rig.driver.admit_once)
     assert drive(schedules.cancel(rig.store, kept(rig, made))) == 1
     [running] = rig.target.given
     assert rig.row(running.occurrence).stop is Reason.CANCELLED

@@ -288,14 +288,15 @@ def test_a_cycle_is_refused_on_edit_and_nothing_is_changed(rig):
 def test_of_two_edits_at_once_that_make_a_cycle_one_is_refused(rig, monkeypatch):
     a, b = rig.job("a", trigger=DAILY), rig.job("b", trigger=DAILY)
     store = rig.scheduler.runtime.store
-    commit = store.commit_plans
+    graph = store.graph
 
-    async def meanwhile(plans):
-        monkeypatch.setattr(store, "commit_plans", commit)
+    async def meanwhile(*asked):
+        monkeypatch.setattr(store, "graph", graph)
+        known = await graph(*asked)
         rig.job("b", trigger=DAILY, depends_on=[a])
-        return await commit(plans)
+        return known
 
-    monkeypatch.setattr(store, "commit_plans", meanwhile)
+    monkeypatch.setattr(store, "graph", meanwhile)
     with pytest.raises(InvalidSchedule, match="makes a cycle"):
         rig.job("a", trigger=DAILY, depends_on=[b])
 

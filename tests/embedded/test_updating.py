@@ -371,16 +371,15 @@ class TestTogether:
 
     def test_what_others_said_in_between_is_not_lost(self, keeper, monkeypatch):
         job_id = keep(keeper, nothing, trigger=NEVER)
-        store, snapshot = keeper.runtime.store, keeper.runtime.store.snapshot
+        store, change = keeper.runtime.store, keeper.runtime.store.change
         meanwhile = [{"name": "renamed"}, {"labels": {"team": "a"}}]
 
-        async def slow_snapshot(uid):
-            found = await snapshot(uid)
+        async def slow_change(*asked):
             if meanwhile:
                 keeper.update(job_id, **meanwhile.pop())
-            return found
+            return await change(*asked)
 
-        monkeypatch.setattr(store, "snapshot", slow_snapshot, raising=False)
+        monkeypatch.setattr(store, "change", slow_change, raising=False)
         keeper.update(job_id, retries=3)
         found = declared(keeper, job_id)
         assert (found.name, found.labels, found.retry_policy.max_attempts) == ("renamed", {"team": "a"}, 4)

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound
+from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
+from noonmark.operations import schedules
 from noonmark.operations.arguments import MAX_LIMIT, read_cursor, write_cursor
 from noonmark.operations.registry import OPERATIONS, perform
 from noonmark.stores.sqlite import SqliteStore
@@ -257,6 +259,35 @@ class TestExplaining:
         desk.pass_by(3_600)
         told = desk("schedule/explain", schedule_id=made["schedule_id"], at="2026-03-01T12:10:00Z")
         assert "misfire" in str(told)
+
+    def test_what_was_made_up_for_within_an_outage(self, desk):
+        made = desk.create()["schedule_id"]
+        desk.pass_by(3_600)
+        [again] = desk("schedule/backfill", schedule_id=made, **dict.fromkeys(("from", "to"), "2026-03-01T12:10:00Z"))[
+            "occurrences"
+        ]
+
+        def at(minute):
+            told = desk("schedule/explain", schedule_id=made, at=f"2026-03-01T12:{minute:02}:00Z")
+            return told["occurrence_id"], told["phase"]
+
+        gap = at(1)
+        assert gap[1] == "misfired"
+        assert at(9) == at(11) == gap
+        assert at(10) == (again["occurrence_id"], "pending")
+
+    def test_a_gap_is_found_beyond_many_rows_of_later_times(self, desk):
+        made = desk.create(overlap_policy="allow")["schedule_id"]
+        uid = drive(desk.service.store.find("default", made)).schedule.uid
+        desk.pass_by(7_200)
+        schedule = drive(desk.service.store.find_uid(uid)).schedule
+        start = drive(desk.service.store.clock()) - 7_200 * SECOND
+        others = [
+            schedules.run_now(schedule, key=f"k{n}", payload=None, now=start + 3_000 * SECOND + n) for n in range(60)
+        ]
+        assert all(drive(desk.service.store.add(others)))
+        told = desk("schedule/explain", schedule_id=made, at="2026-03-01T13:00:00Z")
+        assert (told["phase"], told["steps"][5]["decision"]) == ("misfired", "late")
 
     def test_what_was_running_then(self, desk):
         desk.scheduler.register_function("slow", lambda: desk.clock.advance(10))

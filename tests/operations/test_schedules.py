@@ -1,4 +1,4 @@
-"""Changes to a schedule: read, decided and written, again when somebody was faster."""
+"""Changes to a schedule: read, decided and written while nobody else changes it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,6 +9,7 @@ from noonmark import Scheduler
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies import overlap
+from noonmark.core.policies.limits import Dependency
 from noonmark.driver.drive import drive
 from noonmark.operations import schedules
 from noonmark.testing import FakeClock, ManualDriver
@@ -20,8 +21,12 @@ def rig():
     return Rig()
 
 
+def schedule(rig, made):
+    return drive(rig.store.snapshot(made.uid)).schedule
+
+
 def revision(rig, made):
-    return drive(rig.store.snapshot(made.uid)).schedule.revision
+    return schedule(rig, made).revision
 
 
 def relabelled(made, label):
@@ -35,25 +40,44 @@ def test_an_edit_that_was_outrun_is_decided_again(rig):
     async def be_faster():
         await schedules.pause(rig.store.store, made.uid)
 
-    rig.store.meanwhile("commit_plans", be_faster)
+    rig.store.meanwhile("change", be_faster)
     edited = drive(schedules.edit(rig.store, made.uid, queued, lookahead=0))
     assert (edited.phase, edited.declaration) == (SchedulePhase.PAUSED, queued)
-    assert rig.store.calls["commit_plans"] == 2
+    assert rig.store.calls["change"] == 1
 
 
-def test_an_edit_that_is_outrun_all_the_while_gives_up(rig):
-    made = rig.create()
+def test_an_edit_whose_upstreams_are_outrun_all_the_while_gives_up(rig):
+    """What depends on what is read outside the lock, so only a change of that can come in between."""
+    up, made, other = rig.create("uid-1"), rig.create("uid-2"), rig.create("uid-3")
+    follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
 
     async def be_faster():
-        snapshot = await rig.store.store.snapshot(made.uid)
-        declared = replace(snapshot.schedule.declaration, max_runs=snapshot.schedule.revision)
-        await schedules.edit(rig.store.store, made.uid, declared, lookahead=0)
-        rig.store.meanwhile("commit_plans", be_faster)
+        snapshot = await rig.store.store.snapshot(other.uid)
+        upstreams = () if snapshot.schedule.declaration.depends_on else follows.depends_on
+        declared = replace(snapshot.schedule.declaration, depends_on=upstreams)
+        await schedules.edit(rig.store.store, other.uid, declared, lookahead=0)
+        rig.store.meanwhile("change", be_faster)
 
-    rig.store.meanwhile("commit_plans", be_faster)
+    rig.store.meanwhile("change", be_faster)
     with pytest.raises(Conflict, match="changed by others all the while"):
-        drive(schedules.edit(rig.store, made.uid, relabelled(made, "a"), lookahead=0))
-    assert rig.store.calls["commit_plans"] == schedules.MAX_TRIES
+        drive(schedules.edit(rig.store, made.uid, follows, lookahead=0))
+    assert rig.store.calls["change"] == schedules.MAX_TRIES
+
+
+@pytest.mark.parametrize("is_paused_meanwhile", [False, True])
+def test_an_edit_that_rests_on_other_records_takes_two_steps(rig, is_paused_meanwhile):
+    up, made = rig.create("uid-1"), rig.create("uid-2")
+    follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
+
+    async def be_faster():
+        await schedules.pause(rig.store.store, made.uid)
+
+    if is_paused_meanwhile:
+        rig.store.meanwhile("graph", be_faster)
+    edited = drive(schedules.edit(rig.store, made.uid, follows, lookahead=0))
+    assert edited.declaration == follows
+    assert (edited.phase is SchedulePhase.PAUSED) is is_paused_meanwhile
+    assert rig.store.calls["change"] == 2
 
 
 def test_a_declaration_is_made_of_what_is_stored_and_of_the_time_of_the_edit(rig):
@@ -85,10 +109,12 @@ def test_what_changes_nothing_is_not_written(rig):
     made = rig.create()
     drive(schedules.edit(rig.store, made.uid, made.declaration, lookahead=0))
     drive(schedules.resume(rig.store, made.uid, lookahead=0))
-    assert rig.store.calls["commit_plans"] == 0
-    drive(schedules.pause(rig.store, made.uid))
-    drive(schedules.pause(rig.store, made.uid))
-    assert rig.store.calls["commit_plans"] == 1
+    assert schedule(rig, made) == made
+    rig.advance(1)
+    paused = drive(schedules.pause(rig.store, made.uid))
+    rig.advance(1)
+    assert drive(schedules.pause(rig.store, made.uid)) == paused
+    assert paused.updated < rig.world.now
     assert revision(rig, made) == 1
 
 

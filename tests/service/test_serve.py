@@ -272,8 +272,8 @@ def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is
     done = in_pipe(*NOONMARK, "migrate", "--store", database.url)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"The schema of {database.url} has version ")
-    database.sql("UPDATE noonmark.alembic_version SET version_num = '0000'")
-    with pytest.raises(StoreUnavailable, match="has version 0000"):
+    database.sql("UPDATE noonmark.alembic_version SET version_num = '0001'")
+    with pytest.raises(StoreUnavailable, match="has version 0001"):
         drive(PostgresStore(database.url, migrates=False).open())
     database.sql("DROP SCHEMA noonmark CASCADE")
     with (

@@ -77,6 +77,20 @@ class WatchedStore:
     def traits(self):
         return self._inner.traits
 
+    async def change(self, uid, decide):
+        """What was decided is judged as a plan: it differs only in that nobody can have been faster."""
+        plans, world = [], self._world
+
+        def decided(snapshot, now):
+            made = decide(snapshot, now)
+            plans[:] = [] if made is None else [made]
+            return made
+
+        answer = await self._inner.change(uid, decided)
+        world.trace.add(world.time, world.actor, "change", answer)
+        world.checker.after("commit_plans", [plans], [answer] * len(plans), None)
+        return answer
+
     def __getattr__(self, name):
         verb, world = getattr(self._inner, name), self._world
 

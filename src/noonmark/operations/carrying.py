@@ -37,7 +37,7 @@ async def conceal(vault: Vault, seal: Seal | None, schedule: Schedule, occurrenc
     """
     tenant, started = schedule.owner.tenant, occurrence.started or 0
     if occurrence.revision == schedule.revision:
-        names = _names(schedule.declaration.target)
+        names = secret_names(schedule.declaration.target)
         known = await vault.find_secrets(tenant, names) if names else []
     else:  # the target may be another by now, so it may have been any of them
         names, known = set(), await vault.secrets(tenant)
@@ -57,5 +57,6 @@ def without_secrets(told: Any, hidden: Concealment | None) -> Any:  # noqa: ANN4
     return NOT_KEPT if hidden is None else hidden.json(told)
 
 
-def _names(target: Target) -> set[str]:
+def secret_names(target: Target) -> set[str]:
+    """The secrets that a target names."""
     return set(target.secret_headers.values()) if isinstance(target, HttpTarget) else set()

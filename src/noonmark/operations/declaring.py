@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, present
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotFound
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.jsonvalues import identifier
 from noonmark.core.lifecycle import SchedulePhase
@@ -101,8 +101,8 @@ async def create(service: Service, caller: Caller, arguments: Mapping[str, Any])
         now=now,
     )
     if not await schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
-        taken = await service.store.find(owner.tenant, schedule.schedule_id)
-        if taken is None or taken.schedule.uid != uid:
+        taken = await service.store.find_uid(uid)
+        if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
         return schedule_document(taken, now=now)
     return await told(service, schedule)
@@ -132,8 +132,11 @@ async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any])
         stored = await service.store.find(owner.tenant, _identifier(schedule_id))
         if stored is not None:
             _check_owner(stored, owner, caller)
-            document["enabled"] = stored.schedule.declaration.enabled
-            return await _declare(service, caller, stored, document)
+            try:
+                edited = await _declare(service, caller, stored, document)
+            except NotFound:
+                continue  # it was deleted a moment before, so it is created
+            return await told(service, edited)
         now, uid = await service.store.clock(), service.fresh_id()
         declaration = _parse(service, document, now=now, key=str(schedule_id))
         schedule = schedules.new_schedule(
@@ -199,14 +202,15 @@ def _kind(trigger: object) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-async def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> dict[str, Any]:
-    def read(schedule: Schedule, now: Micros) -> Declaration:
-        return trusted(service, declare_again(document, schedule, now=from_micros(now)), schedule)
+async def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> Schedule:
+    """Put a document in force; NotFound when the schedule was deleted meanwhile."""
 
-    schedule = await schedules.declare(
-        service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=caller.signed()
-    )
-    return await told(service, schedule)
+    def read(schedule: Schedule, now: Micros) -> Declaration:
+        said = {**document, "enabled": schedule.declaration.enabled}
+        return trusted(service, declare_again(said, schedule, now=from_micros(now)), schedule)
+
+    sign = caller.signed()
+    return await schedules.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
 
 
 def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
@@ -278,8 +282,9 @@ def _digest(*parts: str) -> str:
 
 async def told(service: Service, schedule: Schedule) -> dict[str, Any]:
     """A schedule that has just been written, as it stands."""
-    kept = await service.store.find(schedule.owner.tenant, schedule.schedule_id, deleted=True)
-    if kept is None or kept.schedule.uid != schedule.uid:
-        raise Conflict("the schedule was deleted a moment after", field="schedule_id")
+    # Not by its id: somebody may have deleted it since, and somebody else created another of that id.
+    kept = await service.store.find_uid(schedule.uid)
+    if kept is None:
+        raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(kept.next_due)
     return schedule_document(kept, now=await service.store.clock())

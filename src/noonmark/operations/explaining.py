@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
 
 NEIGHBOURS = 50
-"""So many rows up to an instant are looked at: one of them may stand for a gap that covers it."""
+"""So many rows before an instant are looked at, so many of that very time, and so many gaps that reach over it."""
 NEWEST = 5
 """So many of the newest rows are looked at, which tell how far times are accounted for; and of the runs before it, one
 of which may have gone on."""
@@ -66,12 +66,16 @@ async def explained(store: Store, kept: Kept, at: Micros | None) -> dict[str, An
 async def _instant(store: Store, kept: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
     uid, place = kept.schedule.uid, (time, LAST_ID)
     newest = await store.occurrences(uid, NEWEST)
-    earlier = await store.occurrences(uid, NEIGHBOURS, before=place)
-    rows = [*(one for one in newest if one.nominal > time), *earlier]
-    exact = [run for one in earlier if one.nominal == time for run in await store.occurrence_runs(one.id)]
+    near = [
+        *(one for one in newest if one.nominal > time),
+        *await store.occurrences_at(uid, time, NEIGHBOURS),
+        *await store.occurrences(uid, NEIGHBOURS, before=place),
+    ]
+    rows = {one.id: one for one in near}.values()
+    exact = [run for one in rows if one.nominal == time for run in await store.occurrence_runs(one.id)]
     runs = {run.id: run for run in [*exact, *await store.runs(uid, NEWEST, before=place)]}.values()
     return explain.explain_instant(
-        kept.schedule, time, now=now, rows=rows, runs=tuple(runs), admitted=kept.tally.admitted
+        kept.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=kept.tally.admitted
     )
 
 

@@ -14,7 +14,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Schedule
-from noonmark.operations.carrying import check_secrets
+from noonmark.operations.carrying import check_secrets, secret_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.policies.limits import Dependency
     from noonmark.core.policies.own import OwnTerms
     from noonmark.core.schedule import Declaration, Owner
+    from noonmark.core.targets import Target
     from noonmark.ports.records import Kept
     from noonmark.ports.store import Store
 
+    Decide = Callable[[Snapshot, Micros], Plan | None]
+
 MAX_TRIES = 100
-"""A change that was outrun so often gives up; each time somebody else's was written, so there is no deadlock."""
+"""So often what a schedule depends on is looked up again, because somebody else's change of that was written first."""
 
 
 class Expected(NamedTuple):
@@ -76,7 +80,7 @@ async def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: S
     if sign is not None:
         plan = replace(plan, note=sign(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
-        [created] = await store.create([await _ordered(store, plan, schedule)])
+        [created] = await store.create([replace(plan, graph=await _check_order(store, schedule))])
         if created or await store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
             return created
     raise Conflict("other schedules were changed all the while; try again")
@@ -112,31 +116,73 @@ def new_schedule(
 async def change(
     store: Store,
     uid: str,
-    decide: Callable[[Snapshot, Micros], Plan | None],
+    decide: Decide,
     sign: Sign | None = None,
     expected: Expected = ANYHOW,
 ) -> Schedule:
-    """Decide on what is stored, until nobody was faster; None leaves it as it is. Gives the schedule as it is then.
+    """Decide on what is stored while nobody else changes it; None leaves it as it is. The schedule as it is then.
 
     Another revision than the expected one is a RevisionConflict; None expects nothing.
     """
+    checked = _Checked()
     for _ in range(MAX_TRIES):
-        snapshot = await store.snapshot(uid)
-        if snapshot is None or snapshot.schedule.phase is SchedulePhase.DELETED:
+        decision = _Decision(decide, sign, expected, checked)
+        written = await store.change(uid, decision)
+        if decision.before is None:
             raise NotFound("the schedule was deleted", field="schedule_id")
-        expected.check(snapshot.schedule)
-        now = await store.clock()
-        plan = decide(snapshot, now)
+        after = decision.before if decision.plan is None else decision.plan.schedule or decision.before
+        if written or decision.plan is None:
+            return after
+        checked = await _checked(store, after, decision.before.declaration)
+    raise Conflict("what it depends on was changed by others all the while; try again")
+
+
+class _Checked(NamedTuple):
+    """Parts of a declaration that agree with what else is stored; None was not looked at."""
+
+    target: Target | None = None
+    upstreams: tuple[Dependency, ...] | None = None
+    graph: int | None = None
+    """The version of what depends on what, as of which the upstreams make no cycle."""
+
+    def covers(self, before: Declaration, after: Declaration) -> bool:
+        """Whether nothing else is new in a declaration that has to be looked up before it is stored."""
+        has_secrets = after.target in (before.target, self.target) or not secret_names(after.target)
+        return has_secrets and after.depends_on in ((), before.depends_on, self.upstreams)
+
+
+class _Decision:
+    """Decides for a store that has locked the schedule, and keeps what it was given and what it made of that.
+
+    Secrets and other schedules cannot be read under the lock. Where the decision rests on them, the first call writes
+    nothing; they are looked up, and the next call decides anew.
+    """
+
+    def __init__(self, decide: Decide, sign: Sign | None, expected: Expected, checked: _Checked) -> None:
+        """With what was looked up before."""
+        self._decide, self._sign, self._expected, self._checked = decide, sign, expected, checked
+        self.before: Schedule | None = None
+        """As it was found; None where there is none, or it is deleted."""
+        self.plan: Plan | None = None
+
+    def __call__(self, snapshot: Snapshot, now: Micros) -> Plan | None:
+        """The plan to write now, if any."""
+        self.before = self.plan = None
+        before = snapshot.schedule
+        if before.phase is SchedulePhase.DELETED:
+            return None
+        self.before = before
+        self._expected.check(before)
+        plan = self._decide(snapshot, now)
         if plan is None:
-            return snapshot.schedule
-        if sign is not None:
-            plan = replace(plan, note=sign(snapshot.schedule, plan.schedule or snapshot.schedule, now=now))
-        if plan.schedule is not None:
-            plan = await _checked(store, plan, plan.schedule, snapshot.schedule.declaration)
-        [written] = await store.commit_plans([plan])
-        if written:
-            return plan.schedule or snapshot.schedule
-    raise Conflict("the schedule was changed by others all the while; try again")
+            return None
+        after = plan.schedule or before
+        if self._sign is not None:
+            plan = replace(plan, note=self._sign(before, after, now=now))
+        if after.declaration.depends_on != before.declaration.depends_on:
+            plan = replace(plan, graph=self._checked.graph)
+        self.plan = plan
+        return plan if self._checked.covers(before.declaration, after.declaration) else None
 
 
 async def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
@@ -214,23 +260,28 @@ async def cancel(store: Store, kept: Kept) -> int:
     return sum([await store.request_stop(one) for one in activity.delivering])
 
 
-async def _checked(store: Store, plan: Plan, schedule: Schedule, before: Declaration) -> Plan:
-    """The plan, unless what is new about it cannot be; what it needs to stay as it is becomes a condition."""
-    if schedule.declaration.target != before.target:
-        await check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
-    return plan if schedule.declaration.depends_on == before.depends_on else await _ordered(store, plan, schedule)
+async def _checked(store: Store, after: Schedule, before: Declaration) -> _Checked:
+    """Look up what a schedule says that it did not say before; an error where it cannot be so."""
+    target = upstreams = graph = None
+    if after.declaration.target != before.target:
+        target = after.declaration.target
+        await check_secrets(store, after.owner.tenant, target)
+    if after.declaration.depends_on != before.depends_on:
+        upstreams = after.declaration.depends_on
+        graph = await _check_order(store, after)
+    return _Checked(target, upstreams, graph)
 
 
-async def _ordered(store: Store, plan: Plan, schedule: Schedule) -> Plan:
-    """The plan, on condition that what depends on what stays as it is: only so is it known that there is no cycle."""
+async def _check_order(store: Store, schedule: Schedule) -> int | None:
+    """Refuse what makes a cycle; the version of what depends on what, which must stay so. None without upstreams."""
     upstreams = schedule.declaration.depends_on
     if not upstreams:
-        return plan
+        return None
     graph = await store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
     cycle = find_cycle(schedule.schedule_id, upstreams, graph.upstreams)
     names = await _names(store, schedule.owner.tenant, cycle)
     check_order(schedule.schedule_id, upstreams, graph.upstreams, names)
-    return replace(plan, graph=graph.version)
+    return graph.version
 
 
 async def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
@@ -60,10 +61,11 @@ async def delete(service: Service, caller: Caller, arguments: Mapping[str, Any])
     """Let nothing of it start from now on; its history stays. One that is deleted stays so."""
     kept, sign, expected = await _find(service, caller, arguments, deleted=True)
     if kept.schedule.phase is not SchedulePhase.DELETED:
-        await schedules.delete(service.store, kept.schedule.uid, sign, expected=expected)
+        with suppress(NotFound):  # somebody else has just done so
+            await schedules.delete(service.store, kept.schedule.uid, sign, expected=expected)
         service.wake(None)
-    gone = await schedules.find(service.store, caller.owner.tenant, kept.schedule.schedule_id, deleted=True)
-    return schedule_document(gone, now=await service.store.clock())
+    gone = await service.store.find_uid(kept.schedule.uid)
+    return schedule_document(gone or kept, now=await service.store.clock())
 
 
 async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,13 +84,20 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     if (known := await service.store.occurrence(one.id)) is None:
         await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
         if not (await service.store.add([one]))[0]:
-            await schedules.find(service.store, caller.owner.tenant, schedule_id)
+            await _check_not_deleted(service, kept.schedule)
         service.wake(None)  # it is durable, so it need not wait for the note
         await _note(service, caller, kept.schedule, reason)
         known = await service.store.occurrence(one.id)
     elif (known.payload, known.own) != (one.payload, one.own):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or one, kept.schedule)
+
+
+async def _check_not_deleted(service: Service, schedule: Schedule) -> None:
+    """NotFound where rows were not added because the schedule was deleted, and not because they are known."""
+    kept = await service.store.find_uid(schedule.uid)
+    if kept is None or kept.schedule.phase is SchedulePhase.DELETED:
+        raise NotFound("the schedule was deleted", field="schedule_id")
 
 
 async def _check_free(service: Service, kept: Kept, policy: object) -> None:
@@ -124,7 +133,8 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
     # Due one behind the other, so that they begin in the order of their times.
     rows = [occurrence(kept.schedule, time, now + n, origin=origin, own=own) for n, time in enumerate(times)]
     if not is_dry and rows:
-        await service.store.add(rows)
+        if not all(await service.store.add(rows)):
+            await _check_not_deleted(service, kept.schedule)
         await _note(service, caller, kept.schedule)
         service.wake(None)
     shown = occurrence_documents(rows, kept.schedule, {}, largest=SMALL_TARGET)
@@ -188,14 +198,15 @@ async def cancel(service: Service, caller: Caller, arguments: Mapping[str, Any])
     reason = asked.text("reason", None, high=MAX_REASON)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    one, schedule = await find_occurrence(service, caller, one_id)
-    if one.phase is Phase.AWAITING_COMPLETION:
-        return await _end(service, caller, Arguments({"occurrence_id": one_id}), Outcome.CANCELLED)
-    if one.phase in FINAL:
-        raise Conflict(f"it has ended already, as {one.phase}")
-    if not await service.store.cancel(one_id) and not await service.store.request_stop(one_id):
-        one, _ = await find_occurrence(service, caller, one_id)
-        raise Conflict(f"it is {one.phase} by now; try again")
+    while True:
+        one, schedule = await find_occurrence(service, caller, one_id)
+        if one.phase is Phase.AWAITING_COMPLETION:
+            return await _end(service, caller, Arguments({"occurrence_id": one_id}), Outcome.CANCELLED)
+        if one.phase in FINAL:
+            raise Conflict(f"it has ended already, as {one.phase}")
+        # Neither holds only when it has moved on between the two; it cannot go on doing that, as attempts are counted.
+        if await service.store.cancel(one_id) or await service.store.request_stop(one_id):
+            break
     await _note(service, caller, schedule, reason)
     service.attend()
     service.wake(None)

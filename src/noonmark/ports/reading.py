@@ -24,6 +24,9 @@ class Reading(Protocol):
     async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
         """The schedule of that id that is not deleted; with `deleted`, if there is none, the one deleted last."""
 
+    async def find_uid(self, uid: str) -> Kept | None:
+        """The schedule of that uid, deleted or not."""
+
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
 
@@ -58,6 +61,14 @@ class Reading(Protocol):
 
         With `before`, a nominal time and an id, those that come after that place in this order, whether or not there
         is such an occurrence. With `phases`, those in one of them.
+        """
+
+    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+        """A schedule's occurrences that stand for a time: of that nominal time, or of a gap that reaches over it.
+
+        A gap reaches over the times after its nominal time up to that of its last fire. Of each kind at most `limit`:
+        of those of the time itself what the trigger named and then the latest due, of gaps those that end first. In no
+        order.
         """
 
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:

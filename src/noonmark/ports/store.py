@@ -137,6 +137,21 @@ class Store(Reading, Journal, Vault, Protocol):
         another revision, whatever waits for its upstreams.
         """
 
+    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+        """Read a schedule, decide and write the plan in one transaction, in which nobody else changes that schedule.
+
+        The schedule is locked before it is read, so the plan is never too late, however often others write: this call
+        waits for its turn and then goes through. Callers change schedules by it; planning, of which there is always a
+        next time, uses `commit_plans`.
+
+        `decide` is given the snapshot and the store's time. It is pure: it calls no verb of the store, since it runs
+        while the schedule is locked, and it may be called again where the transaction has to be repeated; the last call
+        counts. None leaves the schedule as it is. What it raises is raised here, with nothing written.
+
+        The plan is written as by `commit_plans`. False when nothing was: the schedule is unknown, `decide` gave None,
+        or the plan's `graph` is no longer the version of the tenant's.
+        """
+
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name, pending ones and ended ones.
 

@@ -85,9 +85,10 @@ def explain_instant(
 ) -> Explanation:
     """Explain what became of an instant.
 
-    `rows` are occurrences of the schedule around it: those of that very time, and the nearest before and after it. A
-    row that stands for many fires has the nominal time of the first. `runs` are theirs. `admitted` is how many of its
-    `max_runs` the schedule has had, of which the rows may not tell any more.
+    `rows` are occurrences of the schedule around it: those of that very time, those that stand for many fires from
+    before it to after it, and the nearest before and after it. A row that stands for many fires has the nominal time of
+    the first. `runs` are theirs. `admitted` is how many of its `max_runs` the schedule has had, of which the rows may
+    not tell any more.
     """
     begun = sum(row.has_begun for row in rows if kind_of(row.origin) in OWN)
     moment = _Moment(
@@ -104,23 +105,43 @@ def explain_instant(
 
 
 def _recorded(moment: _Moment) -> Explanation | None:
-    """The row of that very time, or the row that counts it."""
-    for row in moment.own:
-        if row.nominal == moment.at:
-            return _of(moment, row)
-    for row in moment.own:
-        # What an earlier rule named between its first and its last is not known any more.
-        is_counted = moment.is_named or row.revision != moment.schedule.revision
-        if row.nominal < moment.at <= _last(row) and is_counted:
-            return _of(moment, replace(row, nominal=moment.at, due=moment.due, first_due=moment.due))
-    others = [row for row in moment.rows if row.origin != TRIGGER and row.nominal == moment.at]
-    return _of(moment, others[0]) if others else None
+    """The row of that very time alone, or else the row that counts it among many."""
+    exact = [row for row in moment.rows if row.nominal == moment.at == _last(row)]
+    exact = [row for row in exact if row.phase is not Phase.SUPERSEDED]
+    if exact:
+        # What the trigger named comes first, then what was asked for last.
+        return _of(moment, max(exact, key=lambda row: (row.origin == TRIGGER, row.due, row.id)))
+    row = _counting(moment)
+    if row is not None and row.nominal != moment.at:
+        row = replace(row, nominal=moment.at, due=moment.due, first_due=moment.due)
+    return None if row is None else _of(moment, row)
+
+
+def _counting(moment: _Moment) -> Occurrence | None:
+    """The row that counts the instant among the fires that it stands for.
+
+    A row counts what the trigger names between its first and its last, and leaves out what others had accounted for
+    by then: so of several that reach over an instant, the innermost counts it. What an earlier rule named is not known.
+    """
+    first = [row for row in moment.own if row.nominal == moment.at]
+    if first:
+        return first[0]
+    if moment.at > moment.in_force and not moment.is_named:
+        return None
+    reaching = (row for row in moment.own if row.nominal < moment.at <= _last(row))
+    return max(reaching, key=lambda row: row.nominal, default=None)
 
 
 def _of(moment: _Moment, row: Occurrence) -> Explanation:
-    before = [one for one in moment.own if one.missed_count and one.nominal < row.nominal and one.id != row.id]
-    gap = max(before, key=lambda one: one.nominal, default=None) if row.caught_up is not None else None
+    gap = None if row.caught_up is None else _gap_before(moment, row)
     return explain_occurrence(moment.schedule, row, moment.runs, now=moment.now, gap=gap)
+
+
+def _gap_before(moment: _Moment, row: Occurrence) -> Occurrence | None:
+    """What was missed just before a row that was caught up: at most others that were caught up with it lie between."""
+    before = [one for one in moment.own if one.nominal < row.nominal and one.caught_up != row.caught_up]
+    newest = max(before, key=_last, default=None)
+    return newest if newest is not None and newest.missed_count and _last(newest) < row.nominal else None
 
 
 def _under_way(moment: _Moment) -> Explanation | None:

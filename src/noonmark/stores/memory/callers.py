@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
+from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import open_run, run_id
 from noonmark.core.values import altered
@@ -42,6 +43,12 @@ class CallersVerbs:
         if uid is None and deleted:
             uid = self._ledger.last_deleted.get((tenant, schedule_id))
         return None if uid is None else self._ledger.sheets[uid].kept(self._ledger.now())
+
+    @atomic
+    async def find_uid(self, uid: str) -> Kept | None:
+        """The schedule of that uid, deleted or not."""
+        sheet = self._ledger.sheets.get(uid)
+        return None if sheet is None else sheet.kept(self._ledger.now())
 
     @atomic
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
@@ -88,6 +95,15 @@ class CallersVerbs:
             if (not phases or one.phase in phases) and (before is None or (one.nominal, one.id) < before)
         ]
         return nlargest(len(found) if limit is None else limit, found, key=lambda one: (one.nominal, one.id))
+
+    @atomic
+    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+        """A schedule's occurrences that stand for a time."""
+        rows = [row.occurrence for row in self._rows(uid)]
+        exact = [one for one in rows if one.nominal == time]
+        gaps = [one for one in rows if one.missed_last is not None and one.nominal < time <= one.missed_last]
+        exact.sort(key=lambda one: (one.origin == TRIGGER, one.due, one.id), reverse=True)
+        return [*exact[:limit], *sorted(gaps, key=lambda one: one.missed_last or 0)[:limit]]
 
     @atomic
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:

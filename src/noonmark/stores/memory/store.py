@@ -115,6 +115,13 @@ class MemoryStore(CallersVerbs):
         return [planning.commit(self._ledger, plan) for plan in plans]
 
     @atomic
+    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+        """Decide on a schedule while nobody else changes anything."""
+        sheet = self._ledger.sheets.get(uid)
+        plan = None if sheet is None else decide(self._snapshot(sheet), self._ledger.now())
+        return plan is not None and planning.commit(self._ledger, plan)
+
+    @atomic
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         return [planning.add(self._ledger, one) for one in occurrences]

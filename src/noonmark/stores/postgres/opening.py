@@ -6,12 +6,11 @@ and left empty is used; one that has tables of another program is refused.
 
 from __future__ import annotations
 
-import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.sql.version import VERSION
+from noonmark.stores.sql.version import TABLE, VERSION, stored_version
 
 if TYPE_CHECKING:
     from noonmark.stores.postgres.address import Address
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('noonmark schema {}', 0))"
 _SCHEMA = "SELECT to_regnamespace($1) IS NOT NULL"
 _TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p')"
-_NOTHING = ""
-"""The version of a schema that has been made for us, and has no tables yet."""
-_OURS = re.compile(r"\d{4}|")
-"""How our versions are written."""
+_VERSIONS = f"""SELECT to_jsonb(one) ->> 'version_num' FROM "{{}}".{TABLE} AS one LIMIT 2"""  # noqa: S608 - our own name
+"""Of whichever type the column is, and NULL where there is none."""
 
 
 def make_ready(line: Line, address: Address, *, migrates: bool = True) -> None:
@@ -52,16 +49,12 @@ def make_ready(line: Line, address: Address, *, migrates: bool = True) -> None:
 def _version(line: Line, address: Address) -> str | None:
     """The version of the schema; None when there is none yet."""
     tables = {name for (name,) in line.fetch(_TABLES, [address.schema])}
-    if not tables:
-        return None
-    if "alembic_version" in tables:
-        found = line.fetch(f'SELECT version_num FROM "{address.schema}".alembic_version')  # noqa: S608 - checked when it was read
-        version = str(found[0][0]) if found else _NOTHING
-        if _OURS.fullmatch(version):
-            return version
-    raise StoreUnavailable(
-        f"the schema {address.schema} of {address.shown} belongs to another program; use another one, by ?schema= in"
-        " the URL"
+    found = [told for (told,) in line.fetch(_VERSIONS.format(address.schema))] if TABLE in tables else []
+    return stored_version(
+        tables,
+        found,
+        what=f"the schema {address.schema} of {address.shown}",
+        instead="use another one, by ?schema= in the URL",
     )
 
 

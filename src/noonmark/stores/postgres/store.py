@@ -138,6 +138,11 @@ class PostgresStore(Transactions, SharedVerbs):
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._careful(tenants, lambda ledger: planning.commit_all(ledger, plans), tells=True)
 
+    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+        """Decide on a schedule while its row is locked."""
+        tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
+        return self._careful(tenants, lambda ledger: planning.commit_change(ledger, uid, decide), tells=True)
+
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))

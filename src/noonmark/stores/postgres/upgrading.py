@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres.lines import connect
-from noonmark.stores.sql.upgrade import run
+from noonmark.stores.sql.upgrade import WAY_OUT, run
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -37,7 +37,8 @@ def upgrade(address: Address, version: str, *, lock: str) -> None:
                 continue
             said = str(error.orig).partition("\n")[0].rpartition(">: ")[2]  # what follows is for programmers
             raise StoreUnavailable(
-                f"the schema {address.schema} of {address.shown} could not be brought up to date: {said}"
+                f"the schema {address.schema} of {address.shown} could not be brought up to date, and is as it was:"
+                f" {said}; {WAY_OUT}"
             ) from error
 
 

@@ -39,6 +39,9 @@ NEXT_TIME = f"""
         UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
     ) AS times
 """  # noqa: S608 - our own text
+_OF_UID = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)"
+_OF_TIME = "AND nominal = ? ORDER BY CASE WHEN origin = 'trigger' THEN 0 ELSE 1 END, due DESC, id DESC LIMIT ?"
+_OVER_TIME = "AND missed_last IS NOT NULL AND missed_last >= ? AND nominal < ? ORDER BY missed_last LIMIT ?"
 OVERDUE = f"deadline IS NOT NULL AND {DELIVERING} AND deadline <= ? ORDER BY deadline, id LIMIT ?"
 _OLD = """
     SELECT key, schedule FROM occurrences CROSS JOIN schedule_states AS s USING (schedule)
@@ -65,11 +68,17 @@ def one(ledger: Ledger, occurrence_id: str) -> Occurrence | None:
     return None if row is None else told(ledger, [row])[0]
 
 
+def standing_for(ledger: Ledger, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+    """A schedule's occurrences of a time, and of gaps that reach over it."""
+    exact = ledger.find(f"{_OF_UID} {_OF_TIME}", uid, time, limit)
+    return told(ledger, [*exact, *ledger.find(f"{_OF_UID} {_OVER_TIME}", uid, time, time, limit)])
+
+
 def of_schedule(
     ledger: Ledger, uid: str, limit: int | None, before: tuple[Micros, str] | None, phases: Collection[Phase]
 ) -> list[Occurrence]:
     """A schedule's occurrences, newest nominal time first."""
-    where, values = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)", [uid, *(before or ())]
+    where, values = _OF_UID, [uid, *(before or ())]
     if before is not None:
         where += " AND (nominal, id) < (?, ?)"
     order = "nominal"

@@ -15,10 +15,11 @@ from noonmark.stores.sql.records import Sheet, Unreadable, to_json, to_row
 from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Projection
+    from noonmark.core.plans import Plan, Projection, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row
@@ -64,6 +65,13 @@ def commit_all(ledger: Ledger, plans: Sequence[Plan]) -> list[bool]:
     ledger.read_rows(one for plan in plans for one in _named(plan))
     ledger.reserve({row.id for plan in plans for row in plan.planned})
     return [_commit(ledger, sheets.get(plan.snapshot.schedule.uid), plan) for plan in plans]
+
+
+def commit_change(ledger: Ledger, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+    """Decide on a schedule as it stands, and write that, in a transaction that has its records to itself."""
+    snapshot = snapshots.by_uid(ledger, uid)
+    plan = None if snapshot is None else decide(snapshot, ledger.now())
+    return plan is not None and commit_all(ledger, [plan])[0]
 
 
 def add_all(ledger: Ledger, occurrences: Sequence[Occurrence]) -> list[bool]:

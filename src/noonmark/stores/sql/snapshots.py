@@ -34,6 +34,7 @@ DELETED_BY_ID = """
     SELECT key FROM schedules WHERE tenant = ? AND schedule_id = ? AND is_listed = 0
     ORDER BY deleted DESC, key DESC LIMIT 1
 """
+BY_UID = "SELECT schedule FROM schedule_states WHERE uid = ?"
 BY_NAME = """
     SELECT key FROM schedules CROSS JOIN schedule_states ON schedule = key
     WHERE tenant = ? AND username = ? AND name = ? AND is_listed = 1 ORDER BY created, uid LIMIT 1

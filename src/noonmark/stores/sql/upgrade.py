@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+WAY_OUT = "if its schema is not of the version that its table alembic_version says, restore it from a backup"
 SCRIPTS = "noonmark.stores.sql:migrations"
 
 

@@ -55,6 +55,10 @@ class SharedVerbs(ABC):
 
         return self._read(find)
 
+    async def find_uid(self, uid: str) -> Kept | None:
+        """The schedule of that uid, deleted or not."""
+        return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_UID, uid))
+
     async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
         """The owner's oldest schedule of that name that is not deleted."""
         return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name))
@@ -91,6 +95,10 @@ class SharedVerbs(ABC):
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
         return self._read(lambda ledger: history.of_schedule(ledger, uid, limit, before, phases))
+
+    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+        """A schedule's occurrences that stand for a time."""
+        return self._read(lambda ledger: history.standing_for(ledger, uid, time, limit))
 
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import Conflict, NotFound, StoreUnavailable
 from noonmark.stores.sql import nodes
-from noonmark.stores.sql.version import VERSION
+from noonmark.stores.sql.version import OUR_TABLES, VERSION
 from noonmark.stores.sqlite.connections import Connections
 from noonmark.stores.sqlite.driver import unavailable
+from noonmark.stores.sqlite.opening import schema_version
 from noonmark.stores.sqlite.session import SqliteSession
 
 if TYPE_CHECKING:
@@ -124,12 +125,13 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 def _check_is_ours(connection: sqlite3.Connection, path: str) -> None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not {"alembic_version", "schedules", "occurrences"} <= tables:
+    if not OUR_TABLES.issubset(tables):
         raise Conflict(f"{path} is not a database of Noonmark")
-    found = [str(version) for (version,) in connection.execute("SELECT version_num FROM alembic_version")]
-    if len(found) != 1 or found[0] not in _KNOWN:
-        said = ", ".join(found) or "none"
-        raise Conflict(f"{path} has schema version {said}, and this Noonmark knows 0001 to {VERSION}; upgrade Noonmark")
+    version = schema_version(connection, path)
+    if version not in _KNOWN:
+        raise Conflict(
+            f"{path} has schema version {version}, and this Noonmark knows 0001 to {VERSION}; upgrade Noonmark"
+        )
 
 
 def _copy(source: sqlite3.Connection, draft: Path) -> None:
@@ -158,6 +160,10 @@ def _is_in_order(store: str, *, force: bool, now: Callable[[], Micros]) -> bool:
         with closing(connections.connect()) as target:
             _check_is_ours(target, store)
             alive = [one.name for one in nodes.told(SqliteSession(target, now), now=now()) if one.is_alive]
+    except StoreUnavailable as error:  # its table of versions is damaged, but SQLite can write to it
+        if force:
+            return True
+        raise Conflict(f"{error.message}; --force replaces what it holds", field="--store") from error
     except sqlite3.DatabaseError as error:
         if force:
             return False

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _WRITER_CACHE_KIB = 32_768
 _READER_CACHE_KIB = 8_192
+_ROUND_MS = 25
+"""A writer waits in rounds of so many milliseconds. SQLite has no line in which to wait: it looks at the lock after 1,
+2, 5, 10 and at last every 100 ms. Beside processes that write all the time, it would find it free after seconds."""
 _TRIES = 10
 _inherited: set[str] = set()
 """Files that were open when this process was forked: in it, SQLite takes the locks of the parent for its own."""
@@ -58,7 +61,7 @@ class Connections:
         """One transaction that may write: all of it is kept, or nothing."""
         with self._writing, self._explained():
             connection = self._open_writer()
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -95,9 +98,15 @@ class Connections:
 
     @contextmanager
     def bare(self) -> Iterator[sqlite3.Connection]:
-        """The connection that writes, outside any transaction."""
+        """The connection that writes, outside any transaction. Each of its statements waits for others by itself."""
         with self._writing, self._explained():
-            yield self._open_writer()
+            connection = self._open_writer()
+            connection.execute(f"PRAGMA busy_timeout = {int(self._busy_seconds * 1_000)}")
+            try:
+                yield connection
+            finally:
+                with suppress(sqlite3.Error):
+                    connection.execute(f"PRAGMA busy_timeout = {_ROUND_MS}")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -152,6 +161,17 @@ class Connections:
                 raise
             raise unavailable(self.path, error) from error
 
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Begin a transaction that writes, in as many rounds as make up the time to wait for others."""
+        for remaining in reversed(range(max(1, round(self._busy_seconds * 1_000 / _ROUND_MS)))):
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or not remaining:
+                    raise
+            else:
+                return
+
     def _open_writer(self) -> sqlite3.Connection:
         if self._writer is None:
             check_version()
@@ -168,6 +188,7 @@ class Connections:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
                 _tune(connection, _WRITER_CACHE_KIB)
+                connection.execute(f"PRAGMA busy_timeout = {_ROUND_MS}")
             except BaseException:
                 connection.close()
                 raise

@@ -10,25 +10,25 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.sql.version import VERSION
+from noonmark.stores.sql.version import TABLE, VERSION, stored_version
 
 if TYPE_CHECKING:
     import sqlite3
 
     from noonmark.stores.sqlite.connections import Connections
 
-_NOTHING = ""
-"""The version of a database that has been made for us, and has no tables yet."""
+_VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"  # noqa: S608 - our own name
+"""As bytes: text that is no UTF-8 could not be read."""
 
 
 def make_ready(connections: Connections) -> None:
     """Create the schema, or check it."""
     with connections.reading() as connection:
-        version = _version(connection, connections.path)
+        version = schema_version(connection, connections.path)
     if version is None:
         with connections.writing() as connection:
             # Another process may have been faster.
-            version = _version(connection, connections.path)
+            version = schema_version(connection, connections.path)
             if version is None:
                 _create(connection)
                 version = VERSION
@@ -40,21 +40,36 @@ def make_ready(connections: Connections) -> None:
             f" {VERSION}; upgrade Noonmark, or use another database"
         )
     with connections.bare() as writer:  # nobody else in this process writes meanwhile
-        from noonmark.stores.sql.upgrade import upgrade  # noqa: PLC0415 - it takes a second to import
-
-        upgrade(connections.connect, VERSION)
+        _upgrade(connections)
         connections.checkpoints.after_commit(writer)
 
 
-def _version(connection: sqlite3.Connection, path: str) -> str | None:
+def _upgrade(connections: Connections) -> None:
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - it takes a second to import
+
+    from noonmark.stores.sql.upgrade import WAY_OUT, upgrade  # noqa: PLC0415 - likewise
+
+    try:
+        upgrade(connections.connect, VERSION)
+    except DBAPIError as error:
+        what = f"the database {connections.path}"
+        raise StoreUnavailable(
+            f"{what} could not be brought up to date, and is as it was: {error.orig}; {WAY_OUT}"
+        ) from error
+
+
+def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
     """The version of the schema; None when there is none yet."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables:
-        return None
-    if "alembic_version" not in tables:
-        raise StoreUnavailable(f"the database {path} belongs to another program; use another path")
-    found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return _NOTHING if found is None else str(found[0])
+    found: list[str | None] = []
+    if TABLE in tables:
+        columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (TABLE,))}
+        rows = connection.execute(_VERSIONS).fetchall() if "version_num" in columns else [(None, "null")]
+        found = [
+            told.decode("ascii", "backslashreplace") if isinstance(told, bytes) and kind == "text" else None
+            for told, kind in rows
+        ]
+    return stored_version(tables, found, what=f"the database {path}", instead="use another path")
 
 
 def _create(connection: sqlite3.Connection) -> None:

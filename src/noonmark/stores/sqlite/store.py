@@ -136,6 +136,11 @@ class SqliteStore(SharedVerbs):
         with self._writing() as ledger:
             return planning.commit_all(ledger, plans)
 
+    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+        """Decide on a schedule while nobody else writes."""
+        with self._writing() as ledger:
+            return planning.commit_change(ledger, uid, decide)
+
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         with self._writing() as ledger:

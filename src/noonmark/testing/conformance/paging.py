@@ -6,15 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.events import Event
+from noonmark.core.ids import TRIGGER, backfill, manual
 from noonmark.core.lifecycle import FINAL, LIVE, Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Usage
+from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, case
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
@@ -202,3 +205,39 @@ async def events_are_read_in_pages_and_by_type(bench: Bench) -> None:
     assert await bench.store.events("acme", 1, event_type="b", before=everything[0].emitted) == everything[2:3]
     assert await bench.store.events("acme", 9, before=everything[-1].emitted) == []
     assert await bench.store.events("acme", 9, event_type="c") == []
+
+
+@case
+async def what_stands_for_a_time_is_found_however_much_lies_between(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    long, short = ((NOW, NOW + 10 * MINUTE), (NOW + 3 * MINUTE, NOW + 5 * MINUTE))
+    gaps = [
+        replace(
+            factories.occurrence(made, TRIGGER, nominal=first),
+            phase=Phase.MISFIRED,
+            reason=Reason.LATE,
+            missed_count=3,
+            missed_first=first,
+            missed_last=last,
+        )
+        for first, last in (long, short)
+    ]
+    own = factories.occurrence(made, TRIGGER, nominal=NOW + 4 * MINUTE)
+    again = [
+        factories.occurrence(made, backfill(key), nominal=NOW + 4 * MINUTE, due=NOW + n) for n, key in enumerate("cab")
+    ]
+    other = factories.occurrence(made, manual("m"), nominal=NOW + 4 * MINUTE + 1)
+    assert await bench.store.add([*gaps, own, *again, other]) == [True] * 7
+
+    async def found(time: Micros, limit: int = 9) -> set[str]:
+        return {one.id for one in await bench.store.occurrences_at(made.uid, time, limit)}
+
+    long_id, short_id = (one.id for one in gaps)
+    assert await found(NOW + 4 * MINUTE) == {long_id, short_id, own.id, *(one.id for one in again)}
+    assert await found(NOW + 4 * MINUTE, 2) == {long_id, short_id, own.id, again[2].id}
+    assert await found(NOW + 4 * MINUTE, 1) == {short_id, own.id}
+    assert await found(NOW + 5 * MINUTE) == {long_id, short_id}
+    assert await found(NOW + 5 * MINUTE + 1) == await found(NOW + 10 * MINUTE) == {long_id}
+    assert await found(NOW) == {long_id}
+    assert await found(NOW - 1) == await found(NOW + 10 * MINUTE + 1) == set()
+    assert await bench.store.occurrences_at("nothing", NOW, 9) == []
