@@ -224,7 +224,9 @@ class TestProgram:
 def started(program, **fields):
     """What the keeper says to an order."""
     keeping = Keeping()
-    order = Order(program=program, argv=(program,), env={RUN_MARK: f"{os.getpid()}-{id(keeping)}"}, limits={}, stdin=b"", **fields)
+    order = Order(
+        program=program, argv=(program,), env={RUN_MARK: f"{os.getpid()}-{id(keeping)}"}, limits={}, stdin=b"", **fields
+    )
     kept = keeping.start(order)
     try:
         assert eventually(lambda: kept.hear(1)) == [{"ready": True}]
