@@ -64,8 +64,8 @@ def secrets():
 def shared(receiver):
     """A caller with two secrets."""
     secrets = Secrets()
-    secrets.put("token", VALUE, f"127.0.0.1:{receiver.port}")
-    secrets.put("agent", "agent-of-the-crown", "127.0.0.1")
+    secrets.put("token", VALUE, f"http://127.0.0.1:{receiver.port}")
+    secrets.put("agent", "agent-of-the-crown", "http://127.0.0.1")
     with secrets.calling(OLD) as caller:
         yield caller
 
@@ -129,15 +129,24 @@ def test_a_secret_goes_to_no_other_host(secrets, receiver, host):
         assignment = caller.deliver(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
         _, delivered = caller.report()
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
-    assert f"the secret token is for {host}, not for this host; the header" in delivered.error
+    assert f"the secret token is bound to {host}, not to this host; the header" in delivered.error
     assert receiver.requests == []
     assert MARK not in everything(assignment, delivered)
 
 
+def test_a_secret_goes_over_plain_http_only_where_its_binding_says_so(secrets, receiver):
+    secrets.put("token", VALUE, "127.0.0.1")
+    with secrets.calling(OLD) as caller:
+        delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
+    assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
+    assert "goes over plain http only to hosts that have http:// before them there" in delivered.error
+    assert receiver.requests == []
+
+
 def test_keys_are_changed_one_after_another(secrets, receiver):
     """The old key seals; both open, and the new one seals; the old one is gone, and what it sealed does not open."""
-    secrets.put("old", f"{VALUE}-old", "127.0.0.1", keys=(OLD,))
-    secrets.put("new", f"{VALUE}-new", "127.0.0.1", keys=(NEW, OLD))
+    secrets.put("old", f"{VALUE}-old", "http://127.0.0.1", keys=(OLD,))
+    secrets.put("new", f"{VALUE}-new", "http://127.0.0.1", keys=(NEW, OLD))
     with secrets.calling(NEW, OLD) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Old": "old", "X-New": "new"})
     assert delivered.outcome is Outcome.COMPLETED
@@ -151,7 +160,7 @@ def test_keys_are_changed_one_after_another(secrets, receiver):
 
 
 def test_a_node_without_a_key_says_so(secrets, receiver):
-    secrets.put("token", VALUE, "127.0.0.1")
+    secrets.put("token", VALUE, "http://127.0.0.1")
     with secrets.calling() as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert delivered.error.startswith("this node has no secret_key to open the secret token with; the header X-Token")
@@ -163,8 +172,8 @@ def test_a_node_without_a_key_says_so(secrets, receiver):
 
 def test_a_row_that_was_moved_does_not_open(secrets, receiver):
     """Whoever can write to the store cannot have the secret of one tenant, or name, sent for another."""
-    theirs = secrets.put("token", VALUE, "127.0.0.1", tenant="other")
-    mine = secrets.put("mine", VALUE, "127.0.0.1")
+    theirs = secrets.put("token", VALUE, "http://127.0.0.1", tenant="other")
+    mine = secrets.put("mine", VALUE, "http://127.0.0.1")
     moved = (theirs, replace(mine, name="renamed"), replace(mine, name="mended", sealed=mine.sealed[:-8] + "AAAAAAA="))
     for one in moved:
         drive(secrets.store.keep_secret(TENANT, one, most=99))

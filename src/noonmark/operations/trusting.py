@@ -43,5 +43,5 @@ def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
 
 
 def _check_url(target: HttpTarget, reach: Reach) -> None:
-    if (problem := reach.url_problem(target.url)) is not None:
+    if (problem := reach.url_problem(target.address)) is not None:
         raise InvalidSchedule(problem, field="target.url")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import httpcore2
 import httpx2
 
 from noonmark.core.jsonvalues import json_problem, printable
-from noonmark.targets.guard import Connector, HungUp, Unusable
+from noonmark.targets.guard import Connector, HungUp, Refused, Unusable
 
 if TYPE_CHECKING:
     import ssl
@@ -193,12 +193,24 @@ async def _heard(response: httpcore2.Response) -> Answer:
 
 
 def _raw(request: Request) -> httpcore2.Request:
-    url = httpx2.URL(request.url)
-    headers = [(b"Host", url.netloc)] + [(name.encode(), value.encode()) for name, value in request.headers.items()]
+    """The request as the library takes it: in parts, so that it has no text of a URL to read in its own way."""
+    url = replace(request.url, host=_in_ascii(request.url.host))
+    headers = [(b"Host", url.authority.encode())]
+    headers += [(name.encode(), value.encode()) for name, value in request.headers.items()]
     if request.body is not None or request.method in ("POST", "PUT", "PATCH"):
         headers.append((b"Content-Length", str(len(request.body or b"")).encode()))
-    place = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+    place = httpcore2.URL(scheme=url.scheme.encode(), host=url.host.encode(), port=url.port, target=url.target.encode())
     return httpcore2.Request(request.method, place, headers=headers, content=request.body)
+
+
+def _in_ascii(host: str) -> str:
+    """A host as name servers know it. It is judged in that form, too, when the connection is made."""
+    if host.isascii():
+        return host
+    try:
+        return httpx2.URL(scheme="http", host=host).raw_host.decode()
+    except httpx2.InvalidURL:
+        raise Refused("its host is no name that can be looked up") from None
 
 
 def _size(value: Any) -> int:  # noqa: ANN401 - JSON

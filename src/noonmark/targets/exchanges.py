@@ -10,10 +10,8 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpcore2
-from httpx2 import InvalidURL
 
 from noonmark.core.concealing import Concealment
 from noonmark.core.errors import NoonmarkError
@@ -30,7 +28,7 @@ from noonmark.targets.calling import MAX_HEADER, Pool
 from noonmark.targets.endings import cut_off, undeliverable
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
-from noonmark.targets.requests import Misshapen, Signing, carrying, make_request, signing_of
+from noonmark.targets.requests import Signing, carrying, make_request, signing_of
 from noonmark.targets.resolving import Resolver, asked_by, look_up
 
 if TYPE_CHECKING:
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
+    from noonmark.core.urls import Url
     from noonmark.ports.target import Assignment
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
@@ -76,8 +75,6 @@ class Exchanges:
             signing = await self._signing(schedule.owner.tenant)
             request = make_request(target, schedule, assignment.occurrence, self._outbound, signing, now=self._now())
             secrets = await self._unsealed(target, schedule.owner.tenant, request.url)
-        except Misshapen as error:
-            return self._misshapen(error)
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
@@ -108,7 +105,7 @@ class Exchanges:
             self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
         return signing_of(self._outbound.keys, self._own_key, tenant)
 
-    async def _unsealed(self, target: HttpTarget, tenant: str, url: str) -> dict[str, str]:
+    async def _unsealed(self, target: HttpTarget, tenant: str, url: Url) -> dict[str, str]:
         """The headers that are secret; the store is asked in threads for that alone, where it may block."""
         if not target.secret_headers:
             return {}
@@ -131,10 +128,8 @@ class Exchanges:
         except (TimeoutError, httpcore2.TimeoutException):
             if not is_own:
                 return cut_off(assignment, now=max(ends, self._now()))
-            why = f"{_place(request)} had not answered in full after {micros_to_seconds(ends - started):g} s"
+            why = f"{request.url.origin} had not answered in full after {micros_to_seconds(ends - started):g} s"
             return Delivered(outcome=Outcome.TIMED_OUT, started=started, ended=self._now(), error=why)
-        except InvalidURL as error:
-            return self._misshapen(error)
         except Refused as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
@@ -150,11 +145,6 @@ class Exchanges:
         await self._guarded.close()
         await self._free.close()
 
-    def _misshapen(self, error: Exception) -> Delivered:
-        """What is wrong with a URL is told with a part of it, and payloads are filled into URLs."""
-        failed = undeliverable(str(error), now=self._now(), in_log="its URL is none that a request can go to")
-        return replace(failed, is_final=True)
-
     def _pool(self, schedule: Schedule) -> Pool:
         return self._free if schedule.source == TRUSTED else self._guarded
 
@@ -163,7 +153,7 @@ class Exchanges:
         is_known = isinstance(error, httpcore2.ConnectError)
         must_not = assignment.schedule.declaration.delivery is Delivery.AT_MOST_ONCE and not is_known
         what = "no connection to" if is_known else "the connection broke to"
-        return self._failed(assignment, f"{what} {_place(request)}: {detail}", is_final=must_not)
+        return self._failed(assignment, f"{what} {request.url.origin}: {detail}", is_final=must_not)
 
     def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, hidden: Concealment) -> Delivered:
         now, kept = self._now(), _masked(answer.to_document(), hidden)
@@ -226,9 +216,3 @@ def _status(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
-
-
-def _place(request: Request) -> str:
-    """Where a request goes, without what may be secret about it."""
-    parts = urlsplit(request.url)
-    return f"{parts.scheme}://{parts.netloc}"

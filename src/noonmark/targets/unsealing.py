@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from noonmark.core.secret import Secret
+    from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
     from noonmark.ports.vault import Vault
 
@@ -35,7 +36,7 @@ class Unsealer:
         """The key of the store itself. The store may block: not for the thread of an event loop."""
         return self._drive(self._vault.own_key())
 
-    def headers(self, tenant: str, wanted: Mapping[str, str], url: str) -> dict[str, str]:
+    def headers(self, tenant: str, wanted: Mapping[str, str], url: Url) -> dict[str, str]:
         """The values of headers, each from the secret it names; a ValueError says why one cannot be sent there.
 
         The store may block: not for the thread of an event loop.
@@ -43,12 +44,12 @@ class Unsealer:
         found = {secret.name: secret for secret in self._drive(self._vault.find_secrets(tenant, set(wanted.values())))}
         return {header: self._value(tenant, header, name, found.get(name), url) for header, name in wanted.items()}
 
-    def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: str) -> str:
+    def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: Url) -> str:
         needs = f"the header {header} needs it, so nothing was sent"
         if secret is None:
             raise ValueError(f"there is no secret {name} any more; {needs}")
         if not secret.is_bound_to(url):
-            raise ValueError(f"the secret {name} is for {', '.join(secret.hosts)}, not for this host; {needs}")
+            raise ValueError(f"the secret {name} {secret.misfit(url)}; {needs}")
         if self._seal is None:
             raise ValueError(f"this node has no secret_key to open the secret {name} with; {needs}")
         value = self._seal.open(tenant, name, secret.sealed)
