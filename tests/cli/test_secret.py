@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(vault, monkeypatch,
         assert MARK not in line
     gone, folder = str(tmp_path / "gone.txt"), str(tmp_path)
     assert vault.desk.refused(3, "secret", "set", "token", *host, "--value-file", gone) == [
-        f"{gone}: there is no such file"
+        "--value-file: there is no such file"
     ]
     assert "cannot be read" in vault.desk.refused(1, "secret", "set", "token", *host, "--value-file", folder)[0]
     both = ("--value", MARK, "--value-file", folder)

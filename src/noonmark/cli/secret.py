@@ -73,7 +73,9 @@ def _read_value(name: str, value_file: str | None) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound("there is no such file", field="--value-file") from None
     except OSError as error:
-        raise NoonmarkError(f"cannot be read: {error.strerror}", field="standard input" if value_file is None else "--value-file") from None
+        raise NoonmarkError(
+            f"cannot be read: {error.strerror}", field="standard input" if value_file is None else "--value-file"
+        ) from None
     text = raw.decode("utf-8", errors="replace")
     return text.removesuffix("\n").removesuffix("\r")
 

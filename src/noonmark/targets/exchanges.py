@@ -23,9 +23,9 @@ from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.signatures import given_key
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
-from noonmark.targets.answers import brief
-from noonmark.targets.calling import MAX_HEADER, Pool
+from noonmark.targets.calling import Pool
 from noonmark.targets.endings import cut_off, undeliverable
+from noonmark.targets.faults import fault
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
 from noonmark.targets.requests import Signing, carrying, make_request, signing_of
@@ -48,6 +48,10 @@ TAKEN_OVER = ("accepted", "true", "1", "yes")
 """What the callback header of an answer says when the receiver takes the work over; or it repeats the address."""
 UNSEALERS = 4
 """Threads that ask the store for secrets, and once for its key."""
+MASKERS = 2
+"""Threads that look for secrets in answers."""
+AT_ONCE = 4_096
+"""Bytes of an answer to a request without secrets in which a token is looked for at once."""
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 
 
@@ -64,6 +68,7 @@ class Exchanges:
         tls, resolver = httpcore2.default_ssl_context(), Resolver(outbound.resolve or look_up)
         self._guarded, self._free = Pool(outbound.reach, tls, resolver), Pool(None, tls, resolver)
         self._unsealing = ThreadPoolExecutor(UNSEALERS, "noonmark-secrets")
+        self._masking = ThreadPoolExecutor(MASKERS, "noonmark-masking")
         self._own_key: bytes | None = None
 
     async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
@@ -79,16 +84,7 @@ class Exchanges:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
             return undeliverable(f"its keys and secrets could not be read: {error}", now=self._now())
-        concealed = [*secrets.values(), *request.told_in_confidence]
-        hidden = Concealment(concealed)
-        try:
-            return await self._send(target, assignment, carrying(request, secrets), hidden)
-        except Exception as error:
-            if not concealed:
-                raise
-            what = f"the request could not be made: {type(error).__name__}"
-            failed = undeliverable(hidden.text(f"{what}: {error}"), now=self._now(), in_log=what)
-            return replace(failed, is_final=True)
+        return await self._send(target, assignment, carrying(request, secrets), tuple(secrets.values()))
 
     async def _signing(self, tenant: str) -> Signing | None:
         """What the requests of a tenant are signed with; the store is asked for its key with the first that needs it.
@@ -115,7 +111,7 @@ class Exchanges:
         return await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
 
     async def _send(
-        self, target: HttpTarget, assignment: Assignment, request: Request, hidden: Concealment
+        self, target: HttpTarget, assignment: Assignment, request: Request, secrets: tuple[str, ...]
     ) -> Delivered | Accepted:
         asked_by.set(assignment.schedule.owner)
         started = self._now() if assignment.started is None else assignment.started
@@ -125,6 +121,8 @@ class Exchanges:
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._pool(assignment.schedule).call(request, may_repeat=may_repeat)
+                is_taken = _takes_over(request, answer)
+                kept = {} if is_taken else await self._kept(answer, secrets, request.told_in_confidence)
         except (TimeoutError, httpcore2.TimeoutException):
             if not is_own:
                 return cut_off(assignment, now=max(ends, self._now()))
@@ -133,37 +131,44 @@ class Exchanges:
         except Refused as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
-            return self._broken(assignment, request, brief(error, hidden.text), error)
-        if _takes_over(request, answer):
+            return self._broken(assignment, request, error)
+        if is_taken:
             accepted, limit = self._now(), target.completion_timeout
             return Accepted(started=started, accepted=accepted, deadline=None if limit is None else accepted + limit)
-        return self._answered(target, assignment, answer, hidden)
+        return self._answered(target, assignment, answer, kept)
+
+    async def _kept(self, answer: Answer, secrets: tuple[str, ...], told: list[str]) -> dict[str, Any]:
+        """What is kept of an answer. To look for secrets takes its time, and others are waiting on this loop."""
+        if not secrets and (not told or len(answer.body) <= AT_ONCE):
+            return _document(answer, secrets, told)
+        return await asyncio.get_running_loop().run_in_executor(self._masking, _document, answer, secrets, told)
 
     async def close(self) -> None:
         """Hang up."""
         self._unsealing.shutdown(wait=False, cancel_futures=True)
+        self._masking.shutdown(wait=False, cancel_futures=True)
         await self._guarded.close()
         await self._free.close()
 
     def _pool(self, schedule: Schedule) -> Pool:
         return self._free if schedule.source == TRUSTED else self._guarded
 
-    def _broken(self, assignment: Assignment, request: Request, detail: str, error: Exception) -> Delivered:
+    def _broken(self, assignment: Assignment, request: Request, error: Exception) -> Delivered:
         """The connection failed: before it stood nothing was sent, afterwards nobody knows what was done."""
         is_known = isinstance(error, httpcore2.ConnectError)
         must_not = assignment.schedule.declaration.delivery is Delivery.AT_MOST_ONCE and not is_known
         what = "no connection to" if is_known else "the connection broke to"
-        return self._failed(assignment, f"{what} {request.url.origin}: {detail}", is_final=must_not)
+        return self._failed(assignment, f"{what} {request.url.origin}: {fault(error)}", is_final=must_not)
 
-    def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, hidden: Concealment) -> Delivered:
-        now, kept = self._now(), _masked(answer.to_document(), hidden)
+    def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, kept: dict[str, Any]) -> Delivered:
+        now = self._now()
         started = now if assignment.started is None else assignment.started
         if target.expects(answer.status):
             assignment.result = kept
             return Delivered(outcome=Outcome.COMPLETED, started=started, ended=now, result=kept)
         why = f"the server answered {_status(answer.status)}"
-        if location := answer.headers.get("location"):
-            why += f", which leads to {shown(hidden.text(location))}; redirects are not followed"
+        if location := kept.get("headers", {}).get("location"):
+            why += f", which leads to {shown(location)}; redirects are not followed"
         failed = self._failed(assignment, why, is_final=not target.retries(answer.status))
         return replace(failed, result=kept, retry_after=_retry_after(answer.headers.get("retry-after", ""), now=now))
 
@@ -173,14 +178,9 @@ class Exchanges:
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why, is_final=is_final)
 
 
-def _masked(document: dict[str, Any], hidden: Concealment) -> dict[str, Any]:
-    """What is kept of an answer, without secrets; what was cut may end in the middle of one."""
-    masked: dict[str, Any] = hidden.json(document, is_cut=bool(document.get("body_cut")))
-    if headers := document.get("headers"):
-        masked["headers"] = {
-            name: hidden.text(value, is_cut=len(value) >= MAX_HEADER) for name, value in headers.items()
-        }
-    return masked
+def _document(answer: Answer, secrets: tuple[str, ...], told: list[str]) -> dict[str, Any]:
+    """What is kept of an answer: without secrets of the request, and without the token that it told its receiver."""
+    return answer.to_document(Concealment([*secrets, *told]), only_json=bool(secrets))
 
 
 def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:
