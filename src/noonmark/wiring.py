@@ -109,15 +109,16 @@ def make_target(
     from noonmark.targets.several import Several
     from noonmark.targets.unsealing import Unsealer
 
+    unsealer = Unsealer(store, drive, seal)
     kinds: dict[str, Target] = {
         "function": runner,
         "event": EventEmitter(store, drive),
-        "http": HttpCaller(outbound, unsealer=Unsealer(store, drive, seal)),
+        "http": HttpCaller(outbound, unsealer=unsealer),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.commands import CommandRunner
 
-        kinds["command"] = CommandRunner(programs)
+        kinds["command"] = CommandRunner(programs, unsealer)
     return Several(kinds)
 
 

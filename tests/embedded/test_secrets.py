@@ -32,7 +32,11 @@ def test_a_secret_reaches_its_host_and_is_kept_from_everybody_else(tmp_path, rec
     url, key = f"sqlite:///{tmp_path / 'jobs.db'}", fresh_key()
     first = Scheduler(url, secret_key=key)
     made = first.set_secret("token", f"Bearer {MARK}", hosts=[f"http://127.0.0.1:{receiver.port}"])
-    assert (made.name, made.hosts, made.created_at) == ("token", (f"http://127.0.0.1:{receiver.port}",), made.updated_at)
+    assert (made.name, made.hosts, made.created_at) == (
+        "token",
+        (f"http://127.0.0.1:{receiver.port}",),
+        made.updated_at,
+    )
     job_id = first.schedule_http(f"{receiver.url}/echo", secret_headers={"X-Token": "token"}, name="call")
     told = first.run_now(job_id)
     assert receiver.requests[0][2]["X-Token"] == f"Bearer {MARK}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
@@ -20,6 +21,7 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
 from noonmark.operations.carrying import conceal, without_secrets
+from noonmark.operations.causes import behind_run
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
 
@@ -75,7 +77,8 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
     now = await service.store.clock()
-    own = None if override is None else OwnTerms(overlap_policy=override)
+    behind = await behind_run(service, caller)
+    own = None if override is None and behind is None else OwnTerms(overlap_policy=override, behind=behind)
     one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own)
     if (known := await service.store.occurrence(one.id)) is None:
         await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
@@ -84,9 +87,14 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
         service.wake(None)  # it is durable, so it need not wait for the note
         await _note(service, caller, kept.schedule, reason)
         known = await service.store.occurrence(one.id)
-    elif (known.payload, known.own) != (one.payload, one.own):
+    elif (known.payload, _said(known.own)) != (one.payload, _said(one.own)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or one, kept.schedule)
+
+
+def _said(own: OwnTerms | None) -> dict[str, Any]:
+    """What was said of a run, without what led to it: that is nothing which a caller could say otherwise."""
+    return {} if own is None else own.said
 
 
 async def _check_free(service: Service, kept: Kept, policy: object) -> None:
@@ -117,7 +125,9 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
     now = await service.store.clock()
     times = _past_times(kept.schedule, first, last, limit=limit, now=now)
     backfill_id = key or service.fresh_id()
-    own = _own_terms(kept.schedule, backfill_id, concurrency)
+    own, behind = _own_terms(kept.schedule, backfill_id, concurrency), await behind_run(service, caller)
+    if behind is not None:
+        own = replace(own or OwnTerms(), behind=behind)
     origin = backfill_origin(backfill_id)
     # Due one behind the other, so that they begin in the order of their times.
     rows = [occurrence(kept.schedule, time, now + n, origin=origin, own=own) for n, time in enumerate(times)]

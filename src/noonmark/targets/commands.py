@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.programs import Programs
+    from noonmark.targets.unsealing import Unsealer
 
 MAX_COMMANDS = 64
 """So many run at a time on one node; the others wait for their turn."""
@@ -33,9 +34,9 @@ MAX_COMMANDS = 64
 class CommandRunner:
     """Delivers to programs."""
 
-    def __init__(self, programs: Programs) -> None:
-        """Nothing runs until it is opened."""
-        self._programs = programs
+    def __init__(self, programs: Programs, unsealer: Unsealer | None = None) -> None:
+        """Nothing runs until it is opened. With the key of the store, programs can prove which run they are."""
+        self._programs, self._unsealer = programs, unsealer
         self._workers: Workers | None = None
         self._watched: set[Watch] = set()
         self._lock = Lock()
@@ -107,11 +108,17 @@ class CommandRunner:
         return Order(
             program=self._programs.find(assignment.schedule, target),
             argv=target.argv,
-            env=environment(target, _told(occurrence)),
+            env=environment(target, _told(occurrence) | self._chain(assignment)),
             cwd=str(Path.cwd() / (target.cwd or "")),
             limits=target.limits.to_document(),
             stdin=_stdin(occurrence, target),
         )
+
+    def _chain(self, assignment: Assignment) -> dict[str, str]:
+        """What it says of itself when it asks Noonmark for something, so that circles through programs end, too."""
+        tenant, one_id = assignment.schedule.owner.tenant, assignment.occurrence.id
+        proof = None if self._unsealer is None else self._unsealer.chain(tenant, one_id)
+        return {} if proof is None else {"NOONMARK_CHAIN": proof}
 
 
 def _told(occurrence: Occurrence) -> dict[str, str]:

@@ -93,12 +93,15 @@ class Exchanges:
         """
         if self._unsealer is None:
             return None
-        given = given_key(self._outbound.keys, tenant)
-        if given is not None and self._outbound.public_url is None:
-            return Signing(given, None)
         if self._own_key is None:
             asked = self._unsealer.own_key
-            self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
+            try:
+                self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
+            except NoonmarkError:
+                given = given_key(self._outbound.keys, tenant)
+                if given is None or self._outbound.public_url is not None:
+                    raise
+                return Signing(given, None, None)
         return signing_of(self._outbound.keys, self._own_key, tenant)
 
     async def _unsealed(self, target: HttpTarget, tenant: str, url: Url) -> dict[str, str]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.settlement import run_id
-from noonmark.core.signatures import completion_token, signature, tenant_key, token_keys
+from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
 from noonmark.core.targets.http import check_header
 from noonmark.core.targets.placeholders import Filling
 from noonmark.core.urls import parse_url
@@ -56,11 +56,13 @@ class Signing:
     """What it is signed with."""
     token_key: str | None = field(repr=False)
     """What the token is made with by which its receiver ends what he takes over; None where no callback is offered."""
+    chain_key: str | None = field(repr=False)
+    """What proves which occurrence it comes from, wherever it leads; None where the store has no key to tell."""
 
 
 def signing_of(settings: KeySettings, own: bytes, tenant: str) -> Signing:
     """What the requests of a tenant are signed with; `own` is the key of the store."""
-    return Signing(tenant_key(settings, own, tenant), token_keys(settings, own)[0])
+    return Signing(tenant_key(settings, own, tenant), token_keys(settings, own)[0], chain_key(own, tenant))
 
 
 def make_request(
@@ -84,6 +86,8 @@ def make_request(
     told, callback = _told(occurrence), {}
     if signing is not None:
         told["Noonmark-Signature"] = signature(signing.key, at=now, occurrence_id=occurrence.id, body=body or b"")
+        if signing.chain_key is not None:
+            told["Noonmark-Chain"] = chain_proof(signing.chain_key, occurrence_id=occurrence.id)
         callback = _callback(outbound.public_url, signing.token_key, occurrence)
     headers = _merged(headers, written | told | callback)
     where = callback.get("Noonmark-Callback")

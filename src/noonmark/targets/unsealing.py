@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.signatures import chain_key, chain_proof
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
@@ -31,10 +34,20 @@ class Unsealer:
     def __init__(self, vault: Vault, drive: Drive, seal: Seal | None) -> None:
         """Without a seal it can open none, and says so."""
         self._vault, self._drive, self._seal = vault, drive, seal
+        self._own_key: bytes | None = None
 
     def own_key(self) -> bytes:
         """The key of the store itself. The store may block: not for the thread of an event loop."""
-        return self._drive(self._vault.own_key())
+        if self._own_key is None:
+            self._own_key = self._drive(self._vault.own_key())
+        return self._own_key
+
+    def chain(self, tenant: str, occurrence_id: str) -> str | None:
+        """What proves which occurrence a program is the work of; None where the store has no key to tell."""
+        try:
+            return chain_proof(chain_key(self.own_key(), tenant), occurrence_id=occurrence_id)
+        except NoonmarkError:
+            return None
 
     def headers(self, tenant: str, wanted: Mapping[str, str], url: Url) -> dict[str, str]:
         """The values of headers, each from the secret it names; a ValueError says why one cannot be sent there.

@@ -1,3 +1,3 @@
 """The version of the schema that this code knows: the newest of the migrations."""
 
-VERSION = "0005"
+VERSION = "0006"
