@@ -113,6 +113,7 @@ def test_what_is_wrapped_without_an_end_is_not_kept():
         deep = quote(deep, safe="")
     assert Concealment(["abcdefgh12"]).text(wrapped) == wrapped
     assert Concealment(["abcdefgh12"]).text(deep) == "***"
+    assert Concealment([deep]).json([deep, "AAAA"]) == ["***", "AAAA"]
 
 
 class Counted(set):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noonmark.core.documents import Reader
 from noonmark.core.errors import InvalidSchedule, NoonmarkError
 from noonmark.core.targets import parse_target
 from tests.core.declared import (
@@ -461,6 +462,19 @@ def test_everything_wrong_is_told_at_once():
 )
 def test_urls_that_people_use_are_kept_as_written(url):
     assert parse_target(http(url=url)).url == url
+
+
+def test_where_a_request_goes_is_known_before_it_is_filled_in():
+    address = parse_target(http(url="https://a.example:8443/{{payload}}")).address
+    assert (address.scheme, address.host, address.port) == ("https", "a.example", 8443)
+
+
+def test_a_document_that_brings_a_secret_is_refused_without_a_word_of_it():
+    problems = []
+    reader = Reader({"s3cr3t": 1, "list": "s3cr3t"}, path="", code="", problems=problems, repeats=False)
+    assert reader.each("list", str, high=9) == ()
+    reader.close()
+    assert [str(one) for one in problems] == ["list: must be an array", "has 1 unknown fields; allowed are list"]
 
 
 @pytest.mark.parametrize(("method", "stored"), [("get", "GET"), ("PATCH", "PATCH"), (None, "POST")])
