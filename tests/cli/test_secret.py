@@ -84,6 +84,24 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(vault, monkeypatch,
     assert MARK not in line
 
 
+def test_what_is_in_the_wrong_place_is_not_repeated(vault):
+    for words in (
+        ("set", f"Bearer {MARK}", "--host", "a.example"),
+        (MARK,),
+        ("set", "token", f"-{MARK}"),
+        ("list", MARK),
+    ):
+        [line] = vault.desk.refused(2, "secret", *words)
+        assert MARK not in line
+    [line] = vault.desk.refused(2, "secret", "set", "token", "--valeu", MARK)
+    assert "--valeu" in line
+    assert MARK not in line
+    [line] = vault.desk.refused(3, "secret", "set", "token", "--host", "a.example", "--value-file", MARK)
+    assert MARK not in line
+    [line] = vault.desk.refused(2, "secret", "set", "token", "--host", f"{MARK}/", "--value", "0123456789")
+    assert MARK not in line
+
+
 def test_without_a_key_it_says_what_to_do(vault, monkeypatch):
     asked = ("secret", "set", "token", "--host", "a.example", "--value", MARK)
     monkeypatch.delenv("NOONMARK_SECRET_KEY")
