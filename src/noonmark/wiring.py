@@ -109,16 +109,17 @@ def make_target(
     from noonmark.targets.several import Several
     from noonmark.targets.unsealing import Unsealer
 
+    unsealer = Unsealer(store, drive, seal)
     kinds: dict[str, Target] = {
         "function": runner,
         "event": EventEmitter(store, drive),
-        "http": HttpCaller(outbound, unsealer=Unsealer(store, drive, seal)),
+        "http": HttpCaller(outbound, unsealer=unsealer),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.commands import CommandRunner
         from noonmark.targets.leftovers import Leftovers
 
-        kinds["command"] = CommandRunner(programs, Leftovers(store, drive))
+        kinds["command"] = CommandRunner(programs, Leftovers(store, drive), unsealer)
     return Several(kinds)
 
 

@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(vault, monkeypatch,
         assert MARK not in line
     gone, folder = str(tmp_path / "gone.txt"), str(tmp_path)
     assert vault.desk.refused(3, "secret", "set", "token", *host, "--value-file", gone) == [
-        f"{gone}: there is no such file"
+        "--value-file: there is no such file"
     ]
     assert "cannot be read" in vault.desk.refused(1, "secret", "set", "token", *host, "--value-file", folder)[0]
     both = ("--value", MARK, "--value-file", folder)
@@ -81,6 +81,24 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(vault, monkeypatch,
     ]
     assert "--host" in vault.desk.refused(2, "secret", "set", "token", "--value", MARK)[0]
     [line] = vault.desk.refused(2, "schedule", "create", "--http", "https://a.example", "--secret-header", MARK)
+    assert MARK not in line
+
+
+def test_what_is_in_the_wrong_place_is_not_repeated(vault):
+    for words in (
+        ("set", f"Bearer {MARK}", "--host", "a.example"),
+        (MARK,),
+        ("set", "token", f"-{MARK}"),
+        ("list", MARK),
+    ):
+        [line] = vault.desk.refused(2, "secret", *words)
+        assert MARK not in line
+    [line] = vault.desk.refused(2, "secret", "set", "token", "--valeu", MARK)
+    assert "--valeu" in line
+    assert MARK not in line
+    [line] = vault.desk.refused(3, "secret", "set", "token", "--host", "a.example", "--value-file", MARK)
+    assert MARK not in line
+    [line] = vault.desk.refused(2, "secret", "set", "token", "--host", f"{MARK}/", "--value", "0123456789")
     assert MARK not in line
 
 

@@ -317,6 +317,7 @@ class TestShape:
         (lambda client: client.get("\ud800"), "schedule_id"),
         (lambda client: client.cancel(None), "occurrence_id"),
         (lambda client: client.set_secret("a/b", "0123456789", hosts=["example.com"]), "name"),
+        (lambda client: client.delete_secret("s3cr3t/0123"), "name"),
         (lambda client: client.run_now("a", key=5), "key"),
         (lambda client: client.run_now("a", key="two\nlines"), "key"),
         (lambda client: client.run_now("a", key="Z\u00fcrich"), "key"),
@@ -328,3 +329,4 @@ def test_what_cannot_be_meant_is_refused_by_its_name(client, ask, field):
     with pytest.raises(InvalidRequest) as refused:
         ask(client)
     assert refused.value.field == field
+    assert "s3cr3t" not in str(refused.value)

@@ -10,8 +10,11 @@ from noonmark.core.chains import (
     concerns,
     trail_after,
     trail_behind,
+    trail_of_asked,
     trail_of_emitted,
     trail_of_fact,
+    trail_of_told,
+    why_not_asked,
     why_not_emitted,
 )
 from noonmark.core.events import NOONMARK, Event
@@ -200,3 +203,36 @@ def test_what_follows_from_a_lost_node_follows_from_no_schedule():
 
 def test_a_payload_of_any_kind_has_no_chain():
     assert [chain_of(NOONMARK, one) for one in (None, 7, ["x"], {"chain": {}})] == [[]] * 4
+
+
+def told_over_the_network(one, event_type):
+    """An event that the work of an occurrence has told, under an id and a source of its own choice."""
+    behind = trail_of_told(one, event_type)
+    return Event(event_type=event_type, emitted=NOW, event_id="mine", source="rest", behind=behind)
+
+
+def test_what_work_tells_over_the_network_leads_as_far_as_what_it_emits():
+    outside = Event(event_type="x", emitted=NOW, event_id="a")
+    one, two = listener("one"), listener("two", "y")
+    first = match(outside, one, now=NOW)
+    told, sent = told_over_the_network(first, "y"), emitted(first, "y")
+    second, same = match(told, two, now=NOW), match(sent, two, now=NOW)
+    assert trail_behind(second).marks == trail_behind(same).marks
+    assert (trail_behind(second).depth, trail_behind(same).depth) == (1, 1)
+    assert trail_behind(second).schedules == (one.schedule_id,)
+    back = told_over_the_network(second, "x")
+    assert match(back, one, now=NOW) is None
+    assert match(back, listener("three"), now=NOW) is not None
+    assert trail_of_emitted(second).count("x") == trail_of_emitted(same).count("x") == 1
+
+
+def test_what_work_asks_for_over_the_network_is_a_step_deeper():
+    one = ended()
+    for depth in range(1, MAX_DEPTH + 1):
+        trail = trail_of_asked(one)
+        assert (trail.depth, why_not_asked(trail)) == (depth, None)
+        assert trail.leads_through(JOB.schedule_id)
+        one = ended(origin=manual(str(depth)), own=OwnTerms(behind=trail))
+    assert why_not_asked(trail_of_asked(one)) == (
+        "it would be the last of 17 steps that set each other off, and at most 16 may"
+    )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from noonmark.core.instants import from_micros
 from noonmark.core.secret import Secret, bound_host, bound_hosts, header_problems, secret_name, secret_value
+from noonmark.core.urls import parse_url
 from noonmark.testing.factories import NOW
 
 MARK = "s3cr3t-mark-0123456789"
@@ -59,6 +60,10 @@ def test_what_is_no_value_is_not_repeated(value):
         ("127.0.0.1:80", "127.0.0.1:80"),
         ("[::1]", "[::1]"),
         ("[2001:DB8:0::1]:65535", "[2001:db8::1]:65535"),
+        ("https://API.example.com:8443", "api.example.com:8443"),
+        ("HTTP://API.example.com", "http://api.example.com"),
+        ("http://*.example.com:8080", "http://*.example.com:8080"),
+        ("http://[0:0::1]:81", "http://[::1]:81"),
     ],
 )
 def test_hosts_have_one_form(written, kept):
@@ -73,7 +78,8 @@ def test_hosts_have_one_form(written, kept):
         (None, "such as api.example.com"),
         (7, "such as api.example.com"),
         ("a" * 261, "such as api.example.com"),
-        ("https://api.example.com", "such as api.example.com"),
+        ("ftp://api.example.com", "such as api.example.com"),
+        ("http:/api.example.com", "such as api.example.com"),
         ("api.example.com/path", "such as api.example.com"),
         ("user@api.example.com", "such as api.example.com"),
         ("api..example.com", "such as api.example.com"),
@@ -114,7 +120,13 @@ def test_each_host_once_and_at_least_one():
     [
         ("api.example.com", "https://api.example.com/x?y#z", True),
         ("api.example.com", "https://API.example.COM./", True),
-        ("api.example.com", "http://api.example.com:8080", True),
+        ("api.example.com", "https://api.example.com:8080", True),
+        ("api.example.com", "http://api.example.com:8080", False),
+        ("api.example.com", "http://api.example.com", False),
+        ("http://api.example.com", "http://api.example.com:8080", True),
+        ("http://api.example.com", "https://api.example.com", False),
+        ("http://api.example.com:8080", "http://api.example.com", False),
+        ("http://*.example.com", "http://api.example.com", True),
         ("api.example.com", "https://example.com", False),
         ("api.example.com", "https://v1.api.example.com", False),
         ("api.example.com", "https://api.example.com.evil.example", False),
@@ -123,7 +135,7 @@ def test_each_host_once_and_at_least_one():
         ("api.example.com:8443", "https://api.example.com:8443/", True),
         ("api.example.com:8443", "https://api.example.com/", False),
         ("api.example.com:443", "https://api.example.com/", True),
-        ("api.example.com:80", "http://api.example.com/", True),
+        ("http://api.example.com:80", "http://api.example.com/", True),
         ("api.example.com:80", "https://api.example.com/", False),
         ("*.example.com", "https://api.example.com", True),
         ("*.example.com", "https://a.b.example.com:81", True),
@@ -131,18 +143,18 @@ def test_each_host_once_and_at_least_one():
         ("*.example.com", "https://evilexample.com", False),
         ("*.example.com:8443", "https://api.example.com:8443", True),
         ("*.example.com:8443", "https://api.example.com", False),
-        ("127.0.0.1:8080", "http://127.0.0.1:8080/x", True),
-        ("127.0.0.1", "http://127.0.0.2", False),
-        ("[::1]", "http://[0:0:0:0:0:0:0:1]/", True),
-        ("[::1]:81", "http://[::1]:81/", True),
-        ("[::1]:81", "http://[::1]/", False),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080/x", True),
+        ("http://127.0.0.1", "http://127.0.0.2", False),
+        ("http://[::1]", "http://[0:0:0:0:0:0:0:1]/", True),
+        ("http://[::1]:81", "http://[::1]:81/", True),
+        ("http://[::1]:81", "http://[::1]/", False),
         ("xn--bcher-kva.example", "https://bücher.example", False),
         ("fass.de", "https://faß.de", False),
     ],
 )
 def test_where_a_secret_may_go(bound, url, may):
     assert bound_host(bound) == bound
-    assert bound_to("other.example", bound).is_bound_to(url) is may
+    assert bound_to("other.example", bound).is_bound_to(parse_url(url)) is may
 
 
 labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
@@ -151,16 +163,29 @@ labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 @given(st.lists(labels, min_size=1, max_size=4), st.lists(labels, min_size=1, max_size=4))
 def test_a_name_is_bound_to_itself_alone(mine, theirs):
     mine, theirs = (".".join([*one, "example"]) for one in (mine, theirs))
-    assert bound_to(bound_host(mine)).is_bound_to(f"https://{theirs}/") is (mine == theirs)
+    assert bound_to(bound_host(mine)).is_bound_to(parse_url(f"https://{theirs}/")) is (mine == theirs)
 
 
 def test_what_is_wrong_with_the_headers_of_a_request():
     known = {"token": bound_to("api.example.com"), "other": replace(bound_to("b.example"), name="other")}
-    url = "https://api.example.com/hook"
+    url = parse_url("https://api.example.com/hook")
     assert header_problems({"Authorization": "token"}, url, known) == []
     assert [str(one) for one in header_problems({"A": "token", "B": "other", "C": "gone"}, url, known)] == [
         "target.secret_headers.B: other is bound to b.example, not to this host",
         "target.secret_headers.C: there is no secret of that name",
+    ]
+    [plain] = header_problems({"A": "token"}, parse_url("http://api.example.com/hook"), known)
+    assert plain.message == (
+        "token is bound to api.example.com, and goes over plain http only to hosts that have http:// before them there"
+    )
+
+
+def test_what_may_be_no_name_of_a_header_is_told_by_its_number():
+    problems = header_problems({"A": "gone", MARK: "gone", "X-Ok": "gone"}, parse_url("https://a.example/"), {})
+    assert [one.field for one in problems] == [
+        "target.secret_headers.A",
+        "target.secret_headers[1]",
+        "target.secret_headers.X-Ok",
     ]
 
 

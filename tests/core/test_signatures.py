@@ -6,9 +6,12 @@ from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND
 from noonmark.core.signatures import (
     KeySettings,
+    chain_key,
+    chain_proof,
     check_signature,
     check_token,
     completion_token,
+    proven_occurrence,
     read_signing_key,
     signature,
     tenant_key,
@@ -132,6 +135,28 @@ def test_tokens_of_before_the_store_had_a_key_are_good_where_only_nodes_could_ma
     assert (made,) == token_keys(SETTINGS["a key for secrets"], OWN)
     assert token_keys(SETTINGS["both"], OTHER)[1:] == (earlier,)
     assert earlier == "67329ceffe02ab7fbbff0fa7b72ee213b4fa2ff8e153d9f55fa7e71205be1561"
+
+
+def test_a_proof_is_for_one_occurrence_of_one_tenant_of_one_store():
+    key = chain_key(OWN, "acme")
+    proof = chain_proof(key, occurrence_id="occ_1.2")
+    assert proven_occurrence(proof, key) == "occ_1.2"
+    for other in (chain_key(OWN, "other"), chain_key(bytes(32), "acme"), tenant_key(KeySettings(), OWN, "acme")):
+        assert other != key
+        assert proven_occurrence(proof, other) is None
+    digest = proof.rpartition(".")[2]
+    for wrong in (
+        "",
+        ".",
+        "occ_1.2",
+        digest,
+        f".{digest}",
+        f"occ_2.{digest}",
+        f"{proof} ",
+        proof.upper(),
+        "\udcff\xe9.",
+    ):
+        assert proven_occurrence(wrong, key) is None
 
 
 def test_keys_are_not_shown():

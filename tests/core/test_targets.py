@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noonmark.core.documents import Reader
 from noonmark.core.errors import InvalidSchedule, NoonmarkError
 from noonmark.core.targets import parse_target
 from tests.core.declared import (
@@ -163,8 +164,8 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(url="//example.com/"), "target.url", "absolute http or https", id="no scheme"),
         pytest.param(http(url="ftp://example.com/"), "target.url", "absolute http or https", id="scheme"),
         pytest.param(http(url="file:///etc/passwd"), "target.url", "absolute http or https", id="file"),
-        pytest.param(http(url="http:///path"), "target.url", "with a host", id="no host"),
-        pytest.param(http(url="http://:80/"), "target.url", "with a host", id="port without host"),
+        pytest.param(http(url="http:///path"), "target.url", "valid host", id="no host"),
+        pytest.param(http(url="http://:80/"), "target.url", "valid host", id="port without host"),
         pytest.param(http(url="https://user@example.com/"), "target.url", "user name", id="user"),
         pytest.param(http(url="https://u:p@example.com/"), "target.url", "password", id="password"),
         pytest.param(http(url="https://@example.com/"), "target.url", "user name", id="empty user"),
@@ -173,11 +174,11 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(url="https://good.example\\@evil.example/"), "target.url", "user name", id="backslash host"),
         pytest.param(http(url="https://example.com\\x"), "target.url", "%5C", id="backslash"),
         pytest.param(http(url="https://example.com/\r\nHost: x"), "target.url", "control character", id="CR LF"),
-        pytest.param(http(url="https://example.com:99999/"), "target.url", "not a URL", id="port too large"),
-        pytest.param(http(url="https://example.com:x/"), "target.url", "not a URL", id="port a word"),
+        pytest.param(http(url="https://example.com:99999/"), "target.url", "from 1 to 65535", id="port too large"),
+        pytest.param(http(url="https://example.com:x/"), "target.url", "valid host and port", id="port a word"),
         pytest.param(http(url="https://example.com:0/"), "target.url", "host and port", id="port zero"),
-        pytest.param(http(url="https://[::1/"), "target.url", "not a URL", id="open bracket"),
-        pytest.param(http(url="https://[dead]/"), "target.url", "[dead]", id="not IPv6"),
+        pytest.param(http(url="https://[::1/"), "target.url", "valid host", id="open bracket"),
+        pytest.param(http(url="https://[dead]/"), "target.url", "addresses are written as", id="not IPv6"),
         pytest.param(http(url="https://[v1.a]/"), "target.url", "host and port", id="a later IP version"),
         pytest.param(http(url="https://[fe80::1%25eth0]/"), "target.url", "host and port", id="IPv6 scope"),
         pytest.param(http(url="https://{host}/"), "target.url", "host and port", id="placeholder host"),
@@ -185,10 +186,10 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(url="https://a%2eb/"), "target.url", "host and port", id="encoded host"),
         pytest.param(http(url="https://example.com/" + "a" * 5_000), "target.url", "4,096", id="long url"),
         pytest.param(http(headers=["a"]), "target.headers", "object", id="headers a list"),
-        pytest.param(http(headers={"a b": "c"}), "target.headers.a b", "the name must be letters", id="header name"),
-        pytest.param(http(headers={"": "c"}), "target.headers.", "the name must be letters", id="no header name"),
-        pytest.param(http(headers={"A:": "c"}), "target.headers.A:", "the name must be letters", id="colon"),
-        pytest.param(http(headers={1: "c"}), "target.headers.1", "the name must be letters", id="header name a number"),
+        pytest.param(http(headers={"a b": "c"}), "target.headers[0]", "the name must be letters", id="header name"),
+        pytest.param(http(headers={"": "c"}), "target.headers[0]", "the name must be letters", id="no header name"),
+        pytest.param(http(headers={"A:": "c"}), "target.headers[0]", "the name must be letters", id="colon"),
+        pytest.param(http(headers={1: "c"}), "target.headers[0]", "the name must be letters", id="a number"),
         pytest.param(http(headers={"A": "b\r\nC: d"}), "target.headers.A", "line break", id="header injection"),
         pytest.param(http(headers={"A": "b\0"}), "target.headers.A", "NUL", id="header NUL"),
         pytest.param(http(headers={"A": "\x1b[1m"}), "target.headers.A", "control character", id="header escape"),
@@ -201,7 +202,7 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(headers={"noonmark-x": ""}), "target.headers.noonmark-x", "already", id="own header"),
         pytest.param(http(secret_headers=["s3cr3t"]), "target.secret_headers", "must be an object", id="secret itself"),
         pytest.param(http(secret_headers={"A": "a b"}), "target.secret_headers.A", "name of a secret", id="no name"),
-        pytest.param(http(secret_headers={"a b": "c"}), "target.secret_headers.a b", "letters", id="secret's header"),
+        pytest.param(http(secret_headers={"a b": "c"}), "target.secret_headers[0]", "letters", id="secret's header"),
         pytest.param(http(secret_headers={"A": "b", "a": "b"}), "target.secret_headers", "twice", id="secrets twice"),
         pytest.param(http(secret_headers={"Host": "b"}), "target.secret_headers.Host", "connection", id="secret host"),
         pytest.param(
@@ -211,17 +212,17 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
             id="secret and not",
         ),
         pytest.param(
-            http(url="ftp://me:s3cr3t@example.org"), "target.url", "ftp://***@example.org", id="url's password"
+            http(url="ftp://me:s3cr3t@example.org"), "target.url", "absolute http or https", id="url's password"
         ),
-        pytest.param(http(url="http://me:s3cr3t@h:99999"), "target.url", "http://***@h:99999", id="password, port"),
-        pytest.param(http(headers={"A": "{{ os }}"}), "target.headers.A", 'placeholder "os"', id="header with os"),
+        pytest.param(http(url="http://me:s3cr3t@h:99999"), "target.url", "user name", id="password, port"),
+        pytest.param(http(headers={"A": "{{ os }}"}), "target.headers.A", "unknown placeholder; allowed", id="os"),
         pytest.param(http(body={"a": ["{{payload.}}"]}), "target.body", "unknown placeholder", id="body placeholder"),
         pytest.param(http(body="{{attempt + 1}}"), "target.body", "schedule_id, schedule_name", id="an expression"),
         pytest.param(http(url="https://a/{{x}}"), "target.url", "unknown placeholder", id="url placeholder"),
         pytest.param(http(url="{{payload.url}}"), "target.url", "only after them", id="placeholder for a url"),
         pytest.param(http(url="https://{{payload.a}}/"), "target.url", "only after them", id="placeholder for a host"),
         pytest.param(http(url="https://a{{payload.a/b}}"), "target.url", "only after them", id="half a host"),
-        pytest.param(http(url="https://a:{{attempt}}/"), "target.url", "not a URL", id="placeholder for a port"),
+        pytest.param(http(url="https://a:{{attempt}}/"), "target.url", "only after them", id="placeholder for a port"),
         pytest.param(http(url="ht{{attempt}}://a/"), "target.url", "absolute", id="placeholder in the scheme"),
         pytest.param(http(expected_statuses=[]), "target.expected_statuses", "at least one", id="no statuses"),
         pytest.param(http(expected_statuses=200), "target.expected_statuses", "array", id="a status"),
@@ -461,6 +462,19 @@ def test_everything_wrong_is_told_at_once():
 )
 def test_urls_that_people_use_are_kept_as_written(url):
     assert parse_target(http(url=url)).url == url
+
+
+def test_where_a_request_goes_is_known_before_it_is_filled_in():
+    address = parse_target(http(url="https://a.example:8443/{{payload}}")).address
+    assert (address.scheme, address.host, address.port) == ("https", "a.example", 8443)
+
+
+def test_a_document_that_brings_a_secret_is_refused_without_a_word_of_it():
+    problems = []
+    reader = Reader({"s3cr3t": 1, "list": "s3cr3t"}, path="", code="", problems=problems, repeats=False)
+    assert reader.each("list", str, high=9) == ()
+    reader.close()
+    assert [str(one) for one in problems] == ["list: must be an array", "has 1 unknown fields; allowed are list"]
 
 
 @pytest.mark.parametrize(("method", "stored"), [("get", "GET"), ("PATCH", "PATCH"), (None, "POST")])

@@ -31,8 +31,12 @@ def test_a_secret_reaches_its_host_and_is_kept_from_everybody_else(tmp_path, rec
     receiver.reset()
     url, key = f"sqlite:///{tmp_path / 'jobs.db'}", fresh_key()
     first = Scheduler(url, secret_key=key)
-    made = first.set_secret("token", f"Bearer {MARK}", hosts=[f"127.0.0.1:{receiver.port}"])
-    assert (made.name, made.hosts, made.created_at) == ("token", (f"127.0.0.1:{receiver.port}",), made.updated_at)
+    made = first.set_secret("token", f"Bearer {MARK}", hosts=[f"http://127.0.0.1:{receiver.port}"])
+    assert (made.name, made.hosts, made.created_at) == (
+        "token",
+        (f"http://127.0.0.1:{receiver.port}",),
+        made.updated_at,
+    )
     job_id = first.schedule_http(f"{receiver.url}/echo", secret_headers={"X-Token": "token"}, name="call")
     told = first.run_now(job_id)
     assert receiver.requests[0][2]["X-Token"] == f"Bearer {MARK}"
@@ -56,7 +60,7 @@ def test_a_program_that_logs_everything_logs_no_secret(receiver, caplog):
     """The library that sends requests would tell all of them; it still tells the program of its own."""
     caplog.set_level(logging.DEBUG)
     with Scheduler(secret_key=fresh_key()) as scheduler:
-        scheduler.set_secret("token", f"Bearer {MARK}", hosts=["127.0.0.1"])
+        scheduler.set_secret("token", f"Bearer {MARK}", hosts=["http://127.0.0.1"])
         job_id = scheduler.schedule_http(f"{receiver.url}/echo", secret_headers={"X-Token": "token"}, trigger=NEVER)
         assert scheduler.run_now(job_id)["status"] == 200
         assert [one for one in caplog.records if one.name.startswith("httpcore2")] == []

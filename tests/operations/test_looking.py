@@ -397,7 +397,11 @@ def test_every_operation_says_what_it_does_and_refuses_what_it_does_not_know(des
     with pytest.raises((InvalidSchedule, Conflict)) as refused:
         desk(name, surprise=1, **({"schedule_id": "s"} if name in ("schedule/upsert", "schedule/update") else {}))
     if isinstance(refused.value, InvalidSchedule):
-        assert "surprise" in {problem.field for problem in refused.value.problems}
+        if name.startswith("secret/") and name != "secret/list":  # a name that is not known may be the secret itself
+            assert "has 1 unknown fields" in str(refused.value.problems[-1])
+            assert "surprise" not in str(refused.value)
+        else:
+            assert "surprise" in {problem.field for problem in refused.value.problems}
 
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///{}/jobs.db"])

@@ -202,6 +202,15 @@ def test_an_event_without_a_moment_is_never_found(bench):
     assert done(bench.store.next_time([])) is None
 
 
+@pytest.mark.parametrize("damaged", ["'[1'", "'{}'", "7", "x'ff'"])
+def test_an_event_of_which_nobody_can_say_what_led_to_it_begins_a_chain(bench, damaged):
+    told = Event(event_type="seen", emitted=0, event_id="a", behind=Trail(3))
+    assert done(bench.store.emit("acme", [told])) == [True]
+    damage(bench, f"UPDATE events SET behind = {damaged}")  # noqa: S608 - a test's own text
+    [audience] = done(bench.store.unmatched(9))
+    assert (audience.event.behind, audience.problem) == (None, "")
+
+
 def test_a_listener_that_cannot_be_read_keeps_no_event_from_the_others(bench):
     done(bench.create_quiet("broken"))
     sound = done(bench.create_quiet("sound"))

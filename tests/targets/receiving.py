@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - of the library
+    do_POST = do_PUT = do_DELETE = do_HEAD = do_GET  # noqa: N815 - of the library
 
     def log_message(self, *_):
         pass

@@ -17,7 +17,7 @@ COMPLETED, FAILED = Outcome.COMPLETED, Outcome.FAILED
 MEANS = {
     "endless": (COMPLETED, None),
     "endless_chunks": (FAILED, "the answer has more than 524,288 bytes"),
-    "endless_headers": (FAILED, "Receive buffer too long"),
+    "endless_headers": (FAILED, "what it said is not HTTP"),
     "endless_interim": (FAILED, "the answer has more than 524,288 bytes"),
     "endless_garbage": (FAILED, "the connection broke"),
     "long_header": (FAILED, "the connection broke"),

@@ -143,8 +143,10 @@ def test_redirects_lead_nowhere_however_many_there_are(inside, status):
 
 
 @pytest.mark.parametrize("url", ["http://[::1/{{payload}}", "ftp://a.example/{{payload}}", "http://a..b/{{payload}}"])
-def test_what_is_wrong_with_a_url_is_not_for_logs(url):
+def test_what_is_wrong_with_a_url_is_told_without_any_of_it(url):
     with calling() as caller:
         delivered = caller.call(HttpTarget(url=url), payload="MARK")
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
-    assert delivered.own_words == "its URL is none that a request can go to"
+    assert delivered.error == delivered.own_words
+    assert delivered.error.startswith("its URL, when it is filled in, ")
+    assert not any(part in delivered.error for part in ("MARK", "a.example", "a..b", "[::1/"))

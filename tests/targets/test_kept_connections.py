@@ -21,6 +21,7 @@ from httpcore2 import AnyIOBackend, AsyncNetworkStream
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
 from noonmark.targets.calling import _Connection
+from noonmark.targets.faults import fault
 from noonmark.targets.guard import Connector, Unusable
 from noonmark.targets.resolving import Resolver
 from tests.embedded.waiting import eventually
@@ -49,6 +50,8 @@ UNASKED = {
 }
 """What is said to one request: pieces, each encrypted by itself where anything is."""
 
+TWO_LENGTHS = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nmine\r\n0\r\n\r\n"
+
 
 class Plain(socketserver.BaseRequestHandler):
     """Answers each request on a connection as its path says, and others with their path."""
@@ -63,7 +66,7 @@ class Plain(socketserver.BaseRequestHandler):
                 if path == "/reset":
                     self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return
-            self.say(UNASKED.get(path, [said(path.encode())]))
+            self.say([TWO_LENGTHS] if path == "/two-lengths" else UNASKED.get(path, [said(path.encode())]))
 
     def hear(self):
         try:
@@ -179,6 +182,12 @@ def test_what_was_said_unasked_is_no_answer_to_the_next_request(tried, path):
     assert lines == [[path], ["/b"]]
 
 
+def test_a_connection_on_which_an_answer_has_two_lengths_is_not_used_again(tried):
+    calls, lines = tried("/two-lengths", "/b")
+    assert bodies(calls) == ["mine", "/b"]
+    assert lines == [["/two-lengths"], ["/b"]]
+
+
 @pytest.mark.parametrize("path", ["/hang-up", "/reset"])
 def test_a_request_on_a_connection_that_ends_then_is_sent_again_on_a_new_one(tried, path):
     calls, lines = tried("/a", path)
@@ -259,3 +268,40 @@ def test_nothing_is_said_on_a_connection_that_talks_unasked(servers):
 
     asyncio.run(story())
     assert eventually(lambda: server.lines[-1] == ["/a", "/twice-apart"])
+
+
+def test_what_is_wrong_with_a_connection_is_told_in_words_of_our_own(servers, monkeypatch, tmp_path):
+    encrypted, plain = servers["https"].place, servers["http"].place
+    told = {}
+    with calling() as caller:
+        for name, url in {
+            "other host": f"https://localhost:{encrypted.partition(':')[2]}",
+            "no TLS": f"https://{plain}",
+            "nobody": "http://127.0.0.1:1",
+        }.items():
+            told[name] = caller.call(f"{url}/", key=name).error.rpartition(": ")[2]
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with calling() as caller:
+        told["not trusted"] = caller.call(f"https://{encrypted}/").error.rpartition(": ")[2]
+    assert told == {
+        "other host": "it is for another host",
+        "no TLS": "no encrypted connection could be agreed on",
+        "nobody": "nobody listens there (connection refused)",
+        "not trusted": "it is signed by itself",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpcore2.ConnectError("MARK"), "it could not be reached"),
+        (httpcore2.ReadError("MARK"), "the connection was lost while the answer was read"),
+        (httpcore2.WriteError("MARK"), "the connection was lost while the request was sent"),
+        (httpcore2.LocalProtocolError("MARK"), "the request cannot be written as HTTP"),
+        (httpcore2.UnsupportedProtocol("MARK"), "UnsupportedProtocol"),
+    ],
+)
+def test_nothing_that_a_library_says_is_told(error, words):
+    assert fault(error) == words
+    error.__cause__ = ExceptionGroup("MARK", [OSError(111, "MARK")])
+    assert fault(error) == "nobody listens there (connection refused)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError, UnusedCliTokensError
@@ -138,6 +139,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
 }
 """The commands by group: where each is, and what it does."""
 
+_OPTION = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 STARTING = {
     ("schedule", "create"): "[BUNDLE]",
     ("schedule", "delay"): "[BUNDLE]",
@@ -168,7 +170,7 @@ def run(arguments: Sequence[str]) -> int:
     except UnusedCliTokensError as error:
         return _fail(_too_many(error), is_json="--json" in words)
     except CycloptsError as error:
-        return _fail(InvalidRequest(f"{error} See noonmark --help."), is_json="--json" in words)
+        return _fail(InvalidRequest(f"{_misread(error, words)} See noonmark --help."), is_json="--json" in words)
     except NoonmarkError as error:
         return _fail(error, is_json="--json" in words)
     return code
@@ -178,6 +180,14 @@ def _too_many(error: UnusedCliTokensError) -> InvalidRequest:
     """What stands where nothing belongs is not repeated: it may be a secret."""
     command = " ".join(["noonmark", *(error.command_chain or ())])
     return InvalidRequest(f"{len(error.unused_tokens or ())} more arguments than {command} takes; see {command} --help")
+
+
+def _misread(error: CycloptsError, words: list[str]) -> str:
+    """What is wrong with the arguments; among those about a secret, only options are repeated, which are none."""
+    text = str(error)
+    if words[:1] == ["secret"] and any(word in text for word in words[1:] if not _OPTION.fullmatch(word)):
+        return "There is no such command or option of noonmark secret."
+    return text
 
 
 def _spelled_out(arguments: Sequence[str]) -> list[str]:

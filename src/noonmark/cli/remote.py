@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Service
 
 SERVER = "http://127.0.0.1:8001"
+CHAIN = "NOONMARK_CHAIN"
+"""Where a program that a node has started finds which run it is the work of."""
 VARIABLE = "NOONMARK_SERVER"
 MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
 """Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
@@ -127,7 +129,10 @@ class OnStore:
         clock = SystemClock()
         self._store = make_store(url, clock, migrates=False)
         service = Service(store=self._store, lookahead=Timing().lookahead, fresh_id=partial(fresh_id, clock))
-        self._service, self._perform = service, partial(perform, caller=replace(LOCAL, source="cli"))
+        self._service, self._perform = (
+            service,
+            partial(perform, caller=replace(LOCAL, source="cli", chain=os.environ.get(CHAIN, ""))),
+        )
         self._drive, self._file = drive, file_of(url)
         self._is_open = False
 

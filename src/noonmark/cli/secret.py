@@ -13,7 +13,7 @@ from noonmark.cli.options import USUAL_PLACE, Place, Texts, Where
 from noonmark.cli.output import one_line, print_json
 from noonmark.cli.remote import connected
 from noonmark.core.errors import InvalidRequest, NoonmarkError, NotFound
-from noonmark.core.secret import MAX_VALUE
+from noonmark.core.secret import MAX_VALUE, secret_name
 
 Name = Annotated[str, Parameter(help="What headers call it: letters, digits, -, _ and .")]
 
@@ -24,7 +24,10 @@ def set_secret(
     *,
     host: Annotated[
         Texts,
-        Parameter(help="A host that may see it: api.example.com, api.example.com:8443, *.example.com; repeatable."),
+        Parameter(
+            help="A host that may see it: api.example.com, api.example.com:8443, *.example.com; with http:// before it"
+            " over plain http; repeatable."
+        ),
     ] = (),
     value_file: Annotated[
         str | None, Parameter(show_default=False, help="The file with its value; standard input unless given.")
@@ -47,6 +50,10 @@ def set_secret(
         raise InvalidRequest("is required: a host that may see it, such as api.example.com", field="--host")
     if value is not None and value_file is not None:
         raise InvalidRequest("cannot stand beside --value: give one of them", field="--value-file")
+    try:
+        secret_name(name)
+    except ValueError as error:  # before it is repeated by a prompt: somebody may have put the secret itself there
+        raise InvalidRequest(str(error), field="name") from None
     found = _read_value(name, value_file) if value is None else value
     with connected(place) as remote:
         answer = remote.call("secret/set", {"name": name, "value": found, "hosts": list(host)})
@@ -64,9 +71,11 @@ def _read_value(name: str, value_file: str | None) -> str:
             with Path(value_file).open("rb") as file:
                 raw = file.read(MAX_VALUE + 3)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound("there is no such file", field=str(value_file)) from None
+        raise NotFound("there is no such file", field="--value-file") from None
     except OSError as error:
-        raise NoonmarkError(f"cannot be read: {error.strerror}", field=value_file or "standard input") from None
+        raise NoonmarkError(
+            f"cannot be read: {error.strerror}", field="standard input" if value_file is None else "--value-file"
+        ) from None
     text = raw.decode("utf-8", errors="replace")
     return text.removesuffix("\n").removesuffix("\r")
 

@@ -165,7 +165,9 @@ def segment(name: str, value: object) -> str:
     if isinstance(value, str) and value not in ("", ".", "..") and "/" not in value:
         with suppress(UnicodeEncodeError):
             return quote(value, safe="")
-    raise InvalidRequest(f"must have letters, digits, -, _, . or : and nothing else, not {shown(value)}", field=name)
+    # Whoever gives a secret in place of its name does not want to read it again.
+    given = "" if name == "name" else f", not {shown(value)}"
+    raise InvalidRequest(f"must have letters, digits, -, _, . or : and nothing else{given}", field=name)
 
 
 def key_header(name: str, key: object) -> dict[str, str]:

@@ -4,6 +4,9 @@ An occurrence whose work is to emit has an event for its end, and what happens t
 fact. When such an event sets off another occurrence, the next event is one deeper. An occurrence that its upstreams
 have set off stands where they stand. What led to an event is part of its id, so that it is known wherever that is.
 
+Work may also ask this very service, over the network, to keep an event or to run a schedule. What it asks for is then a
+step of the same chain.
+
 The depth bounds how long a chain is; the number of facts, and of events of one type, how broad: every listener that has
 run is a fact to all the others, or has an event for them, so each further one would multiply what is under way by their
 number.
@@ -64,6 +67,23 @@ def why_not_emitted(trail: Trail, event_type: str, *, repeats: bool) -> str | No
     return None
 
 
+def trail_of_told(occurrence: Occurrence, event_type: str) -> Trail:
+    """That of what follows from an event which the work of an occurrence has told over the network."""
+    return trail_of_emitted(occurrence).then(occurrence.schedule_id, event_type)
+
+
+def trail_of_asked(occurrence: Occurrence) -> Trail:
+    """That of a run which the work of an occurrence has asked for over the network: one step deeper."""
+    return trail_of_emitted(occurrence).then(occurrence.schedule_id)
+
+
+def why_not_asked(trail: Trail) -> str | None:
+    """Why a run may not be asked for where its trail has led; None when it may."""
+    if trail.depth <= MAX_DEPTH:
+        return None
+    return f"it would be the last of {trail.depth} steps that set each other off, and at most {MAX_DEPTH} may"
+
+
 def trail_after(occurrence: Occurrence) -> Trail | None:
     """The trail of what an occurrence has set off as an upstream, by its end; None where no event is behind it."""
     behind = trail_behind(occurrence)
@@ -72,14 +92,15 @@ def trail_after(occurrence: Occurrence) -> Trail | None:
 
 def trail_behind(occurrence: Occurrence) -> Trail:
     """What led to an occurrence: an event, or its upstreams; nothing, where it was time or somebody asked for it."""
-    event = occurrence.payload
+    event, own = occurrence.payload, occurrence.own
+    if own is not None and own.behind is not None:
+        return own.behind
     if kind_of(occurrence.origin) is OriginKind.EVENT and isinstance(event, dict):
         event_type, payload = str(event.get("event_type")), event.get("payload")
         source = str(event.get("source"))
         led = _trail_of(source, event.get("event_id"), payload)
         return (led or Trail()).marked(mark("" if led is None else _emitter(source, payload), event_type))
-    own = occurrence.own
-    return Trail() if own is None or own.behind is None else own.behind
+    return Trail()
 
 
 def chain_of(source: object, payload: object) -> list[str]:
@@ -90,6 +111,8 @@ def chain_of(source: object, payload: object) -> list[str]:
 
 def concerns(event: Event, schedule: Schedule) -> bool:
     """Whether an event is a schedule's own: emitted by its run, a fact about it, or what its runs have led to."""
+    if event.behind is not None and event.behind.leads_through(schedule.schedule_id):
+        return True
     if is_emitted_by(event, schedule) or schedule.schedule_id in chain_of(event.source, event.payload):
         return True
     led = _trail_of(event.source, event.event_id, event.payload)

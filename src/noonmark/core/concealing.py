@@ -1,22 +1,35 @@
-"""Concealing: secret values are taken out of what others said, before any of it is kept."""
+"""Concealing: what holds a secret is not kept, in whatever way its receiver has written it.
+
+A text that others said is read in every way in which texts are written into others: percent-encoded, as HTML, with
+backslashes as in JSON and in the `repr` of Python, and as any of these within another. Where one of the readings holds
+a secret, nothing of that text is kept. So there is no list of forms that could lack one, and nothing is cut out of a
+text in which something else of it is left.
+
+A secret is found by its last characters. All of them are looked for at once, so that a text costs what it is long,
+however many secrets there are.
+"""
 
 from __future__ import annotations
 
-import json
-from html import escape
+import re
+from base64 import b64decode
+from html import unescape
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 MASK = "***"
 SHORTEST = 4
 """What is shorter cannot be told from other text."""
 SCHEME = 8
 """The first of several words of a value, if it is shorter, is no secret by itself: `Bearer`, for instance."""
-BEGINNING = 4
-"""So many characters at the end of a text that was cut may be those of a secret; of a short one, half of it."""
+TAIL = 12
+"""By so many characters at its end a secret is known; a shorter one by all of it."""
+MAX_DECODED = 24
+"""Whoever wraps a text more often than that has something to hide."""
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 
 class Concealment:
@@ -24,53 +37,84 @@ class Concealment:
 
     def __init__(self, values: Iterable[str]) -> None:
         """Without values, everything is left as it is."""
-        wholes = {one for value in values for one in (value, *_parts(value)) if len(one) >= SHORTEST}
-        written = {way(one) for one in wholes for way in WAYS}
-        # The longest first: a value goes before its parts.
-        self._forms = sorted(written, key=lambda form: (-len(form), form))
+        wholes = {one for value in values for one in (value, *_parts(value))}
+        known = {reading.lower() for whole in wholes for reading in _ends(whole)}
+        self._tails: dict[int, set[str]] = {}
+        for one in known:
+            if len(one) >= SHORTEST:
+                tail = one[-TAIL:]
+                self._tails.setdefault(len(tail), set()).add(tail)
 
-    def text(self, text: str, *, is_cut: bool = False) -> str:
-        """The text with a mask in place of each secret; of one that was cut, also of the beginning of one."""
-        for form in self._forms:
-            if form in text:
-                text = text.replace(form, MASK)
-        if is_cut:
-            for form in self._forms:
-                for length in range(len(form) - 1, min(BEGINNING, len(form) // 2) - 1, -1):
-                    if text.endswith(form[:length]):
-                        return text[:-length] + MASK
-        return text
+    def holds(self, text: str) -> bool:
+        """Whether a secret is in the text, however it is written there."""
+        for number, reading in enumerate(_readings(text)):
+            if number > MAX_DECODED or self._is_in(reading.lower()):
+                return True
+        return False
 
-    def json(self, value: Any, *, is_cut: bool = False) -> Any:  # noqa: ANN401 - JSON
-        """The same for every text in a JSON value, the names in objects too."""
-        if not self._forms:
+    def text(self, text: str) -> str:
+        """The text, or a mask in place of all of it."""
+        return MASK if self._tails and self.holds(text) else text
+
+    def json(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+        """The same for every text in a JSON value, the names in objects and the numbers too."""
+        if not self._tails:
             return value
         if isinstance(value, str):
-            return self.text(value, is_cut=is_cut)
+            return self.text(value)
         if isinstance(value, list):
-            return [self.json(one, is_cut=is_cut) for one in value]
+            return [self.json(one) for one in value]
         if isinstance(value, dict):
-            return {self.text(name): self.json(one, is_cut=is_cut) for name, one in value.items()}
+            return {self.text(name): self.json(one) for name, one in value.items()}
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return MASK if is_number and str(value) in self._forms else value
+        return MASK if is_number and self.holds(str(value)) else value
+
+    def _is_in(self, text: str) -> bool:
+        return any(
+            text[at : at + length] in tails
+            for length, tails in self._tails.items()
+            for at in range(len(text) - length + 1)
+        )
 
 
-def _parts(value: str) -> list[str]:
+def _parts(value: str) -> Iterator[str]:
+    """The words of a value, and what `Basic` stands before: whoever is sent it reads a password there."""
     first, *others = value.split() or [""]
-    return [first, *others] if len(first) >= SCHEME else others
+    yield from [first, *others] if len(first) >= SCHEME else others
+    if first.lower() == "basic" and len(others) == 1:
+        try:
+            pair = b64decode(others[0], validate=True).decode()
+        except ValueError:
+            return
+        yield from (pair, pair.partition(":")[2])
 
 
-def _in_json(value: str) -> str:
-    return json.dumps(value)[1:-1]
+def _readings(text: str) -> Iterator[str]:
+    """The text as it is, and as what it stands for, as far as that goes; one more than may be, where it goes further.
+
+    No reading is longer than the one before.
+    """
+    yield text
+    left = MAX_DECODED
+    while True:
+        before = text
+        for decode in (unquote, unescape, _without_backslashes):
+            if (read := decode(text)) != text:
+                text, left = read, left - 1
+                yield text
+                if left < 0:
+                    return
+        if text == before:
+            return
 
 
-def _in_other_json(value: str) -> str:
-    return _in_json(value).replace("/", r"\/")
+def _ends(secret: str) -> tuple[str, str]:
+    """A secret as it is, and as whoever reads on and on has it in the end, where it looks like something encoded."""
+    *_, last = _readings(secret)
+    return secret, last
 
 
-def _fully_quoted(value: str) -> str:
-    return quote(value, safe="")
-
-
-WAYS = (str, _in_json, _in_other_json, quote, _fully_quoted, escape)
-"""How a value may be written by whoever repeats it."""
+def _without_backslashes(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: found[3] or chr(int(found[1] or found[2], 16)), text)

@@ -39,9 +39,14 @@ _REQUIRED: Any = object()
 class Reader:
     """One object of a document; `path` is where it stands in the whole."""
 
-    def __init__(self, document: object, *, path: str, code: str, problems: list[Problem]) -> None:
-        """Start reading; anything but an object is a problem and reads as empty."""
-        self.path = path
+    def __init__(
+        self, document: object, *, path: str, code: str, problems: list[Problem], repeats: bool = True
+    ) -> None:
+        """Start reading; anything but an object is a problem and reads as empty.
+
+        Of a document that brings a secret, no problem `repeats` anything: it may stand in the wrong place there.
+        """
+        self.path, self._repeats = path, repeats
         self.code = code
         self.problems = problems
         self._asked: list[str] = []
@@ -131,7 +136,7 @@ class Reader:
         if value is None:
             return []
         if not isinstance(value, list | tuple):
-            self.problem(name, f"must be an array, not {shown(value)}")
+            self.problem(name, f"must be an array, not {shown(value)}" if self._repeats else "must be an array")
             return []
         if len(value) > high:
             self.problem(name, f"has {len(value):,} entries; at most {high:,} are allowed")
@@ -149,9 +154,18 @@ class Reader:
         return tuple(found)
 
     def text_map(
-        self, name: str, *, key: Callable[[Any], str], value: Callable[[Any], str], high: int
+        self,
+        name: str,
+        *,
+        key: Callable[[Any], str],
+        value: Callable[[Any], str],
+        high: int,
+        place: Callable[[Any, Iterable[Any]], str] = lambda key, _: f".{key_path(key)}",
     ) -> dict[str, str]:
-        """An object from names to texts, both converted as `read` does it; absent and null read as empty."""
+        """An object from names to texts, both converted as `read` does it; absent and null read as empty.
+
+        `place` tells where a name stands among the others, for those that a message must not repeat.
+        """
         fields = self.raw(name)
         if fields is None:
             return {}
@@ -163,7 +177,7 @@ class Reader:
             return {}
         found = {}
         for each_key, each_value in fields.items():
-            where, before = f"{name}.{key_path(each_key)}", len(self.problems)
+            where, before = f"{name}{place(each_key, fields)}", len(self.problems)
             try:
                 key(each_key)
             except ValueError as error:
@@ -209,10 +223,14 @@ class Reader:
     def close(self) -> None:
         """Refuse what nobody asked for."""
         asked = set(self._asked)
+        number = len(self._fields) - sum(name in self._fields for name in asked)
+        if number and not self._repeats:
+            self.problem("", f"has {number:,} unknown fields; allowed are {', '.join(sorted(asked))}")
+            return
         unknown = (name for name in self._fields if name not in asked)
         for name in islice(unknown, MAX_UNKNOWN):
             self.problem(key_path(name), f"unknown field; allowed are {', '.join(sorted(asked))}")
-        more = len(self._fields) - sum(name in self._fields for name in asked) - MAX_UNKNOWN
+        more = number - MAX_UNKNOWN
         if more > 0:
             self.problem("", f"has {more:,} more unknown fields")
 

@@ -13,6 +13,8 @@ from noonmark.core.jsonvalues import event_type, identifier, text_value
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from noonmark.core.trails import Trail
+
 NOONMARK = "noonmark"
 """The source of what Noonmark tells of itself; nobody else may use it."""
 MAX_SOURCE = 200
@@ -31,6 +33,8 @@ class Event:
     """Who told of it."""
     payload: Any = field(default_factory=dict, hash=False, repr=False)
     """What there is to know of it, as JSON."""
+    behind: Trail | None = None
+    """What led to it, itself counted, where the work of an occurrence has told of it over the network."""
 
     @property
     def emitted_at(self) -> datetime:

@@ -18,6 +18,7 @@ from noonmark.core.chains import concerns
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.jitter import due_at
+from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 
@@ -100,4 +101,5 @@ def _occurrence(event: Event, schedule: Schedule, due: Micros) -> Occurrence:
         due=due,
         first_due=due,
         payload=event.to_envelope(),
+        own=None if event.behind is None else OwnTerms(behind=event.behind),
     )

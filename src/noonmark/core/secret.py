@@ -9,20 +9,21 @@ import re
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from noonmark.core.errors import Problem
 from noonmark.core.instants import from_micros
+from noonmark.core.urls import MAX_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from noonmark.core.instants import Micros
+    from noonmark.core.urls import Url
 
 MAX_SECRETS = 1_000
 """So many a tenant may have."""
-MAX_HOSTS, MAX_HOST, MAX_PORT = 20, 260, 65_535
+MAX_HOSTS, MAX_HOST = 20, 270
 MIN_VALUE, MAX_VALUE = 4, 8_192
 """What is shorter could not be told from other text where it has to be masked."""
 
@@ -31,10 +32,17 @@ _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,63}")
 _VALUE = re.compile(rf"(?! )[\x20-\x7e]{{{MIN_VALUE},{MAX_VALUE}}}(?<! )")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 # A dot at the end means the same host.
-_HOST = re.compile(rf"(?P<any>\*\.)?(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])\.?(?::(?P<port>[0-9]{{1,5}}))?")
+_HOST = re.compile(
+    rf"(?:(?P<scheme>https?)://)?(?P<any>\*\.)?(?P<host>{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])\.?(?::(?P<port>[0-9]{{1,5}}))?"
+)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_REFUSAL = "must be a host such as api.example.com, api.example.com:8443 or *.example.com"
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_REFUSAL = (
+    "must be a host such as api.example.com, api.example.com:8443 or *.example.com; http://api.example.com lets it go"
+    " there in plain text"
+)
+_IN_PLAIN_TEXT = "http://"
+# What stands in place of a header's name may be a token; those that are words are not.
+_WORDS = re.compile(r"[A-Za-z]{1,20}(?:-[A-Za-z]{1,20}){0,4}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +52,9 @@ class Secret:
     name: str
     """What the headers of requests call it."""
     hosts: tuple[str, ...]
-    """Where requests may take it: `example.com`, `example.com:8443`, or `*.example.com` for all below that one."""
+    """Where requests may take it: `example.com`, `example.com:8443`, or `*.example.com` for all below that one.
+
+    They take it there by https alone; by plain http alone, where `http://` stands before the host."""
     sealed: str = field(repr=False)
     created: Micros
     updated: Micros
@@ -59,14 +69,27 @@ class Secret:
         """When it was last set, in UTC."""
         return from_micros(self.updated)
 
-    def is_bound_to(self, url: str) -> bool:
+    def is_bound_to(self, url: Url) -> bool:
         """Whether a request to this URL may carry it."""
-        parts = urlsplit(url)
-        host, port = _plain(parts.hostname or ""), parts.port or _DEFAULT_PORTS.get(parts.scheme)
-        return any(_covers(bound, host, port) for bound in self.hosts)
+        return self._covers(url, is_plain=url.scheme == "http")
+
+    def misfit(self, url: Url) -> str:
+        """Why a request to this URL may not carry it, in the words that follow its name."""
+        hosts = ", ".join(self.hosts)
+        if url.scheme == "http" and self._covers(url, is_plain=False):
+            return f"is bound to {hosts}, and goes over plain http only to hosts that have http:// before them there"
+        return f"is bound to {hosts}, not to this host"
+
+    def _covers(self, url: Url, *, is_plain: bool) -> bool:
+        host = _plain(url.host)
+        return any(
+            _covers(bound.removeprefix(_IN_PLAIN_TEXT), host, url.port)
+            for bound in self.hosts
+            if bound.startswith(_IN_PLAIN_TEXT) is is_plain
+        )
 
 
-def _covers(bound: str, host: str, port: int | None) -> bool:
+def _covers(bound: str, host: str, port: int) -> bool:
     name, is_named, digits = bound.rpartition(":")
     if not is_named or "]" in digits:
         name, digits = bound, ""
@@ -77,9 +100,7 @@ def _covers(bound: str, host: str, port: int | None) -> bool:
 
 def _plain(host: str) -> str:
     """A host in the one form in which hosts are compared. Names beyond ASCII have none: they equal nothing."""
-    if ":" in host:
-        return f"[{IPv6Address(host)}]"
-    return host.lower().removesuffix(".")
+    return f"[{host}]" if ":" in host else host.removesuffix(".")
 
 
 def secret_name(value: object) -> str:
@@ -107,7 +128,9 @@ def bound_host(value: object) -> str:
     if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
         raise ValueError(_REFUSAL)
     port = "" if found["port"] is None else f":{int(found['port'])}"
-    return (found["any"] or "") + _address_or_name(found["host"], is_any=found["any"] is not None) + port
+    # A host alone and one with https:// mean the same, so they are kept in the same form.
+    scheme = _IN_PLAIN_TEXT if found["scheme"] == "http" else ""
+    return scheme + (found["any"] or "") + _address_or_name(found["host"], is_any=found["any"] is not None) + port
 
 
 def _address_or_name(host: str, *, is_any: bool) -> str:
@@ -130,14 +153,20 @@ def bound_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def header_problems(wanted: Mapping[str, str], url: str, known: Mapping[str, Secret]) -> list[Problem]:
+def header_place(header: object, headers: Iterable[object]) -> str:
+    """Where a header stands among the others, as a path tells it; one that may be no name is told by its number."""
+    if isinstance(header, str) and _WORDS.fullmatch(header):
+        return f".{header}"
+    return f"[{list(headers).index(header)}]"
+
+
+def header_problems(wanted: Mapping[str, str], url: Url, known: Mapping[str, Secret]) -> list[Problem]:
     """Why a request to a URL cannot carry the secrets that its headers name, if it cannot."""
     problems = []
     for header, name in wanted.items():
-        secret = known.get(name)
+        secret, field_name = known.get(name), f"target.secret_headers{header_place(header, wanted)}"
         if secret is None:
-            problems.append(Problem(f"target.secret_headers.{header}", "there is no secret of that name"))
+            problems.append(Problem(field_name, "there is no secret of that name"))
         elif not secret.is_bound_to(url):
-            hosts = ", ".join(secret.hosts)
-            problems.append(Problem(f"target.secret_headers.{header}", f"{name} is bound to {hosts}, not to this host"))
+            problems.append(Problem(field_name, f"{name} {secret.misfit(url)}"))
     return problems

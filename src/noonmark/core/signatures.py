@@ -115,5 +115,25 @@ def check_token(token: str, keys: Sequence[str], *, occurrence_id: str, fence: i
         raise NotAllowed("it is not the token of this delivery", field="token")
 
 
+def chain_key(own: bytes, tenant: str) -> str:
+    """What proves that a request comes from the work of an occurrence of a tenant; `own` is the key of the store.
+
+    No receiver has it, so none can pretend to belong to the work of another.
+    """
+    return hmac.new(own, f"noonmark/chain/{tenant}".encode(), "sha256").hexdigest()
+
+
+def chain_proof(key: str, *, occurrence_id: str) -> str:
+    """What the work of an occurrence brings along wherever it goes: which one it is, and that this is true."""
+    return f"{occurrence_id}.{_digest(key, f'chain:{occurrence_id}'.encode())}"
+
+
+def proven_occurrence(text: str, key: str) -> str | None:
+    """The id of the occurrence that a proof is for; None where it is none, or was made with another key."""
+    one_id = text.rpartition(".")[0]
+    is_true = text.isascii() and hmac.compare_digest(chain_proof(key, occurrence_id=one_id), text)
+    return one_id if is_true else None
+
+
 def _digest(key: str, message: bytes) -> str:
     return hmac.new(key.encode(), message, "sha256").hexdigest()

@@ -21,9 +21,9 @@ MAX_CURSOR = 1_000
 class Arguments(Reader):
     """The arguments of one call, by name; each is asked for once, then `done` refuses the rest."""
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, arguments: Mapping[str, Any], *, repeats: bool = True) -> None:
         """A value of null counts as absent."""
-        super().__init__(dict(arguments), path="", code=InvalidRequest.code, problems=[])
+        super().__init__(dict(arguments), path="", code=InvalidRequest.code, problems=[], repeats=repeats)
 
     def done(self) -> None:
         """Refuse what is wrong, and what nobody asked for."""

@@ -24,7 +24,7 @@ async def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
     if not isinstance(target, HttpTarget) or not target.secret_headers:
         return
     known = await vault.find_secrets(tenant, set(target.secret_headers.values()))
-    problems = header_problems(target.secret_headers, target.url, {secret.name: secret for secret in known})
+    problems = header_problems(target.secret_headers, target.address, {secret.name: secret for secret in known})
     if problems:
         raise refusal(problems)
 

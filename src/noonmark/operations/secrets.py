@@ -52,7 +52,7 @@ async def set_secret(service: Service, caller: Caller, arguments: Mapping[str, A
 
 def read_secret(arguments: Mapping[str, Any]) -> NewSecret:
     """What is to be kept; an InvalidRequest says everything that is wrong with it, and nothing of its value."""
-    asked = Arguments(arguments)
+    asked = Arguments(arguments, repeats=False)
     name, value = asked.read("name", secret_name), asked.read("value", secret_value)
     hosts = _hosts(asked)
     asked.done()
@@ -115,7 +115,7 @@ async def delete_secret(service: Service, caller: Caller, arguments: Mapping[str
 
 def read_name(arguments: Mapping[str, Any]) -> str:
     """Which secret is meant."""
-    asked = Arguments(arguments)
+    asked = Arguments(arguments, repeats=False)
     name = asked.read("name", secret_name)
     asked.done()
     return name

@@ -86,6 +86,8 @@ class Caller:
     is_admin: bool = True
     operation: str = ""
     """What is asked for."""
+    chain: str = field(default="", repr=False)
+    """Which occurrence the caller does the work of, if it says so and can prove it."""
 
     def signed(self, reason: str | None = None) -> Sign:
         """What writes down that this caller made a change."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
@@ -21,6 +22,7 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
 from noonmark.operations.carrying import conceal, without_secrets
+from noonmark.operations.causes import behind_run
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
 from noonmark.operations.trusting import check_payload
@@ -79,7 +81,8 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
     check_payload(service, kept.schedule, payload)
     now = await service.store.clock()
-    own = None if override is None else OwnTerms(overlap_policy=override)
+    behind = await behind_run(service, caller)
+    own = None if override is None and behind is None else OwnTerms(overlap_policy=override, behind=behind)
     one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own)
     if (known := await service.store.occurrence(one.id)) is None:
         await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
@@ -88,7 +91,7 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
         service.wake(None)  # it is durable, so it need not wait for the note
         await _note(service, caller, kept.schedule, reason)
         known = await service.store.occurrence(one.id)
-    elif (known.payload, known.own) != (one.payload, one.own):
+    elif (known.payload, _said(known.own)) != (one.payload, _said(one.own)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or one, kept.schedule)
 
@@ -98,6 +101,11 @@ async def _check_not_deleted(service: Service, schedule: Schedule) -> None:
     kept = await service.store.find_uid(schedule.uid)
     if kept is None or kept.schedule.phase is SchedulePhase.DELETED:
         raise NotFound("the schedule was deleted", field="schedule_id")
+
+
+def _said(own: OwnTerms | None) -> dict[str, Any]:
+    """What was said of a run, without what led to it: that is nothing which a caller could say otherwise."""
+    return {} if own is None else own.said
 
 
 async def _check_free(service: Service, kept: Kept, policy: object) -> None:
@@ -128,7 +136,9 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
     now = await service.store.clock()
     times = _past_times(kept.schedule, first, last, limit=limit, now=now)
     backfill_id = key or service.fresh_id()
-    own = _own_terms(kept.schedule, backfill_id, concurrency)
+    own, behind = _own_terms(kept.schedule, backfill_id, concurrency), await behind_run(service, caller)
+    if behind is not None:
+        own = replace(own or OwnTerms(), behind=behind)
     origin = backfill_origin(backfill_id)
     # Due one behind the other, so that they begin in the order of their times.
     rows = [occurrence(kept.schedule, time, now + n, origin=origin, own=own) for n, time in enumerate(times)]

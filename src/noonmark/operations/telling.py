@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, StoreUnavailable
@@ -10,6 +11,7 @@ from noonmark.core.events import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.operations import events
 from noonmark.operations.arguments import Arguments
+from noonmark.operations.causes import behind_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +25,7 @@ async def emit(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
     """Keep an event; the schedules that it sets off follow by themselves."""
     document = {"source": caller.source, **arguments}
     event = parse_event(document, now=from_micros(await service.store.clock()))
+    event = replace(event, behind=await behind_event(service, caller, event))
     told = await events.keep(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
     service.wake(None)
     return {"event_id": told.event_id} | ({"duplicate": True} if told.is_other else {})

@@ -24,7 +24,7 @@ def trusted(service: Service, declaration: Declaration, stored: Schedule | None)
     if isinstance(target, FunctionTarget):
         _check_function(target, stored)
     elif isinstance(target, HttpTarget) and service.reach is not None:
-        if (problem := service.reach.url_problem(target.url)) is not None:
+        if (problem := service.reach.url_problem(target.address)) is not None:
             raise InvalidSchedule(problem, field="target.url")
     elif isinstance(target, CommandTarget) and service.commands is not None:
         _check_command(service, target)

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotFound
+from noonmark.core.events import Event
 from noonmark.core.jsonvalues import identifier, text_of
-from noonmark.core.uploads import file_name, id_of_key, media_type, upload_id, virtual_path
+from noonmark.core.uploads import EVENT_TYPE, SOURCE, file_name, id_of_key, media_type, upload_id, virtual_path
 from noonmark.operations.arguments import Arguments, write_cursor
+from noonmark.operations.causes import behind_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.audit import Note
     from noonmark.core.instants import Micros
+    from noonmark.core.trails import Trail
     from noonmark.core.uploads import Upload
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.uploads import Receiving, Uploads
@@ -87,8 +90,11 @@ class Intake:
         await tell_untold(self._service, self._tenant)
         now = await self._service.store.clock()
         kind = media_type(content_type)
+        named = {"filename": filename, "path": path, "content_type": kind}
+        told = Event(event_type=EVENT_TYPE, emitted=now, source=SOURCE, payload=named)
+        behind = await behind_event(self._service, self._caller, told)
         upload = self._receiving.keep(filename=filename, path=path, content_type=kind, now=now)
-        await announce(self._service, self._tenant, upload)
+        await announce(self._service, self._tenant, upload, behind)
         if upload.created == now:  # else it was kept before, and is on record
             await self._service.store.note(self._tenant, [_note(self._caller, upload.upload_id, now)])
         return upload.to_document()
@@ -109,10 +115,11 @@ def names(said: Mapping[str, Any]) -> tuple[str, str]:
     return filename, path or virtual_path(None, filename)
 
 
-async def announce(service: Service, tenant: str, upload: Upload) -> None:
+async def announce(service: Service, tenant: str, upload: Upload, behind: Trail | None = None) -> None:
     """Tell of a file by an event; a second time changes nothing."""
     uploads = kept_by(service)
-    await service.store.emit(tenant, [upload.to_event(uploads.stored_path(tenant, upload))])
+    event = replace(upload.to_event(uploads.stored_path(tenant, upload)), behind=behind)
+    await service.store.emit(tenant, [event])
     uploads.announced(tenant, upload.upload_id)
     service.wake(None)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.jsonvalues import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
 MAX_RESULT = 65_536
@@ -19,12 +18,9 @@ MAX_RESULT = 65_536
 MAX_BRIEF = 300
 
 
-def brief(error: BaseException, conceal: Callable[[str], str] = str) -> str:
-    """What an error says, on one short line: the other side of a connection may have had a hand in it.
-
-    What is to be concealed goes first, since a part of it that is left by the cut would not be known any more.
-    """
-    return printable(conceal(str(error)))[:MAX_BRIEF] or type(error).__name__
+def brief(error: BaseException) -> str:
+    """What an error says, on one short line."""
+    return printable(str(error))[:MAX_BRIEF] or type(error).__name__
 
 
 def shown_error(error: BaseException) -> str:

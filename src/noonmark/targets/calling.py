@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import httpcore2
 import httpx2
 
+from noonmark.core.concealing import MASK
 from noonmark.core.jsonvalues import json_problem, printable
-from noonmark.targets.guard import Connector, HungUp, Unusable
+from noonmark.targets.guard import Connector, HungUp, Refused, Unusable
 
 if TYPE_CHECKING:
     import ssl
 
+    from noonmark.core.concealing import Concealment
     from noonmark.core.targets.reach import Reach
     from noonmark.targets.requests import Request
     from noonmark.targets.resolving import Resolver
@@ -28,6 +30,7 @@ MAX_BODY = 65_536
 MAX_HEADER = 1_000
 OF_INTEREST = ("content-type", "content-encoding", "etag", "location", "retry-after", "x-request-id")
 """The headers of an answer that are kept."""
+NOT_KEPT = "not kept: the request carried a secret, and of such an answer only JSON is kept"
 EACH = 16
 """Connections of one part of a pool: the library looks at all of them, twice for every request."""
 KEEP_ALIVE = 3.0
@@ -44,27 +47,45 @@ class Answer:
     is_cut: bool
     """There was more of the body."""
 
-    def to_document(self) -> dict[str, Any]:
-        """The answer as JSON: its body as what it says it is, as far as that can be told."""
-        document: dict[str, Any] = {"status": self.status}
-        if kept := {name: self.headers[name] for name in OF_INTEREST if name in self.headers}:
-            document["headers"] = kept
-        if self.headers.get("content-encoding", "identity").lower() != "identity":
-            return document  # nobody asked for it, and what it unpacks to has no limit
-        if self.body:
-            body, is_cut = self._kept()
-            document |= {"body": body} | ({"body_cut": True} if is_cut else {})
-        return document
+    def to_document(self, hidden: Concealment, *, only_json: bool) -> dict[str, Any]:
+        """The answer as JSON: its body as what it says it is, as far as that can be told, and without what is hidden.
 
-    def _kept(self) -> tuple[Any, bool]:
+        Of the answer to a request that carried a secret `only_json` is kept, for there every text can be looked at as
+        what it says; and nothing that was cut, for a cut may go through a secret.
+        """
+        document: dict[str, Any] = {"status": self.status}
+        kept = {name: self.headers[name] for name in OF_INTEREST if name in self.headers}
+        if kept:
+            document["headers"] = {
+                name: MASK if only_json and len(value) >= MAX_HEADER else hidden.text(value)
+                for name, value in kept.items()
+            }
+        if not self.body:
+            return document
+        is_packed = self.headers.get("content-encoding", "identity").lower() != "identity"
+        is_json, value = (False, None) if is_packed else self._json()
+        if is_json:
+            return document | {"body": hidden.json(value)}
+        if only_json:
+            size = {"body_cut": True} if self.is_cut else {"body_bytes": len(self.body)}
+            return document | {"body_note": NOT_KEPT} | size
+        if is_packed:
+            return document  # nobody asked for it, and what it unpacks to has no limit
+        text, is_cut = self._text()
+        return document | {"body": hidden.text(text)} | ({"body_cut": True} if is_cut else {})
+
+    def _json(self) -> tuple[bool, Any]:
+        """Whether the body is JSON that can be kept, and what it says."""
         if "json" in self.headers.get("content-type", "").lower() and not self.is_cut:
             try:
                 value = json.loads(self.body)
             except (ValueError, RecursionError):
-                pass
-            else:
-                if json_problem(value) is None and _size(value) <= MAX_BODY:  # numbers can grow: 9e15 has 18 digits
-                    return value, False
+                return False, None
+            # Numbers can grow: 9e15 has 18 digits.
+            return json_problem(value) is None and _size(value) <= MAX_BODY, value
+        return False, None
+
+    def _text(self) -> tuple[str, bool]:
         text = self.body.decode(errors="replace").replace("\0", "\ufffd")
         is_cut = self.is_cut
         while _size(text) > MAX_BODY + 2:
@@ -73,11 +94,23 @@ class Answer:
 
 
 class _Connection(httpcore2.AsyncHTTPConnection):
-    """One that is not used again once it has said more than it was asked: that would answer the next request."""
+    """One that is not used again once it has said more than it was asked: that would answer the next request.
+
+    Nor once it has told two lengths of one answer: where that ends, somebody between may have seen otherwise.
+    """
+
+    _is_doubtful = False
+
+    async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
+        """Send a request, and look at how long its answer says it is."""
+        response = await super().handle_async_request(request)
+        said = {name.lower() for name, _ in response.headers}
+        self._is_doubtful = self._is_doubtful or said >= {b"content-length", b"transfer-encoding"}
+        return response
 
     def has_expired(self) -> bool:
         """Whether to close it. The pool asks as soon as an answer was read, and again before the next request."""
-        return super().has_expired() or (self.is_idle() and self._has_more())
+        return super().has_expired() or (self.is_idle() and (self._is_doubtful or self._has_more()))
 
     def _has_more(self) -> bool:
         """Whether it has; so it counts too where the library has changed, and it cannot be told."""
@@ -193,12 +226,24 @@ async def _heard(response: httpcore2.Response) -> Answer:
 
 
 def _raw(request: Request) -> httpcore2.Request:
-    url = httpx2.URL(request.url)
-    headers = [(b"Host", url.netloc)] + [(name.encode(), value.encode()) for name, value in request.headers.items()]
+    """The request as the library takes it: in parts, so that it has no text of a URL to read in its own way."""
+    url = replace(request.url, host=_in_ascii(request.url.host))
+    headers = [(b"Host", url.authority.encode())]
+    headers += [(name.encode(), value.encode()) for name, value in request.headers.items()]
     if request.body is not None or request.method in ("POST", "PUT", "PATCH"):
         headers.append((b"Content-Length", str(len(request.body or b"")).encode()))
-    place = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+    place = httpcore2.URL(scheme=url.scheme.encode(), host=url.host.encode(), port=url.port, target=url.target.encode())
     return httpcore2.Request(request.method, place, headers=headers, content=request.body)
+
+
+def _in_ascii(host: str) -> str:
+    """A host as name servers know it. It is judged in that form, too, when the connection is made."""
+    if host.isascii():
+        return host
+    try:
+        return httpx2.URL(scheme="http", host=host).raw_host.decode()
+    except httpx2.InvalidURL:
+        raise Refused("its host is no name that can be looked up") from None
 
 
 def _size(value: Any) -> int:  # noqa: ANN401 - JSON

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from noonmark.targets.keeping import Kept
     from noonmark.targets.leftovers import Leftovers
     from noonmark.targets.programs import Programs
+    from noonmark.targets.unsealing import Unsealer
 
 logger = logging.getLogger("noonmark.jobs")
 
@@ -47,9 +48,9 @@ TRIES = 3
 class CommandRunner:
     """Delivers to programs."""
 
-    def __init__(self, programs: Programs, leftovers: Leftovers) -> None:
-        """Nothing runs until it is opened."""
-        self._programs, self._leftovers = programs, leftovers
+    def __init__(self, programs: Programs, leftovers: Leftovers, unsealer: Unsealer | None = None) -> None:
+        """Nothing runs until it is opened. With the key of the store, programs can prove which run they are."""
+        self._programs, self._leftovers, self._unsealer = programs, leftovers, unsealer
         self._folders = RunFolders()
         self._workers: Workers | None = None
         self._watched: set[Watch] = set()
@@ -167,13 +168,19 @@ class CommandRunner:
         return Order(
             program=program.path,
             argv=target.argv,
-            env=environment(target, {**_told(occurrence), NODE_MARK: self._mark}, home),
+            env=environment(target, {**_told(occurrence), **self._chain(assignment), NODE_MARK: self._mark}, home),
             cwd=cwd,
             limits=target.limits.to_document(),
             stdin=_stdin(occurrence, target),
             identity=program.identity,
             place=place,
         )
+
+    def _chain(self, assignment: Assignment) -> dict[str, str]:
+        """What it says of itself when it asks Noonmark for something, so that circles through programs end, too."""
+        tenant, one_id = assignment.schedule.owner.tenant, assignment.occurrence.id
+        proof = None if self._unsealer is None else self._unsealer.chain(tenant, one_id)
+        return {} if proof is None else {"NOONMARK_CHAIN": proof}
 
 
 def _told(occurrence: Occurrence) -> dict[str, str]:

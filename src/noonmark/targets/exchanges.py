@@ -10,10 +10,8 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpcore2
-from httpx2 import InvalidURL
 
 from noonmark.core.concealing import Concealment
 from noonmark.core.errors import NoonmarkError
@@ -25,12 +23,12 @@ from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.signatures import given_key
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
-from noonmark.targets.answers import brief
-from noonmark.targets.calling import MAX_HEADER, Pool
+from noonmark.targets.calling import Pool
 from noonmark.targets.endings import cut_off, undeliverable
+from noonmark.targets.faults import fault
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
-from noonmark.targets.requests import Misshapen, Signing, carrying, make_request, signing_of
+from noonmark.targets.requests import Signing, carrying, make_request, signing_of
 from noonmark.targets.resolving import Resolver, asked_by, look_up
 
 if TYPE_CHECKING:
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
+    from noonmark.core.urls import Url
     from noonmark.ports.target import Assignment
     from noonmark.targets.calling import Answer
     from noonmark.targets.outbound import Outbound
@@ -49,6 +48,10 @@ TAKEN_OVER = ("accepted", "true", "1", "yes")
 """What the callback header of an answer says when the receiver takes the work over; or it repeats the address."""
 UNSEALERS = 4
 """Threads that ask the store for secrets, and once for its key."""
+MASKERS = 2
+"""Threads that look for secrets in answers."""
+AT_ONCE = 4_096
+"""Bytes of an answer to a request without secrets in which a token is looked for at once."""
 BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError)
 OF_GATEWAYS = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT})
 """What a proxy answers when it has passed a request on, and lost contact: the work may have been done behind it."""
@@ -67,6 +70,7 @@ class Exchanges:
         tls, resolver = httpcore2.default_ssl_context(), Resolver(outbound.resolve or look_up)
         self._guarded, self._free = Pool(outbound.reach, tls, resolver), Pool(None, tls, resolver)
         self._unsealing = ThreadPoolExecutor(UNSEALERS, "noonmark-secrets")
+        self._masking = ThreadPoolExecutor(MASKERS, "noonmark-masking")
         self._own_key: bytes | None = None
 
     async def carry_out(self, assignment: Assignment) -> Delivered | Accepted:
@@ -78,22 +82,11 @@ class Exchanges:
             signing = await self._signing(schedule.owner.tenant)
             request = make_request(target, schedule, assignment.occurrence, self._outbound, signing, now=self._now())
             secrets = await self._unsealed(target, schedule.owner.tenant, request.url)
-        except Misshapen as error:
-            return self._misshapen(error)
         except ValueError as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except NoonmarkError as error:
             return undeliverable(f"its keys and secrets could not be read: {error}", now=self._now())
-        concealed = [*secrets.values(), *request.told_in_confidence]
-        hidden = Concealment(concealed)
-        try:
-            return await self._send(target, assignment, carrying(request, secrets), hidden)
-        except Exception as error:
-            if not concealed:
-                raise
-            what = f"the request could not be made: {type(error).__name__}"
-            failed = undeliverable(hidden.text(f"{what}: {error}"), now=self._now(), in_log=what)
-            return replace(failed, is_final=True)
+        return await self._send(target, assignment, carrying(request, secrets), tuple(secrets.values()))
 
     async def _signing(self, tenant: str) -> Signing | None:
         """What the requests of a tenant are signed with; the store is asked for its key with the first that needs it.
@@ -102,15 +95,18 @@ class Exchanges:
         """
         if self._unsealer is None:
             return None
-        given = given_key(self._outbound.keys, tenant)
-        if given is not None and self._outbound.public_url is None:
-            return Signing(given, None)
         if self._own_key is None:
             asked = self._unsealer.own_key
-            self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
+            try:
+                self._own_key = await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
+            except NoonmarkError:
+                given = given_key(self._outbound.keys, tenant)
+                if given is None or self._outbound.public_url is not None:
+                    raise
+                return Signing(given, None, None)
         return signing_of(self._outbound.keys, self._own_key, tenant)
 
-    async def _unsealed(self, target: HttpTarget, tenant: str, url: str) -> dict[str, str]:
+    async def _unsealed(self, target: HttpTarget, tenant: str, url: Url) -> dict[str, str]:
         """The headers that are secret; the store is asked in threads for that alone, where it may block."""
         if not target.secret_headers:
             return {}
@@ -120,7 +116,7 @@ class Exchanges:
         return await asyncio.get_running_loop().run_in_executor(self._unsealing, asked)
 
     async def _send(
-        self, target: HttpTarget, assignment: Assignment, request: Request, hidden: Concealment
+        self, target: HttpTarget, assignment: Assignment, request: Request, secrets: tuple[str, ...]
     ) -> Delivered | Accepted:
         asked_by.set(assignment.schedule.owner)
         started = self._now() if assignment.started is None else assignment.started
@@ -130,52 +126,54 @@ class Exchanges:
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._pool(assignment.schedule).call(request, may_repeat=may_repeat)
+                is_taken = _takes_over(request, answer)
+                kept = {} if is_taken else await self._kept(answer, secrets, request.told_in_confidence)
         except (TimeoutError, httpcore2.TimeoutException):
             if not is_own:
                 return cut_off(assignment, now=max(ends, self._now()))
-            why = f"{_place(request)} had not answered in full after {micros_to_seconds(ends - started):g} s"
+            why = f"{request.url.origin} had not answered in full after {micros_to_seconds(ends - started):g} s"
             return Delivered(outcome=Outcome.TIMED_OUT, started=started, ended=self._now(), error=why)
-        except InvalidURL as error:
-            return self._misshapen(error)
         except Refused as error:
             return replace(undeliverable(str(error), now=self._now()), is_final=True)
         except BROKEN as error:
-            return self._broken(assignment, request, brief(error, hidden.text), error)
-        if _takes_over(request, answer):
+            return self._broken(assignment, request, error)
+        if is_taken:
             accepted, limit = self._now(), target.completion_timeout
             return Accepted(started=started, accepted=accepted, deadline=None if limit is None else accepted + limit)
-        return self._answered(target, assignment, answer, hidden)
+        return self._answered(target, assignment, answer, kept)
+
+    async def _kept(self, answer: Answer, secrets: tuple[str, ...], told: list[str]) -> dict[str, Any]:
+        """What is kept of an answer. To look for secrets takes its time, and others are waiting on this loop."""
+        if not secrets and (not told or len(answer.body) <= AT_ONCE):
+            return _document(answer, secrets, told)
+        return await asyncio.get_running_loop().run_in_executor(self._masking, _document, answer, secrets, told)
 
     async def close(self) -> None:
         """Hang up."""
         self._unsealing.shutdown(wait=False, cancel_futures=True)
+        self._masking.shutdown(wait=False, cancel_futures=True)
         await self._guarded.close()
         await self._free.close()
-
-    def _misshapen(self, error: Exception) -> Delivered:
-        """What is wrong with a URL is told with a part of it, and payloads are filled into URLs."""
-        failed = undeliverable(str(error), now=self._now(), in_log="its URL is none that a request can go to")
-        return replace(failed, is_final=True)
 
     def _pool(self, schedule: Schedule) -> Pool:
         return self._free if schedule.source == TRUSTED else self._guarded
 
-    def _broken(self, assignment: Assignment, request: Request, detail: str, error: Exception) -> Delivered:
+    def _broken(self, assignment: Assignment, request: Request, error: Exception) -> Delivered:
         """The connection failed: before it stood nothing was sent, afterwards nobody knows what was done."""
         is_known = isinstance(error, httpcore2.ConnectError)
         what = "no connection to" if is_known else "the connection broke to"
-        failed = self._failed(assignment, f"{what} {_place(request)}: {detail}")
+        failed = self._failed(assignment, f"{what} {request.url.origin}: {fault(error)}")
         return replace(failed, is_unknown=not is_known)
 
-    def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, hidden: Concealment) -> Delivered:
-        now, kept = self._now(), _masked(answer.to_document(), hidden)
+    def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, kept: dict[str, Any]) -> Delivered:
+        now = self._now()
         started = now if assignment.started is None else assignment.started
         if target.expects(answer.status):
             assignment.result = kept
             return Delivered(outcome=Outcome.COMPLETED, started=started, ended=now, result=kept)
         why = f"the server answered {_status(answer.status)}"
-        if location := answer.headers.get("location"):
-            why += f", which leads to {shown(hidden.text(location))}; redirects are not followed"
+        if location := kept.get("headers", {}).get("location"):
+            why += f", which leads to {shown(location)}; redirects are not followed"
         return replace(
             self._failed(assignment, why),
             result=kept,
@@ -190,14 +188,9 @@ class Exchanges:
         return Delivered(outcome=Outcome.FAILED, started=started, ended=now, error=why)
 
 
-def _masked(document: dict[str, Any], hidden: Concealment) -> dict[str, Any]:
-    """What is kept of an answer, without secrets; what was cut may end in the middle of one."""
-    masked: dict[str, Any] = hidden.json(document, is_cut=bool(document.get("body_cut")))
-    if headers := document.get("headers"):
-        masked["headers"] = {
-            name: hidden.text(value, is_cut=len(value) >= MAX_HEADER) for name, value in headers.items()
-        }
-    return masked
+def _document(answer: Answer, secrets: tuple[str, ...], told: list[str]) -> dict[str, Any]:
+    """What is kept of an answer: without secrets of the request, and without the token that it told its receiver."""
+    return answer.to_document(Concealment([*secrets, *told]), only_json=bool(secrets))
 
 
 def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:
@@ -233,9 +226,3 @@ def _status(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
-
-
-def _place(request: Request) -> str:
-    """Where a request goes, without what may be secret about it."""
-    parts = urlsplit(request.url)
-    return f"{parts.scheme}://{parts.netloc}"

@@ -34,6 +34,14 @@ class Refused(Exception):
     """The rules of this node do not let a request go there."""
 
 
+class Unknown(ConnectError):
+    """No address is known for the host."""
+
+
+class TooLong(ReadError):
+    """The answer goes on for longer than is read of any."""
+
+
 class Unusable(NetworkError):
     """Nothing was said: the other side of a connection that was kept has hung up, or talks unasked."""
 
@@ -73,7 +81,7 @@ class Connector(AsyncNetworkBackend):
     async def _addresses(self, host: str, port: int) -> list[str]:
         addresses = await self._resolver.addresses(host, port)
         if not addresses:
-            raise ConnectError(f"no address is known for {host}")
+            raise Unknown(f"no address is known for {host}")
         for address in addresses:
             if self._reach is not None and (problem := self._reach.address_problem(host, address, port)) is not None:
                 raise Refused(problem)
@@ -98,13 +106,13 @@ class Line(AsyncNetworkStream):
             heard = await self._stream.read(max_bytes, timeout)
         except ReadError as error:
             if was_kept:
-                raise HungUp(str(error)) from error
+                raise HungUp("it hung up on a connection that was kept") from error
             raise
         if was_kept and not heard:
-            raise HungUp("Server disconnected without sending a response.")
+            raise HungUp("it hung up on a connection that was kept")
         self._left -= len(heard)
         if self._left < 0:
-            raise ReadError(f"the answer has more than {MAX_HEARD:,} bytes")
+            raise TooLong(f"the answer has more than {MAX_HEARD:,} bytes")
         return heard
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - of the library

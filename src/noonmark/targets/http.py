@@ -164,16 +164,22 @@ class HttpCaller:
         delivered: Delivered | Accepted
         try:
             self._exchanges = self._exchanges or self._make_exchanges()
+        except Exception as error:  # noqa: BLE001 - a file that it needs is not there, for instance
+            self._end(assignment, self._not_made(error, f": {brief(error)}"))
+            return
+        try:
             delivered = await self._exchanges.carry_out(assignment)
         except asyncio.CancelledError:
             if (reason := _stop_reason(assignment)) is None:
                 raise  # the node ends, and hands it back
             delivered = stopped(assignment, reason, None, now=self._now())
         except Exception as error:  # noqa: BLE001 - whatever the other side made of it
-            what = f"the request could not be made: {type(error).__name__}"
-            delivered = undeliverable(f"{what}: {brief(error)}", now=self._now(), in_log=what)
-            delivered = replace(delivered, is_final=True)
+            delivered = self._not_made(error)  # what it says may repeat what was sent
         self._end(assignment, delivered)
+
+    def _not_made(self, error: Exception, detail: str = "") -> Delivered:
+        what = f"the request could not be made: {type(error).__name__}"
+        return replace(undeliverable(what + detail, now=self._now(), in_log=what), is_final=True)
 
     def _end(self, assignment: Assignment, delivered: Delivered | Accepted) -> None:
         if not assignment.is_closed:

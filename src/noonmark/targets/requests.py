@@ -11,9 +11,10 @@ from urllib.parse import quote
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import to_text
 from noonmark.core.settlement import run_id
-from noonmark.core.signatures import completion_token, signature, tenant_key, token_keys
-from noonmark.core.targets.http import check_header, check_url
+from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
+from noonmark.core.targets.http import check_header
 from noonmark.core.targets.placeholders import Filling
+from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.signatures import KeySettings
     from noonmark.core.targets.http import HttpTarget
+    from noonmark.core.urls import Url
     from noonmark.targets.outbound import Outbound
 
 USER_AGENT = "Noonmark"
@@ -28,16 +30,13 @@ TOKEN = "Noonmark-Callback-Token"  # noqa: S105 - the name of a header
 MAX_FILLED_URL = 16_384
 
 
-class Misshapen(ValueError):
-    """What is filled in is no URL; the words repeat some of it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request, ready to be sent."""
 
     method: str
-    url: str
+    url: Url
+    """Read once: this is what is judged, what secrets are bound to, and what is dialled."""
     headers: dict[str, str] = field(repr=False)
     body: bytes | None = field(repr=False)
     callback: str | None = None
@@ -57,11 +56,13 @@ class Signing:
     """What it is signed with."""
     token_key: str | None = field(repr=False)
     """What the token is made with by which its receiver ends what he takes over; None where no callback is offered."""
+    chain_key: str | None = field(repr=False)
+    """What proves which occurrence it comes from, wherever it leads; None where the store has no key to tell."""
 
 
 def signing_of(settings: KeySettings, own: bytes, tenant: str) -> Signing:
     """What the requests of a tenant are signed with; `own` is the key of the store."""
-    return Signing(tenant_key(settings, own, tenant), token_keys(settings, own)[0])
+    return Signing(tenant_key(settings, own, tenant), token_keys(settings, own)[0], chain_key(own, tenant))
 
 
 def make_request(
@@ -75,26 +76,29 @@ def make_request(
 ) -> Request:
     """What is sent for an occurrence; a ValueError says what in it cannot be. Without keys, nothing proves it ours."""
     filling = Filling(_facts(schedule, occurrence))
-    url = _checked(filling.text(target.url, _in_url))
-    if len(url) > MAX_FILLED_URL:
+    filled = filling.text(target.url, _in_url)
+    if len(filled) > MAX_FILLED_URL:
         raise ValueError(f"the URL has more than {MAX_FILLED_URL:,} characters when it is filled in")
+    url = _address(filled)
     written = {name: check_header(filling.text(value)).strip(" \t") for name, value in target.headers.items()}
     body, kind = _body(filling.json(target.body))
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"} | kind
     told, callback = _told(occurrence), {}
     if signing is not None:
         told["Noonmark-Signature"] = signature(signing.key, at=now, occurrence_id=occurrence.id, body=body or b"")
+        if signing.chain_key is not None:
+            told["Noonmark-Chain"] = chain_proof(signing.chain_key, occurrence_id=occurrence.id)
         callback = _callback(outbound.public_url, signing.token_key, occurrence)
     headers = _merged(headers, written | told | callback)
     where = callback.get("Noonmark-Callback")
     return Request(method=str(target.method), url=url, headers=headers, body=body, callback=where)
 
 
-def _checked(url: str) -> str:
+def _address(filled: str) -> Url:
     try:
-        return check_url(url)
+        return parse_url(filled)
     except ValueError as error:
-        raise Misshapen(str(error)) from None
+        raise ValueError(f"its URL, when it is filled in, {error}") from None
 
 
 def carrying(request: Request, secrets: dict[str, str]) -> Request:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.signatures import chain_key, chain_proof
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from noonmark.core.secret import Secret
+    from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
     from noonmark.ports.vault import Vault
 
@@ -30,12 +34,22 @@ class Unsealer:
     def __init__(self, vault: Vault, drive: Drive, seal: Seal | None) -> None:
         """Without a seal it can open none, and says so."""
         self._vault, self._drive, self._seal = vault, drive, seal
+        self._own_key: bytes | None = None
 
     def own_key(self) -> bytes:
         """The key of the store itself. The store may block: not for the thread of an event loop."""
-        return self._drive(self._vault.own_key())
+        if self._own_key is None:
+            self._own_key = self._drive(self._vault.own_key())
+        return self._own_key
 
-    def headers(self, tenant: str, wanted: Mapping[str, str], url: str) -> dict[str, str]:
+    def chain(self, tenant: str, occurrence_id: str) -> str | None:
+        """What proves which occurrence a program is the work of; None where the store has no key to tell."""
+        try:
+            return chain_proof(chain_key(self.own_key(), tenant), occurrence_id=occurrence_id)
+        except NoonmarkError:
+            return None
+
+    def headers(self, tenant: str, wanted: Mapping[str, str], url: Url) -> dict[str, str]:
         """The values of headers, each from the secret it names; a ValueError says why one cannot be sent there.
 
         The store may block: not for the thread of an event loop.
@@ -43,12 +57,12 @@ class Unsealer:
         found = {secret.name: secret for secret in self._drive(self._vault.find_secrets(tenant, set(wanted.values())))}
         return {header: self._value(tenant, header, name, found.get(name), url) for header, name in wanted.items()}
 
-    def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: str) -> str:
+    def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: Url) -> str:
         needs = f"the header {header} needs it, so nothing was sent"
         if secret is None:
             raise ValueError(f"there is no secret {name} any more; {needs}")
         if not secret.is_bound_to(url):
-            raise ValueError(f"the secret {name} is for {', '.join(secret.hosts)}, not for this host; {needs}")
+            raise ValueError(f"the secret {name} {secret.misfit(url)}; {needs}")
         if self._seal is None:
             raise ValueError(f"this node has no secret_key to open the secret {name} with; {needs}")
         value = self._seal.open(tenant, name, secret.sealed)

@@ -24,6 +24,7 @@ TOLD = frozenset(
         "NOONMARK_EVENT_TYPE",
         "NOONMARK_RUN_ID",
         "NOONMARK_NODE",
+        "NOONMARK_CHAIN",
     }
 )
 """What a program is told about its run; nobody else can say that."""

@@ -8,20 +8,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
 
 from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.jsonvalues import number_value, shown, text_of
-from noonmark.core.secret import secret_name
+from noonmark.core.secret import header_place, secret_name
 from noonmark.core.targets.placeholders import check_json, tidied, unfillable
+from noonmark.core.urls import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from noonmark.core.documents import Reader
+    from noonmark.core.urls import Url
 
 MAX_URL = 4_096
 MAX_HEADERS = 100
@@ -41,9 +41,6 @@ _OF_THE_CONNECTION = frozenset(
 
 # RFC 9110, section 5.6.2.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# One name at the most: an empty label or a placeholder is not part of a host.
-_HOST = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*\.?")
-_CREDENTIALS = re.compile(r"//[^/?#]*@")
 _CLASS = re.compile(r"[1-5]xx")
 _BREAKS_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _url_text = text_of(1, MAX_URL)
@@ -87,6 +84,11 @@ class HttpTarget:
     completion_timeout: Micros | None = None
     """How long a receiver that takes the work over has to tell its end; None for a day."""
 
+    @property
+    def address(self) -> Url:
+        """Where it goes; placeholders, which stand only in the path and the query, are not filled in."""
+        return parse_url(self.url)
+
     def expects(self, status: int) -> bool:
         """Whether that answer means success."""
         return _is_among(status, EXPECTED if self.expected_statuses is None else self.expected_statuses)
@@ -97,7 +99,8 @@ class HttpTarget:
 
     def unfillable(self, *, has_event: bool) -> Iterator[tuple[str, str]]:
         """What in it can never be filled in, with the field; `has_event` where events set it off."""
-        texts = {"url": self.url, "body": self.body} | {f"headers.{name}": text for name, text in self.headers.items()}
+        texts = {"url": self.url, "body": self.body}
+        texts |= {f"headers{header_place(name, self.headers)}": text for name, text in self.headers.items()}
         for field_name, value in texts.items():
             if (problem := unfillable(value, has_event=has_event)) is not None:
                 yield field_name, problem
@@ -132,7 +135,8 @@ def read_http(reader: Reader) -> HttpTarget:
     secret_headers = _read_headers(reader, "secret_headers", secret_name)
     for name in secret_headers:
         if name.lower() in {one.lower() for one in headers}:
-            reader.problem(f"secret_headers.{name}", "is one of the headers too; leave it out there")
+            place = header_place(name, secret_headers)
+            reader.problem(f"secret_headers{place}", "is one of the headers too; leave it out there")
     expected = _read_statuses(reader, "expected_statuses")
     if reader.raw("expected_statuses") == []:
         reader.problem("expected_statuses", "must name at least one status")
@@ -154,7 +158,7 @@ def _read_headers(reader: Reader, field: str, value: Callable[[object], str]) ->
     if not isinstance(reader.raw(field, {}), dict | None):
         reader.problem(field, "must be an object, with the names of headers for its keys")
         return {}
-    headers = reader.text_map(field, key=_header_name, value=value, high=MAX_HEADERS)
+    headers = reader.text_map(field, key=_header_name, value=value, high=MAX_HEADERS, place=header_place)
     if len({name.lower() for name in headers}) < len(headers):
         reader.problem(field, "names a header twice; upper and lower case are the same name")
     return headers
@@ -182,41 +186,9 @@ def _status(value: object) -> int | str:
 
 
 def _url(value: object) -> str:
-    return check_url(tidied(_url_text(value)))
-
-
-def check_url(url: str) -> str:
-    """The URL, unless it is not one that a request may go to; a ValueError says why."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:  # brackets that do not match, a port that is no number
-        raise ValueError(f"is not a URL: {_shown(url)}") from None
-    if "{{" in parts.netloc or url.startswith("{{"):
-        raise ValueError("must not have a placeholder in its scheme, host or port: only after them")
-    if parts.scheme not in {"http", "https"} or not host:
-        raise ValueError(f"must be an absolute http or https URL with a host, not {_shown(url)}")
-    if "@" in parts.netloc:
-        raise ValueError("must not carry a user name or password; put credentials in a header")
-    if "\\" in url or any(character.isspace() for character in url):
-        raise ValueError("must not contain blanks or backslashes; write them as %20 and %5C")
-    if port == 0 or not _is_host(host, bracketed="[" in parts.netloc):
-        raise ValueError(f"has no valid host and port: {shown(parts.netloc)}")
+    url = tidied(_url_text(_text(value)), repeats=False)
+    parse_url(url)
     return url
-
-
-def _shown(url: str) -> str:
-    """The URL for whoever wrote it, without credentials: this may be read by others too."""
-    return shown(_CREDENTIALS.sub("//***@", url))
-
-
-def _is_host(host: str, *, bracketed: bool) -> bool:
-    if not bracketed:
-        return _HOST.fullmatch(host) is not None
-    try:
-        return IPv6Address(host).scope_id is None
-    except ValueError:
-        return False
 
 
 def _header_name(value: object) -> str:
@@ -227,11 +199,18 @@ def _header_name(value: object) -> str:
         if name in _OF_THE_CONNECTION or name.startswith("proxy-"):
             raise ValueError("is for the connection to say, not for a schedule")
         return value
-    raise ValueError(f"must be letters, digits and !#$%&'*+-.^_`|~ only, not {shown(value)}")
+    raise ValueError("must be letters, digits and !#$%&'*+-.^_`|~ only")
 
 
 def _header_value(value: object) -> str:
-    return check_header(tidied(_header_text(value)))
+    return check_header(tidied(_header_text(_text(value)), repeats=False))
+
+
+def _text(value: object) -> object:
+    """The value, if it is text; what stands in its place may be a password of digits, and is not repeated."""
+    if not isinstance(value, str):
+        raise ValueError("must be text")
+    return value
 
 
 def check_header(text: str) -> str:

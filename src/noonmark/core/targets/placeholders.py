@@ -35,9 +35,12 @@ _PATH = re.compile(r"(?:payload|event)(?:\.[^.\s{}]{1,100}){0,20}")
 _ALLOWED = ", ".join((*FACTS, "payload, payload.<field>", "event and event.<field>"))
 
 
-def tidied(text: str) -> str:
-    """The text with every placeholder written without blanks; a ValueError names one that there is not."""
-    return _PLACEHOLDER.sub(lambda found: "{{" + _known(found[1]) + "}}", text)
+def tidied(text: str, *, repeats: bool = True) -> str:
+    """The text with every placeholder written without blanks; a ValueError names one that there is not.
+
+    It is not repeated from a text that may hold a password.
+    """
+    return _PLACEHOLDER.sub(lambda found: "{{" + _known(found[1], repeats=repeats) + "}}", text)
 
 
 def check_json(value: Any) -> None:  # noqa: ANN401 - JSON
@@ -143,8 +146,9 @@ def _within(value: Any, path: list[str]) -> Any:  # noqa: ANN401 - JSON
     return value
 
 
-def _known(name: str) -> str:
+def _known(name: str, *, repeats: bool) -> str:
     found = name.strip()
     if found in FACTS or found in ALIASES or _PATH.fullmatch(found):
         return found
-    raise ValueError(f"has an unknown placeholder {shown(found)}; allowed are {_ALLOWED}")
+    which = f" {shown(found)}" if repeats else ""
+    raise ValueError(f"has an unknown placeholder{which}; allowed are {_ALLOWED}")

@@ -13,13 +13,15 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 from unicodedata import normalize
-from urllib.parse import urlsplit
 
 from noonmark.core.jsonvalues import shown
+from noonmark.core.urls import MAX_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from ipaddress import IPv4Network
+
+    from noonmark.core.urls import Url
 
     Address = IPv4Address | IPv6Address
     Network = IPv4Network | IPv6Network
@@ -81,8 +83,6 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 _PLACE = re.compile(
     r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<host>(?:\*\.(?=\w))?[\w.-]{1,255}))(?::(?P<port>[0-9]{1,5}))?"
 )
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +97,9 @@ class Reach:
     networks: tuple[tuple[Network, int | None], ...] = ()
     """Addresses that are open, likewise."""
 
-    def url_problem(self, url: str) -> str | None:
+    def url_problem(self, url: Url) -> str | None:
         """Why a request to this URL is refused, if its spelling alone tells."""
-        parts = urlsplit(url)
-        return self.host_problem(parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme))
+        return self.host_problem(url.host, url.port)
 
     def host_problem(self, host: str, port: int | None = None) -> str | None:
         """Why a request to this host is refused, if its spelling alone tells."""

@@ -36,6 +36,7 @@ CREATE TABLE events (
     source TEXT COLLATE "C" NOT NULL,
     payload TEXT COLLATE "C" NOT NULL,
     emitted BIGINT NOT NULL,
+    behind TEXT COLLATE "C",
     PRIMARY KEY (key)
 );
 CREATE INDEX events_by_age ON events (emitted);

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.events import Event
 from noonmark.stores.sql import planning
 from noonmark.stores.sql.audiences import Pages
-from noonmark.stores.sql.records import Unreadable, from_json, to_json
+from noonmark.stores.sql.records import Unreadable, from_json, to_json, trail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.records import Sheet
     from noonmark.stores.sql.session import Session
 
-COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "tenant")
-_SELECTED = "emitted, event_id, event_type, source, payload"
+COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "behind", "tenant")
+_SELECTED = "emitted, event_id, event_type, source, payload, behind"
 _KNOWN = "SELECT event_id FROM events WHERE event_id IN EACH(text) AND tenant = ?"
 _ADVANCE = """
     INSERT INTO event_streams (tenant, newest, matched_until) VALUES (?, ?, ?)
@@ -77,7 +77,8 @@ def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
             known.add(one.event_id)
             newest = max(now, newest + 1)
             payload = "null" if one.payload is None else to_json(one.payload)
-            rows.append((newest, one.event_id, one.event_type, one.source, payload, tenant))
+            behind = None if one.behind is None else to_json(one.behind.to_document())
+            rows.append((newest, one.event_id, one.event_type, one.source, payload, behind, tenant))
     if rows:
         session.insert("events", COLUMNS, rows)
         session.execute(_ADVANCE, tenant, newest, now - 1)
@@ -139,7 +140,7 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[tup
     """Events, and what is wrong with each, if it cannot be read."""
     inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"  # noqa: S608 - our own text
     found = []
-    for emitted, event_id, event_type, source, payload in session.gather(_SELECTED, inner, *parameters):
+    for emitted, event_id, event_type, source, payload, behind in session.gather(_SELECTED, inner, *parameters):
         problem, value = "", None
         try:
             value = from_json(payload, "payload")
@@ -147,7 +148,14 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[tup
             problem = str(error)
         if {type(event_id), type(event_type), type(source), type(payload)} != {str}:
             problem = "a column has a value of the wrong kind"
-        event = Event(event_type=event_type, emitted=emitted, event_id=event_id, source=source, payload=value)
+        event = Event(
+            event_type=event_type,
+            emitted=emitted,
+            event_id=event_id,
+            source=source,
+            payload=value,
+            behind=trail(behind, "behind"),
+        )
         found.append((event, problem))
     return found
 

@@ -284,6 +284,7 @@ events = Table(
     Column("source", Text, nullable=False),
     Column("payload", Text, nullable=False),
     instant("emitted", required=True),
+    Column("behind", Text),
 )
 index("events_by_id", events, "tenant, event_id", unique=True)
 index("events_in_order", events, "tenant, emitted", unique=True)

@@ -36,6 +36,7 @@ CREATE TABLE events (
     source TEXT NOT NULL,
     payload TEXT NOT NULL,
     emitted BIGINT NOT NULL,
+    behind TEXT,
     PRIMARY KEY ("key")
 );
 CREATE INDEX events_by_age ON events (emitted);

@@ -114,7 +114,7 @@ class Endpoint:
         body = await read_body(request, self._settings) if is_read else b""
         asked = Asked(
             service=self._service,
-            caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request)),
+            caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
             path=request.path_params,
             query_string=request.scope["query_string"],
             headers=request.headers,
@@ -125,6 +125,12 @@ class Endpoint:
         if self._limiter is None:
             return _written(handler, asked)
         return await to_thread.run_sync(_written, handler, asked, limiter=self._limiter)
+
+
+def _chain(request: Request) -> str:
+    """Which occurrence's work asks, as it says; whoever says several things says nothing."""
+    given = request.headers.getlist("noonmark-chain")
+    return given[0] if len(given) == 1 else ""
 
 
 def _written(handler: Handler, asked: Asked) -> Response:

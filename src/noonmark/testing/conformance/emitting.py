@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
+from noonmark.core.chains import trail_behind
 from noonmark.core.events import Event
 from noonmark.core.ids import event, occurrence_id
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
+from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reactions import Reaction, match
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
+from noonmark.core.trails import Trail
 from noonmark.core.triggers import EventTrigger
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, case
@@ -68,6 +71,23 @@ async def an_event_is_kept_once_for_its_tenant(bench: Bench) -> None:
     assert known == (await bench.store.events("acme", 9))[1]
     assert await bench.store.event("acme", "z") is None
     assert await bench.store.event("nobody", "a") is None
+
+
+@case
+async def what_led_to_an_event_leads_to_what_it_sets_off(bench: Bench) -> None:
+    behind = Trail(3, 1, ("abcdefghi", "123456789"), ("first", "second"))
+    listener = await _listen(bench, "listener")
+    bench.advance(1)
+    assert await bench.store.emit("acme", [_event("a", behind=behind), _event("b")]) == [True, True]
+    assert [one.behind for one in await bench.store.events("acme", 9)] == [None, behind]
+    assert await _match(bench) == [True, True]
+    rows = await bench.store.occurrences(listener.uid)
+    assert {row.origin: row.own for row in rows} == {event("a"): OwnTerms(behind=behind), event("b"): None}
+    claimed = await bench.claim()
+    assert {one.occurrence.origin: trail_behind(one.occurrence).depth for one in claimed} == {
+        event("a"): 3,
+        event("b"): 0,
+    }
 
 
 @case

@@ -1,0 +1,68 @@
+"""Causes: what the work of an occurrence asks of this service is a step of the chain that the occurrence is in.
+
+Its requests carry a proof of which occurrence it is. One that is missing, wrong, of another tenant or another store, or
+of an occurrence that is not on record any more, says nothing: then it is as if somebody from outside had asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.chains import (
+    trail_of_asked,
+    trail_of_emitted,
+    trail_of_told,
+    why_not_asked,
+    why_not_emitted,
+)
+from noonmark.core.errors import Conflict, StoreUnavailable
+from noonmark.core.signatures import chain_key, proven_occurrence
+from noonmark.core.triggers import EventTrigger
+
+if TYPE_CHECKING:
+    from noonmark.core.events import Event
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.core.trails import Trail
+    from noonmark.operations.service import Caller, Service
+
+
+async def behind_event(service: Service, caller: Caller, event: Event) -> Trail | None:
+    """What leads to an event that a caller tells of; a Conflict where the chain has no room for it."""
+    if (found := await _cause(service, caller)) is None:
+        return None
+    one, schedule = found
+    trigger = schedule.declaration.trigger
+    repeats = isinstance(trigger, EventTrigger) and trigger.matches(
+        event.event_type, event.payload, source=event.source
+    )
+    if (why := why_not_emitted(trail_of_emitted(one), event.event_type, repeats=repeats)) is not None:
+        raise Conflict(f"the event is not kept: {why}")
+    return trail_of_told(one, event.event_type)
+
+
+async def behind_run(service: Service, caller: Caller) -> Trail | None:
+    """What leads to a run that a caller asks for; a Conflict where the chain has no room for it."""
+    if (found := await _cause(service, caller)) is None:
+        return None
+    trail = trail_of_asked(found[0])
+    if (why := why_not_asked(trail)) is not None:
+        raise Conflict(f"it is not run: {why}")
+    return trail
+
+
+async def _cause(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
+    """The occurrence whose work asks, and its schedule."""
+    if not caller.chain:
+        return None
+    tenant = caller.owner.tenant
+    try:
+        own = await service.store.own_key()
+    except StoreUnavailable:  # if it is away altogether, whoever asks is told so by what follows
+        return None
+    one_id = proven_occurrence(caller.chain, chain_key(own, tenant))
+    one = None if one_id is None else await service.store.occurrence(one_id)
+    snapshot = None if one is None else await service.store.snapshot(one.uid)
+    if one is None or snapshot is None or snapshot.schedule.owner.tenant != tenant:
+        return None
+    return one, snapshot.schedule
