@@ -3,18 +3,25 @@
 import asyncio
 import socket
 import threading
-from contextlib import ExitStack, contextmanager
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 import pytest
 import uvicorn
 
-from noonmark.cli.connections import ENOUGH, Connection, most_connections
+from noonmark.cli.connection_pool import ENOUGH, ConnectionLimits, ConnectionPool, address_of, most_connections
+from noonmark.cli.connections import Connection
+from noonmark.cli.listening import SEND_BUFFER
 from tests.embedded.waiting import SOON, eventually
 from tests.service.server import serving
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BUSY = b"GET /busy HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LARGE = 8_388_608
+READS_NOTHING = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @contextmanager
@@ -25,13 +32,20 @@ def served(**limits):
     async def app(scope, _receive, send):
         if scope["path"] == "/busy":
             await asyncio.to_thread(let_go.wait, SOON)
+        if scope["path"] == "/large":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % LARGE)]})
+            await send({"type": "http.response.body", "body": bytes(LARGE)})
+            return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        kind = type("Quick", (Connection,), limits)
+        pool = ConnectionPool(ConnectionLimits(**limits))
+        kind = partial(Connection, pool)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         config = uvicorn.Config(app, http=kind, log_config=None, lifespan="off", ws="none", timeout_keep_alive=3_600)
         server = uvicorn.Server(config)
+        server.pool = pool
         server.let_go, server.connect = let_go, lambda: socket.create_connection(listener.getsockname(), SOON)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
@@ -67,7 +81,7 @@ def is_closed(line):
 
 @pytest.mark.parametrize("begins", [b"", HALF, WHOLE, WHOLE + HALF], ids=["silent", "half", "idle", "half again"])
 def test_a_connection_without_the_head_of_a_request_is_given_up(begins):
-    with served(deadline=0.2) as server, server.connect() as line:
+    with served(head_seconds=0.2) as server, server.connect() as line:
         line.sendall(begins)
         if WHOLE in begins:
             assert answer(line)
@@ -76,7 +90,7 @@ def test_a_connection_without_the_head_of_a_request_is_given_up(begins):
 
 
 def test_drop_by_drop_it_is_given_up_too():
-    with served(deadline=0.2) as server, server.connect() as line:
+    with served(head_seconds=0.2) as server, server.connect() as line:
         line.sendall(HALF)
 
         def is_cut():
@@ -90,7 +104,7 @@ def test_drop_by_drop_it_is_given_up_too():
 
 
 def test_an_answer_may_take_longer_than_a_head():
-    with served(deadline=0.2) as server, server.connect() as line, server.connect() as other:
+    with served(head_seconds=0.2) as server, server.connect() as line, server.connect() as other:
         line.sendall(BUSY)
         assert is_closed(other)  # so the time of both is over
         server.let_go.set()
@@ -112,15 +126,157 @@ def test_too_many_take_the_place_of_the_one_that_has_waited_longest():
         assert answer(busy)
 
 
-def test_where_all_are_busy_the_new_one_is_refused():
-    with served(most=2) as server, ExitStack() as lines:
-        both = [lines.enter_context(server.connect()) for _ in range(2)]
-        for one in both:
+@contextmanager
+def all_busy(count=2, **limits):
+    """A server of which every connection is in use."""
+    with served(**limits) as server, ExitStack() as lines:
+        server.busy = [lines.enter_context(server.connect()) for _ in range(count)]
+        for one in server.busy:
             one.sendall(BUSY)
-        eventually(lambda: len(server.server_state.tasks) == 2)
-        assert is_closed(lines.enter_context(server.connect()))
+        eventually(lambda: len(server.server_state.tasks) == count)
+        yield server
         server.let_go.set()
-        assert all(map(answer, both))
+        assert all(map(answer, server.busy))
+
+
+def heard(line, request):
+    """The status and the whole answer, up to its end."""
+    line.sendall(request)
+    found = b""
+    while more := line.recv(65_536):
+        found += more
+    return int(found.split()[1]), found
+
+
+@pytest.mark.parametrize("limits", [{"most": 2}, {"most": 9, "per_address": 2}], ids=["in all", "of an address"])
+def test_where_all_are_busy_only_health_is_told(limits):
+    with all_busy(**limits) as server:
+        for path in (b"/health", b"/health/ready", b"/metrics"):
+            with server.connect() as line:
+                status, said = heard(line, HEALTH.replace(b"/health", path))
+                assert (status, b"connection: close" in said) == (200, True)
+        for request in (WHOLE, HEALTH.replace(b"GET", b"POST"), HEALTH.replace(b"/health", b"/healthy")):
+            with server.connect() as line:
+                status, said = heard(line, request)
+                assert (status, b"retry-after: 1" in said, b'"server_busy"' in said) == (503, True, True)
+        assert server.pool.refused == 3
+
+
+def test_the_reserve_gives_way_too():
+    with all_busy(most=2, reserve=2) as server, ExitStack() as lines:
+        for _ in range(2):
+            lines.enter_context(server.connect()).sendall(HALF)
+        eventually(lambda: server.pool.open == 4)
+
+        def health():  # those in the reserve have a moment, and then their place is taken
+            with server.connect() as line:
+                try:
+                    return heard(line, HEALTH)[0] == 200
+                except (ConnectionError, IndexError):
+                    return False
+
+        eventually(health)
+        assert server.pool.open <= 4
+
+
+@pytest.mark.parametrize("reads", [0, 1], ids=["nothing", "drop by drop"])
+def test_an_answer_that_is_not_read_is_given_up(reads):
+    # It fits into no buffer; and the time of a byte now and then is over, too.
+    with served(send_seconds=0.4, slowest=1 << 30) as server, server.connect() as line:
+        line.sendall(READS_NOTHING)
+        eventually(lambda: server.pool.unsent)
+
+        def is_given_up():
+            with suppress(ConnectionResetError):
+                line.recv(reads * 4_096) if reads else None
+            return not server.pool.open and not server.server_state.connections
+
+        eventually(is_given_up)
+        assert (server.pool.dropped, server.pool.unsent) == (1, 0)
+
+
+def test_an_answer_that_is_read_slowly_comes_whole():
+    with served(send_seconds=2, head_seconds=0.5) as server, server.connect() as line:
+        line.sendall(READS_NOTHING)
+        got, began = 0, time.monotonic()
+        while got < LARGE:
+            more = line.recv(262_144)
+            assert more, got
+            got += len(more)
+            threading.Event().wait(0.03)
+        assert time.monotonic() - began > 0.5  # longer than a head may take
+        assert server.pool.dropped == 0
+
+
+def test_those_who_do_not_read_give_way_to_others():
+    with served(most=8, send_seconds=600) as server, ExitStack() as lines:
+        for _ in range(8):
+            lines.enter_context(server.connect()).sendall(READS_NOTHING)
+        eventually(lambda: server.pool.unsent > 8 * LARGE // 2)
+
+        def is_served():
+            with server.connect() as line:
+                return asked(line)
+
+        eventually(is_served)
+
+
+def test_slow_bodies_give_way_to_others():
+    slow = b"POST /busy HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1"
+    with served(most=4, head_seconds=600) as server, ExitStack() as lines:
+        for _ in range(4):
+            lines.enter_context(server.connect()).sendall(slow)
+        eventually(lambda: len(server.server_state.tasks) == 4)
+
+        def is_served():
+            with server.connect() as line:
+                return asked(line)
+
+        eventually(is_served)
+
+
+def test_answers_that_wait_are_bounded_together():
+    with served(unsent_bytes=2 * LARGE, send_seconds=600) as server, ExitStack() as lines:
+        for _ in range(20):
+            lines.enter_context(server.connect()).sendall(READS_NOTHING)
+        eventually(lambda: server.pool.refused + server.pool.dropped >= 17)
+        assert server.pool.unsent <= 3 * LARGE
+        with server.connect() as line:
+            assert asked(line, HEALTH)
+
+
+def test_the_rest_of_a_body_that_is_not_wanted_has_its_time_too():
+    with served(head_seconds=0.3) as server, server.connect() as line:
+        line.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
+        assert answer(line)
+
+        def is_cut():
+            try:
+                line.sendall(b"x")
+            except (BrokenPipeError, ConnectionResetError):
+                return True
+            return False
+
+        eventually(is_cut)
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        (None, ""),
+        (("127.0.0.1", 1), "loopback"),
+        (("127.9.9.9", 1), "loopback"),
+        (("::1", 1), "loopback"),
+        (("::ffff:127.0.0.1", 1), "loopback"),
+        (("192.0.2.7", 1), "192.0.2.7"),
+        (("::ffff:192.0.2.7", 1), "192.0.2.7"),
+        (("2001:db8:1:2:3::4", 1), "2001:db8:1:2::/64"),
+        (("fe80::1%eth0", 1), "fe80::/64"),
+        (("somewhere", 1), "somewhere"),
+    ],
+)
+def test_what_counts_as_one_address(client, address):
+    assert address_of(client) == address
 
 
 def test_many_beginnings_do_not_keep_others_from_a_server(tmp_path):

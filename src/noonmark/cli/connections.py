@@ -1,56 +1,80 @@
-"""Connections: how long they may take to say what they want, and how many there may be.
-
-The web server waits without end for the rest of a request whose beginning it has. Whoever sends many beginnings would
-take all file descriptors of the process, those for its store included.
-"""
+"""One connection of the web server: strict in what it reads, and known to the pool that limits all of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from noonmark.cli.connection_pool import address_of
+from noonmark.cli.strict_http import StrictConnection
+from noonmark.surfaces.rest.problems import PROBLEM, title_of
+from noonmark.surfaces.rest.writing import write_json
+
 if TYPE_CHECKING:
-    from asyncio import TimerHandle, Transport
+    from asyncio import Transport
 
-ENOUGH = 1_000
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
+    from noonmark.cli.connection_pool import ConnectionPool
 
-def most_connections() -> int:
-    """So many that as many file descriptors again are left for everything else."""
-    try:
-        import resource  # noqa: PLC0415 - only Unix has it
-    except ImportError:
-        return ENOUGH
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return ENOUGH if allowed == resource.RLIM_INFINITY else max(1, min(ENOUGH, allowed // 2))
+RETRY_AFTER = b"1"
+CLOSE = (b"connection", b"close")
+WATCHING = ("/health", "/health/live", "/health/ready", "/metrics")
+"""What is answered also when nothing else is."""
 
 
 class Connection(H11Protocol):
-    """One that is closed when the head of a request does not come in time, or too many wait for one."""
+    """A connection of a pool."""
 
-    deadline = 20.0
-    """Seconds for the whole head of a request, from the connection, or from the end of the last answer."""
-    most = most_connections()
-    _timer: TimerHandle | None = None
-    """Until the head of a request has come."""
+    def __init__(self, pool: ConnectionPool, **options: Any) -> None:  # noqa: ANN401 - what the web server says to every one
+        """Nothing is known of its peer yet."""
+        super().__init__(**options)
+        self.conn: StrictConnection = StrictConnection()
+        self.app = Admitted(self, self.app)
+        self.pool = pool
+        self.address, self.is_reserved = "", False
+        self.heard = self.loop.time()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be read."""
+        return self.transport.get_write_buffer_size()
+
+    @property
+    def produced(self) -> int:
+        """Bytes of answers so far."""
+        return self.conn.produced
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether the rest of a body is waited for."""
+        return self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused
+
+    def drop(self) -> None:
+        """End it now, whatever waits to be sent."""
+        self.transport.abort()
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn only ever has this kind
-        """Wait for a request. One connection too many takes the place of the one that has waited longest."""
+        """Wait for a request, if there is room."""
         super().connection_made(transport)
-        self._look()
-        if len(self.connections) > self.most:
-            others = [one for one in self.connections if isinstance(one, Connection) and one.gives_up_at is not None]
-            min(others, key=lambda one: one.gives_up_at or 0.0, default=self).give_up()
+        self.address, self.heard = address_of(self.client), self.loop.time()
+        self.pool.add(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits any more."""
         super().connection_lost(exc)
-        self._wait_no_longer()
+        self.pool.remove(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come."""
+        self.heard = self.loop.time()
+        super().data_received(data)
 
     def handle_events(self) -> None:
-        """Something has come."""
+        """Look at what has come."""
         super().handle_events()
         self._look()
 
@@ -59,24 +83,75 @@ class Connection(H11Protocol):
         super().on_response_complete()
         self._look()
 
-    @property
-    def gives_up_at(self) -> float | None:
-        """When it is closed, by the time of its loop, unless the head of a request comes; None when one has come."""
-        return None if self._timer is None else self._timer.when()
+    def pause_writing(self) -> None:
+        """More waits to be read than is good."""
+        super().pause_writing()
+        self.pool.sends(self, self.loop.time())
 
     def _look(self) -> None:
-        """Whether the head of a request is still to come."""
-        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-            self._wait_no_longer()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(self.deadline, self.give_up)
+        """Whether the head of a request is still to come. Until then, the rest of an answered one is thrown away."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # there is none before the first request
+        is_answered = cycle is None or cycle.response_complete
+        if self.conn.their_state is h11.IDLE or is_answered:
+            self.pool.expect_head(self, self.loop.time())
+        else:
+            self.pool.expect_nothing(self)
+        if self.unsent:
+            self.pool.sends(self, self.loop.time())
 
-    def _wait_no_longer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def give_up(self) -> None:
-        """Close it."""
-        self._wait_no_longer()
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no HTTP, unless an answer is on its way; and hang up."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        content = _problem(400, "invalid_request", msg)
+        headers = [(b"content-type", PROBLEM.encode()), (b"content-length", b"%d" % len(content)), CLOSE]
+        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=content), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event))
         self.transport.close()
+
+
+class Admitted:
+    """The application as one connection has it: when there is too much to do, it only tells of the server's health."""
+
+    def __init__(self, connection: Connection, app: ASGIApp) -> None:
+        """Whether there is too much to do is decided for each request."""
+        self._connection, self._app = connection, app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        connection, pool = self._connection, self._connection.pool
+
+        async def send_last(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), CLOSE]
+            await send(message)
+
+        if scope["path"] in WATCHING and scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send_last if connection.is_reserved else send)
+        elif connection.is_reserved:
+            await _refuse(pool, send, "all connections are in use")
+        elif pool.is_overloaded(connection.loop.time()):
+            await _refuse(pool, send, "too many answers wait to be read")
+        else:
+            await self._app(scope, receive, send)
+
+
+async def _refuse(pool: ConnectionPool, send: Send, why: str) -> None:
+    """Say that there is too much to do, and hang up; nothing of the request has been carried out."""
+    pool.refused += 1
+    content = _problem(503, "server_busy", f"{why}; nothing was done, try again")
+    headers = [
+        (b"content-type", PROBLEM.encode()),
+        (b"content-length", b"%d" % len(content)),
+        (b"retry-after", RETRY_AFTER),
+        (b"cache-control", b"no-store"),
+        CLOSE,
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _problem(status: int, code: str, detail: str) -> bytes:
+    kind = f"urn:noonmark:problem:{code}"
+    return write_json({"type": kind, "title": title_of(code), "status": status, "code": code, "detail": detail})

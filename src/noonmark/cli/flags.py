@@ -54,6 +54,11 @@ class Flags:
     upload_dir: Annotated[str | None, _meaning("upload_dir")] = None
     max_upload_bytes: Annotated[str | None, _meaning("max_upload_bytes")] = None
     upload_quota_bytes: Annotated[str | None, _meaning("upload_quota_bytes")] = None
+    max_connections: Annotated[str | None, _meaning("max_connections")] = None
+    max_connections_per_address: Annotated[str | None, _meaning("max_connections_per_address")] = None
+    request_timeout: Annotated[str | None, _meaning("request_timeout")] = None
+    send_timeout: Annotated[str | None, _meaning("send_timeout")] = None
+    max_unsent_bytes: Annotated[str | None, _meaning("max_unsent_bytes")] = None
     lease: Annotated[str | None, _meaning("lease")] = None
     grace: Annotated[str | None, _meaning("grace")] = None
     max_threads: Annotated[str | None, _meaning("max_threads")] = None

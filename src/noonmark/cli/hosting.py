@@ -8,12 +8,14 @@ import signal
 import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import uvicorn
 
 from noonmark import __version__
+from noonmark.cli.connection_pool import SHARE, ConnectionLimits, ConnectionPool, most_connections
 from noonmark.cli.connections import Connection
 from noonmark.cli.listening import BACKLOG, url_of
 from noonmark.cli.output import complain
@@ -58,6 +60,7 @@ from noonmark.wiring import (
 
 if TYPE_CHECKING:
     import socket
+    from asyncio import Protocol
     from collections.abc import Callable
     from types import FrameType
 
@@ -100,7 +103,9 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
             if settings.worker:
                 worker.start()
-            server = _Server(app, settings, listener)
+            pool = ConnectionPool(_limits(settings))
+            metrics.watch_connections(pool)
+            server = _Server(app, settings, listener, pool)
             on_signal.then(server.leave)
             server.run([listener])
             on_signal.then(worker.hurry)
@@ -110,6 +115,19 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             on_signal.then(_nothing)
             logger.info("asked to stop before it had begun")
     return 0
+
+
+def _limits(settings: Settings) -> ConnectionLimits:
+    """Whoever stands behind a proxy comes from its address, and from no other."""
+    most = most_connections(settings.max_connections)
+    share = most if settings.public_url is not None else max(1, most // SHARE)
+    return ConnectionLimits(
+        most=most,
+        per_address=settings.max_connections_per_address or share,
+        head_seconds=settings.request_timeout,
+        send_seconds=settings.send_timeout,
+        unsent_bytes=settings.max_unsent_bytes,
+    )
 
 
 def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
@@ -236,6 +254,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         port=settings.port,
         allowed_hosts=settings.allowed_hosts,
         public_url=settings.public_url,
+        body_seconds=settings.request_timeout,
     )
     health = Health(lambda: drive(store.nodes()), node=node, version=__version__, worker=worker)
     return make_app(service, http, metrics, health=health)
@@ -244,10 +263,10 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
 class _Server(uvicorn.Server):
     """The web server; it says on standard output where it listens, once it does."""
 
-    def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket, pool: ConnectionPool) -> None:
         config = uvicorn.Config(
             app,
-            http=Connection,
+            http=cast("type[Protocol]", partial(Connection, pool)),
             log_config=None,
             proxy_headers=False,  # on loopback, anybody could claim to be anybody
             server_header=False,
@@ -255,7 +274,7 @@ class _Server(uvicorn.Server):
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=max(1, math.ceil(settings.grace)),
             # So many are accepted before the first of them is looked at; all of them have to fit in.
-            backlog=max(1, Connection.most // 8),
+            backlog=max(1, pool.limits.most // 8),
         )
         super().__init__(config)
         self.asked = 0

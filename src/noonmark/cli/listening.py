@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from noonmark.config import Loaded
 
 BACKLOG = 2_048
+SEND_BUFFER = 131_072
+"""So little of an answer waits in the system that it shows whether the caller reads it."""
 
 
 def listen(loaded: Loaded) -> socket.socket:
@@ -24,6 +26,7 @@ def listen(loaded: Loaded) -> socket.socket:
     try:
         # Not while another server has the port, but at once after one that has stopped.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # connections inherit it
         listener.bind((address, settings.port))
         listener.listen(BACKLOG)
     except OSError as error:

@@ -148,6 +148,34 @@ class Settings:
     upload_quota_bytes: int = _set(
         readers.whole(0, 2**50), "bytes that all uploaded files of a tenant may have together", default=1_073_741_824
     )
+    max_connections: int = _set(
+        readers.whole(1, 100_000),
+        "connections that are open at a time, at most, beside a reserve of 16 in which only `/health` and `/metrics`"
+        " are answered; never more than half of the files that the process may have open",
+        default=1_000,
+    )
+    max_connections_per_address: int = _set(
+        readers.whole(0, 100_000),
+        "of these, so many may come from one address; all of this machine is one. 0 is one half of them, or all where"
+        " `public_url` says that a proxy stands before the server",
+        default=0,
+    )
+    request_timeout: float = _set(
+        readers.number(0.1, 3_600),
+        "seconds for the head of a request, and as many for its body; an uploaded file has longer, at 32 KiB a second",
+        default=20.0,
+    )
+    send_timeout: float = _set(
+        readers.number(0.1, 3_600),
+        "seconds after which an answer is given up of which the caller reads nothing; or, beyond them, less than 4 KiB"
+        " a second",
+        default=20.0,
+    )
+    max_unsent_bytes: int = _set(
+        readers.whole(65_536, 2**40),
+        "bytes of answers that wait to be read, together; beyond that, requests are answered with 503",
+        default=67_108_864,
+    )
     lease: float = _set(
         readers.number(1, 3_600), "seconds after which what a dead node held is taken over", default=15.0
     )

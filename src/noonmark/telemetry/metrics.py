@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, UnknownMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, UnknownMetricFamily
 
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
@@ -60,6 +60,7 @@ class Metrics:
         """Nothing has happened yet, and nobody is watched. `backlog` tells what is to be done, if that is known."""
         self._version, self._backlog = version, backlog
         self._worker: Watched | None = None
+        self._connections: Connections | None = None
         self._lock = Lock()
         self._plain: Tally[str] = Tally()
         self._lateness = Distribution(
@@ -82,6 +83,10 @@ class Metrics:
     def watch(self, worker: Watched) -> None:
         """Show what this worker holds, too."""
         self._worker = worker
+
+    def watch_connections(self, connections: Connections) -> None:
+        """Show how many callers there are, too."""
+        self._connections = connections
 
     def render(self) -> bytes:
         """Everything, in the text format of Prometheus."""
@@ -172,8 +177,34 @@ class Metrics:
         yield _gauge("worker_running", "Whether the worker of this node runs.", worker.is_running)
         yield _gauge("leader", "Whether this node does the housekeeping for all of them.", worker.leads)
         yield _gauge("leader_term", "How often the leader has changed, as far as this node knows.", worker.term)
+        if (callers := self._connections) is not None:
+            yield _gauge("http_connections", "Connections that are open.", callers.open)
+            yield _gauge("http_unsent_bytes", "Bytes of answers that wait to be read.", callers.unsent)
+            yield _counter(
+                "http_dropped", "Connections that were closed because they waited too long.", callers.dropped
+            )
+            yield _counter("http_refused", "Requests that were answered with 503, for too much to do.", callers.refused)
         names = {"node": worker.node, "version": self._version}
         yield InfoMetricFamily("noonmark_node", "This node.", value=names)
+
+
+class Connections(Protocol):
+    """What is told of the connections of a server."""
+
+    dropped: int
+    refused: int
+
+    @property
+    def open(self) -> int:
+        """How many there are."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that wait to be read."""
+
+
+def _counter(name: str, meaning: str, value: float) -> Metric:
+    return CounterMetricFamily(f"noonmark_{name}", meaning, value=value)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

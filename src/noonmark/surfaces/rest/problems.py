@@ -23,6 +23,7 @@ _TITLES = {
     "unsupported_media_type": "This kind of content is not read",
     "method_not_allowed": "Not by this method",
     "request_timeout": "The body did not come",
+    "server_busy": "Too much to do",
 }
 
 
@@ -44,10 +45,9 @@ def problem(error: NoonmarkError, request: Request) -> Response:
     if isinstance(error, Refused):
         said["code"], status, headers = error.http_code, error.status, error.headers
     code = str(said["code"])
-    title = _TITLES[code] if code in _TITLES else STATUS[code].title
     document = {
         "type": f"urn:noonmark:problem:{code}",
-        "title": title,
+        "title": title_of(code),
         "status": status,
         **said,
         "request_id": request_id_of(request),
@@ -55,6 +55,11 @@ def problem(error: NoonmarkError, request: Request) -> Response:
     if request.scope["path"].startswith(TASK_ROUTES):
         document["error"] = said["detail"]
     return Response(write_json(document), status, {**headers, "Cache-Control": "no-store"}, media_type=PROBLEM)
+
+
+def title_of(code: str) -> str:
+    """The title that goes with a code."""
+    return _TITLES[code] if code in _TITLES else STATUS[code].title
 
 
 def failure(request: Request) -> Response:

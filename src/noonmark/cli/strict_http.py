@@ -1,0 +1,72 @@
+"""HTTP/1.1 without leniency: a head that two readers could understand differently is refused.
+
+The parser below takes a body that is framed twice (the chunks win), folded lines, lines that end in a bare line feed,
+headers after the chunks, and a length that is said again. A proxy in front of the server may read each of these in another way, and whoever
+sends them makes it see other requests than the server does. So the connection ends with the first of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import h11
+
+if TYPE_CHECKING:
+    from h11._events import Event
+
+MAX_HEAD = 16_384
+"""Bytes of the head of a request, and of the line before a chunk."""
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+
+
+class StrictConnection(h11.Connection):
+    """The parser of one connection of a server, which also counts what it has put out."""
+
+    def __init__(self) -> None:
+        """Nothing has come yet."""
+        super().__init__(h11.SERVER, MAX_HEAD)
+        self.produced = 0
+        """Bytes of answers so far."""
+
+    def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | Event:
+        """What has come next; RemoteProtocolError for what is not HTTP, or is not plain."""
+        if self.their_state is not h11.IDLE:
+            event = super().next_event()
+            if isinstance(event, h11.EndOfMessage) and event.headers:
+                raise h11.RemoteProtocolError("headers come after the chunks")
+            return event
+        before = self.trailing_data[0]
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            head = before[: len(before) - len(self.trailing_data[0])]
+            if (wrong := ambiguity(head)) is not None:
+                raise h11.RemoteProtocolError(wrong)
+        return event
+
+    def send_with_data_passthrough(self, event: Event) -> list[bytes] | None:
+        """The bytes of an event, piece by piece."""
+        output = super().send_with_data_passthrough(event)
+        self.produced += sum(map(len, output or ()))
+        return output
+
+
+def ambiguity(head: bytes) -> str | None:
+    """What readers may understand differently in the head of a request, which ends with an empty line; if anything."""
+    if _BARE.search(head):
+        return "a line of the head ends in something else than CR LF"
+    request, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    if any(line.startswith((b" ", b"\t")) for line in lines):
+        return "a header is folded over several lines"
+    fields = [(name.lower(), value) for name, _, value in (line.partition(b":") for line in lines)]
+    lengths = [value for name, value in fields if name == b"content-length"]
+    codings = [value for name, value in fields if name == b"transfer-encoding"]
+    if lengths and codings:
+        return "both Content-Length and Transfer-Encoding are given"
+    if len(lengths) > 1 or any(b"," in one for one in lengths):
+        return "Content-Length is given more than once"
+    if len(codings) > 1:
+        return "Transfer-Encoding is given more than once"
+    if codings and not request.endswith(b"HTTP/1.1"):
+        return "Transfer-Encoding is given, and HTTP/1.0 has none"
+    return None
