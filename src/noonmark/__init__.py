@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from noonmark.core.describe import Description, describe
     from noonmark.core.errors import (
+        AnswerTooLarge,
         Conflict,
         InvalidRequest,
         InvalidSchedule,
@@ -61,6 +62,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "noonmark.core.describe": ("Description", "describe"),
     "noonmark.core.errors": (
+        "AnswerTooLarge",
         "Conflict",
         "InvalidRequest",
         "InvalidSchedule",
@@ -107,6 +109,7 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AnswerTooLarge",
     "AsyncScheduler",
     "CalendarTrigger",
     "Conflict",

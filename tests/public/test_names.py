@@ -51,6 +51,7 @@ CODES = {
     "MethodNotFound": ("method_not_found", LookupError),
     "NotAllowed": ("not_allowed", NoonmarkError),
     "PayloadTooLarge": ("payload_too_large", NoonmarkError),
+    "AnswerTooLarge": ("answer_too_large", NoonmarkError),
     "Unreachable": ("unreachable", NoonmarkError),
 }
 

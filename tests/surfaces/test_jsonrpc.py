@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from noonmark.operations.errors import STATUS
+from noonmark.operations.page import MAX_BYTES
 from noonmark.operations.registry import OPERATIONS
-from noonmark.surfaces.jsonrpc.dispatch import MAX_CALLS, answer
+from noonmark.surfaces.jsonrpc.dispatch import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.wiring import make_store
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
@@ -256,6 +257,31 @@ class TestBatches:
             ]
         )
         assert [one["result"]["phase"] for one in given] == ["active", "paused"]
+
+    def test_large_answers_end_what_is_carried_out(self, line):
+        for number in range(17):
+            line.clock.advance(1)
+            line("event/emit", event_type="large", event_id=f"e{number}", payload={"text": "x" * 250_000})
+        events = {"jsonrpc": "2.0", "method": "event/list", "params": {"limit": 1_000}}
+        create = {"jsonrpc": "2.0", "method": "schedule/create"}
+        batch = [
+            {**create, "params": {"schedule_id": "first", "trigger": EVERY_MINUTE, "target": REPORT}},
+            *({**events, "id": number} for number in range(60)),
+            {**create, "params": {"schedule_id": "answered", "trigger": EVERY_MINUTE, "target": REPORT}, "id": "a"},
+            {**create, "params": {"schedule_id": "notified", "trigger": EVERY_MINUTE, "target": REPORT}},
+            {"foo": "boo"},
+        ]
+        given = answer(line.service, CALLER, json.dumps(batch).encode())
+        assert len(given) < MAX_ANSWER + MAX_BYTES + 100_000
+        told = json.loads(given)
+        is_given = ["result" in one for one in told]
+        assert is_given == [True] * 3 + [False] * 60
+        refused = [one for one in told[3:] if one["error"]["code"] == -32003]
+        assert [one["id"] for one in refused] == [*range(3, 60), "a", None]
+        assert {one["error"]["data"]["code"] for one in refused} == {"answer_too_large"}
+        assert "1 notifications of this batch were not carried out" in refused[-1]["error"]["message"]
+        assert seen(told[-2]) == failed(-32600)
+        assert [one["schedule_id"] for one in line.result("schedule/list")["schedules"]] == ["first"]
 
     def test_only_notifications_are_answered_with_nothing(self, line):
         assert line.send([COUNT, COUNT]) is None

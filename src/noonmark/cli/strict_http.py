@@ -1,8 +1,9 @@
 """HTTP/1.1 without leniency: a head that two readers could understand differently is refused.
 
 The parser below takes a body that is framed twice (the chunks win), folded lines, lines that end in a bare line feed,
-headers after the chunks, and a length that is said again. A proxy in front of the server may read each of these in another way, and whoever
-sends them makes it see other requests than the server does. So the connection ends with the first of them.
+headers after the chunks, and a length that is said again. A proxy in front of the server may read each of these in
+another way, and whoever sends them makes it see other requests than the server does. So the connection ends with the
+first of them.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ NoonmarkError
 ├── QuotaExceeded            quota_exceeded
 ├── NotAllowed               not_allowed
 ├── PayloadTooLarge          payload_too_large
+├── AnswerTooLarge           answer_too_large
 ├── Unreachable              unreachable
 ├── StoreUnavailable         store_unavailable
 └── PipelineError            pipeline_failed
@@ -165,6 +166,12 @@ class PayloadTooLarge(NoonmarkError):
     """More was sent than is read."""
 
     code = "payload_too_large"
+
+
+class AnswerTooLarge(NoonmarkError):
+    """More was asked for at once than is answered; this part of it was not carried out."""
+
+    code = "answer_too_large"
 
 
 class Unreachable(NoonmarkError):

@@ -35,6 +35,7 @@ STATUS: Mapping[str, ErrorRow] = {
     "quota_exceeded": ErrorRow(429, -32003, 5, "A limit is reached"),
     "not_allowed": ErrorRow(403, -32003, 5, "Not allowed"),
     "payload_too_large": ErrorRow(413, -32602, 2, "Too large"),
+    "answer_too_large": ErrorRow(413, -32003, 5, "The answer would be too large"),
     "unreachable": ErrorRow(503, -32020, 6, "No server answered"),
     "store_unavailable": ErrorRow(503, -32020, 6, "The store did not answer"),
     "pipeline_failed": ErrorRow(500, -32603, 1, "A stage failed"),
@@ -58,6 +59,7 @@ _BY_CODE = {
         errors.QuotaExceeded,
         errors.NotAllowed,
         errors.PayloadTooLarge,
+        errors.AnswerTooLarge,
         errors.StoreUnavailable,
     )
 }

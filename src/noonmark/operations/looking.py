@@ -21,12 +21,16 @@ from noonmark.operations.documents import (
     run_document,
     schedule_document,
 )
+from noonmark.operations.page import read_page
 from noonmark.operations.steering import find_occurrence, told_occurrence
 from noonmark.ports.records import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from noonmark.core.events import Event
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.run import Run
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import Kept
 
@@ -87,21 +91,31 @@ async def _page(
     limit, offset = asked.limit(USUAL_PAGE), asked.integer("offset", 0, high=MAX_OFFSET)
     cursor = asked.cursor(str)
     asked.done()
-    after = None if cursor is None else cursor[0]
-    found: list[Kept] = []
-    while len(found) <= offset + limit:
-        asked_for = limit + 1 + offset
-        page = await service.store.schedules(
-            caller.owner.tenant, after=after, limit=asked_for, deleted=deleted, wanted=wanted, newest_first=newest_first
-        )
-        found += [one for one in page if workflow is None or _workflow(one) == workflow]
-        if len(page) < asked_for:
-            break
-        after = page[-1].schedule.uid
-    page, more = found[offset : offset + limit], len(found) > offset + limit
-    now = await service.store.clock()
-    told = [schedule_document(one, now=now) for one in page]
-    return told, write_cursor(page[-1].schedule.uid) if more else None
+    now, skipped = await service.store.clock(), 0
+    start = None if cursor is None else cursor[0]
+
+    async def fetch(count: int, last: Kept | None) -> list[Kept]:
+        nonlocal start, skipped
+        found: list[Kept] = []
+        start = start if last is None else last.schedule.uid
+        while len(found) < count:
+            step = count if workflow is None and skipped == offset else max(count, USUAL_PAGE)
+            page = await service.store.schedules(
+                caller.owner.tenant, after=start, limit=step, deleted=deleted, wanted=wanted, newest_first=newest_first
+            )
+            fit = [one for one in page if workflow is None or _workflow(one) == workflow]
+            before, skipped = skipped, min(offset, skipped + len(fit))
+            found += fit[skipped - before :]
+            if len(page) < step:
+                break
+            start = page[-1].schedule.uid
+        return found
+
+    async def tell(page: Sequence[Kept]) -> list[dict[str, Any]]:
+        return [schedule_document(one, now=now) for one in page]
+
+    told, end = await read_page(limit, fetch, tell)
+    return told, None if end is None else write_cursor(end.schedule.uid)
 
 
 async def count_schedules(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,14 +180,18 @@ async def occurrences(service: Service, caller: Caller, arguments: Mapping[str, 
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
-    found = await service.store.occurrences(
-        kept.schedule.uid, limit + 1, before=None if cursor is None else (cursor[0], cursor[1]), phases=phases
-    )
-    page = found[:limit]
-    more = write_cursor(page[-1].nominal, page[-1].id) if len(found) > limit else None
-    runs = await service.store.last_runs([one.id for one in page if one.has_begun])
-    told = occurrence_documents(page, kept.schedule, runs, largest=SMALL_TARGET)
-    return {"occurrences": told, "next_cursor": more}
+    start = None if cursor is None else (cursor[0], cursor[1])
+
+    async def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
+        before = start if last is None else (last.nominal, last.id)
+        return await service.store.occurrences(kept.schedule.uid, count, before=before, phases=phases)
+
+    async def tell(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
+        runs = await service.store.last_runs([one.id for one in page if one.has_begun])
+        return occurrence_documents(page, kept.schedule, runs, largest=SMALL_TARGET)
+
+    told, end = await read_page(limit, fetch, tell)
+    return {"occurrences": told, "next_cursor": None if end is None else write_cursor(end.nominal, end.id)}
 
 
 async def runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,12 +201,17 @@ async def runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
-    found = await service.store.runs(
-        kept.schedule.uid, limit + 1, before=None if cursor is None else (cursor[0], cursor[1])
-    )
-    page = found[:limit]
-    more = write_cursor(page[-1].started, page[-1].id) if len(found) > limit else None
-    return {"runs": [run_document(one, schedule_id) for one in page], "next_cursor": more}
+    start = None if cursor is None else (cursor[0], cursor[1])
+
+    async def fetch(count: int, last: Run | None) -> list[Run]:
+        before = start if last is None else (last.started, last.id)
+        return await service.store.runs(kept.schedule.uid, count, before=before)
+
+    async def tell(page: Sequence[Run]) -> list[dict[str, Any]]:
+        return [run_document(one, schedule_id) for one in page]
+
+    told, end = await read_page(limit, fetch, tell)
+    return {"runs": told, "next_cursor": None if end is None else write_cursor(end.started, end.id)}
 
 
 async def occurrence(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,12 +250,17 @@ async def events(service: Service, caller: Caller, arguments: Mapping[str, Any])
     kind = asked.read("event_type", event_type, None)
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int)
     asked.done()
-    found = await service.store.events(
-        caller.owner.tenant, limit + 1, before=None if cursor is None else cursor[0], event_type=kind
-    )
-    page = found[:limit]
-    more = write_cursor(page[-1].emitted) if len(found) > limit else None
-    return {"events": [event_document(one) for one in page], "next_cursor": more}
+    start = None if cursor is None else cursor[0]
+
+    async def fetch(count: int, last: Event | None) -> list[Event]:
+        before = start if last is None else last.emitted
+        return await service.store.events(caller.owner.tenant, count, before=before, event_type=kind)
+
+    async def tell(page: Sequence[Event]) -> list[dict[str, Any]]:
+        return [event_document(one) for one in page]
+
+    told, end = await read_page(limit, fetch, tell)
+    return {"events": told, "next_cursor": None if end is None else write_cursor(end.emitted)}
 
 
 async def nodes(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation

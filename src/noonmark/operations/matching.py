@@ -16,9 +16,10 @@ from noonmark.core.triggers import EventTrigger, parse_trigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import MAX_LIMIT, Arguments
 from noonmark.operations.documents import event_document
+from noonmark.operations.page import read_page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.events import Event
     from noonmark.core.instants import Micros
@@ -50,16 +51,19 @@ async def matched(store: Store, tenant: str, arguments: Mapping[str, Any]) -> di
     else:
         schedule = (await schedules.find(store, tenant, schedule_id)).schedule
         wanted = _of_schedule(schedule.declaration.trigger)
+
+    async def fetch(count: int, last: Event | None) -> list[Event]:
+        return await _newest(store, tenant, wanted, count, None if last is None else last.emitted)
+
+    async def tell(page: Sequence[Event]) -> list[dict[str, Any]]:
+        reasons = [(one, why_not(wanted, one) or _own(schedule, one)) for one in page]
+        return [{**event_document(one), "matches": why is None, "why": why} for one, why in reasons]
+
     if draft is None:
-        events = await _newest(store, tenant, wanted, limit)
+        told, _ = await read_page(limit, fetch, tell)
     else:
-        events = [_drafted(draft, wanted, now)]
-    told = [(one, why_not(wanted, one) or _own(schedule, one)) for one in events]
-    return {
-        "checked": len(told),
-        "matched": sum(why is None for _, why in told),
-        "events": [{**event_document(one), "matches": why is None, "why": why} for one, why in told],
-    }
+        told = await tell([_drafted(draft, wanted, now)])
+    return {"checked": len(told), "matched": sum(one["matches"] for one in told), "events": told}
 
 
 def _own(schedule: Schedule | None, event: Event) -> str | None:
@@ -90,13 +94,15 @@ def _of_schedule(trigger: object) -> EventTrigger:
     raise InvalidRequest("is the id of a schedule that no event sets off", field="schedule_id")
 
 
-async def _newest(store: Store, tenant: str, wanted: EventTrigger | Matcher, limit: int) -> list[Event]:
+async def _newest(
+    store: Store, tenant: str, wanted: EventTrigger | Matcher, limit: int, before: Micros | None
+) -> list[Event]:
     """The last events of the types that are wanted, the newest first; of all types where none is named."""
     if isinstance(wanted, Matcher):
-        return await store.events(tenant, limit)
+        return await store.events(tenant, limit, before=before)
     found: list[Event] = []
     for kind in wanted.event_types:
-        page = await store.events(tenant, limit, event_type=kind)
+        page = await store.events(tenant, limit, before=before, event_type=kind)
         found = nlargest(limit, [*found, *page], key=lambda one: one.emitted)
     return found
 

@@ -25,6 +25,7 @@ from noonmark.operations.carrying import conceal, without_secrets
 from noonmark.operations.causes import behind_run
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
+from noonmark.operations.page import fitting
 from noonmark.operations.trusting import check_payload
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
         await _note(service, caller, kept.schedule)
         service.wake(None)
     shown = occurrence_documents(rows, kept.schedule, {}, largest=SMALL_TARGET)
-    return {"backfill_id": None if is_dry else backfill_id, "count": len(rows), "occurrences": shown}
+    return {"backfill_id": None if is_dry else backfill_id, "count": len(rows), "occurrences": fitting(shown)}
 
 
 def _past_times(schedule: Schedule, first: Micros, last: Micros, *, limit: int, now: Micros) -> list[Micros]:

@@ -9,7 +9,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.errors import InvalidRequest, NoonmarkError
+from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
 from noonmark.core.jsonvalues import key_path, shown
 from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS, told
@@ -23,6 +23,8 @@ logger = logging.getLogger("noonmark.surfaces")
 
 MAX_CALLS = 100
 """So many calls may come in one batch."""
+MAX_ANSWER = 8_388_608
+"""When the answers of a batch have so many bytes, the calls that follow are refused."""
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -58,9 +60,45 @@ def answer(service: Service, caller: Caller, body: bytes) -> bytes | None:
     if not 1 <= len(asked) <= MAX_CALLS:
         refused = InvalidRequest(f"a batch has 1 to {MAX_CALLS} calls, not {len(asked)}")
         return _text(_failure(caller, None, refused, INVALID_REQUEST))
-    answers = [_answer_one(service, caller, one) for one in asked]
-    given = [one for one in answers if one is not None]
-    return _text(given) if given else None
+    given = _answer_several(service, caller, asked)
+    return b"[%s]" % b",".join(given) if given else None
+
+
+def _answer_several(service: Service, caller: Caller, asked: list[Any]) -> list[bytes]:
+    """The responses to a batch, each as text, so that nothing else of it is held.
+
+    Once they are too large together, nothing more is carried out: whoever asked knows which calls were, and which were
+    not, because the first refusal divides them.
+    """
+    given: list[bytes] = []
+    size = unheard = 0
+    for one in asked:
+        if size <= MAX_ANSWER:
+            response = _answer_one(service, caller, one)
+        else:
+            response = _refuse_rest(caller, one)
+            unheard += response is None
+        if response is not None:
+            given.append(_text(response))
+            size += len(given[-1])
+    if unheard:
+        # Nobody answers a notification, but that it was not carried out has to be said.
+        given.append(_text(_too_large(caller, None, f"{unheard} notifications of this batch were not carried out")))
+    return given
+
+
+def _refuse_rest(caller: Caller, asked: object) -> dict[str, Any] | None:
+    """The response to a call that comes after the limit; None for a notification."""
+    try:
+        call = _read(asked)
+    except InvalidRequest as error:
+        return _failure(caller, _id_of(asked), error, INVALID_REQUEST)
+    return None if call.is_notification else _too_large(caller, call.id, "it was not carried out")
+
+
+def _too_large(caller: Caller, call_id: str | float | None, what: str) -> dict[str, Any]:
+    refused = AnswerTooLarge(f"the answers before it have more than {MAX_ANSWER:,} bytes: {what}; ask in another batch")
+    return _failure(caller, call_id, refused, STATUS[refused.code].jsonrpc)
 
 
 def _answer_one(service: Service, caller: Caller, asked: object) -> dict[str, Any] | None:

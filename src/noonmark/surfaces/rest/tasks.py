@@ -117,7 +117,14 @@ def _list(asked: Asked) -> Answer:
     found: list[dict[str, Any]] = []
     if (offset := (page - 1) * size) < total:
         listed = {**wanted, "newest_first": True, "limit": size, "offset": offset}
-        found = asked.perform("schedule/list", listed)["schedules"]
+        answer = asked.perform("schedule/list", listed)
+        found = answer["schedules"]
+        # A page may end by its size; here it has a number, and so all of its entries.
+        while len(found) < size and (cursor := answer["next_cursor"]) is not None:
+            answer = asked.perform(
+                "schedule/list", {**listed, "offset": 0, "limit": size - len(found), "cursor": cursor}
+            )
+            found += answer["schedules"]
     return Answer(
         document={
             "schedules": [tasks.told(one) for one in found],
