@@ -1,8 +1,10 @@
 """`noonmark serve`, run for real: how it starts, answers, works, refuses to start, and stops."""
 
 import json
+import queue
 import signal
 import socket
+import threading
 
 import pytest
 
@@ -134,6 +136,34 @@ def test_its_worker_can_be_stopped_and_started_while_it_answers(server):
     status = server.get("/worker/status").json
     assert status["status"] == "running"
     assert status["worker_status"]["functions"] == ["fails", "lasts", "touch"]
+
+
+def test_a_worker_that_is_told_to_stop_again_and_again_keeps_no_route_from_others(tmp_path):
+    with serving(folder_with_jobs(tmp_path), *OFFERS, "--grace", "3600") as server, kept(tmp_path) as scheduler:
+        scheduler.stop()
+        job = scheduler.schedule(nothing, function_name="lasts")
+        eventually((tmp_path / "begun").exists)
+        told = queue.SimpleQueue()
+
+        def stop():
+            told.put(server.ask("POST", "/worker/stop").json["worker_status"])
+
+        threads = [threading.Thread(target=stop, daemon=True) for _ in range(60)]  # more than there are threads
+        for one in threads:
+            one.start()
+        states = {told.get(timeout=SOON)["state"] for _ in range(59)}
+        assert states == {"stopping"}
+        assert server.get("/schedules").status == 200
+        batch = [{"jsonrpc": "2.0", "id": number, "method": "worker/stop"} for number in range(20)]
+        assert len(server.ask("POST", "/rpc", batch).json) == 20
+        assert (told.empty(), sum(one.is_alive() for one in threads)) == (True, 1)
+        (tmp_path / "go").touch()
+        assert told.get(timeout=SOON)["state"] == "stopped"
+        assert phases(scheduler, job) == ["completed"]
+        assert server.ask("POST", "/worker/stop").json["worker_status"]["state"] == "stopped"
+        for one in threads:
+            one.join(SOON)
+        scheduler.close()
 
 
 def test_what_is_due_is_seen_also_while_no_worker_runs(server):

@@ -1,5 +1,6 @@
 """Uploads of a server that is a process of its own: what it takes in memory, and what is left when it is killed."""
 
+import os
 import re
 import socket
 import sqlite3
@@ -53,6 +54,49 @@ def test_a_large_file_is_never_held_in_memory(tmp_path):
         assert len(server.get(f"/uploads/{kept.upload_id}").body) == SIZE
         assert peak(server) - before < SIZE // 4
         assert (tmp_path / "noonmark.db.uploads/default" / kept.upload_id / "large.bin").stat().st_size == SIZE
+
+
+def replace_by(kind, path):
+    """Put something that is no file where a file was."""
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(os.path.relpath(path))
+    elif kind == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(b"longer than it was")
+
+
+@pytest.mark.parametrize("where", ["a.txt", ".upload.json"])
+def test_what_is_no_file_holds_up_nobody(tmp_path, monkeypatch, where):
+    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    with serving(tmp_path, "--no-worker") as server, Client(server.url) as client:
+        folder = tmp_path / "noonmark.db.uploads/default"
+        for kind in ("pipe", "folder", "socket", "link", "longer"):
+            (tmp_path / "a.txt").write_text("hello")
+            kept = client.upload(tmp_path / "a.txt")
+            replace_by(kind, folder / kept.upload_id / where)
+            for _ in range(10):  # more than there are threads for files
+                answer = server.get(f"/uploads/{kept.upload_id}")
+                assert (answer.status, answer.json["code"]) in ((404, "not_found"), (503, "store_unavailable"))
+            assert server.get("/uploads").status == 200
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("where", [".lock", ".count"])
+def test_no_pipe_in_place_of_what_is_noted_holds_up_the_next_file(tmp_path, where):
+    with serving(tmp_path, "--no-worker") as server, Client(server.url) as client:
+        (tmp_path / "a.txt").write_text("hello")
+        client.upload(tmp_path / "a.txt")
+        replace_by("pipe", tmp_path / "noonmark.db.uploads/default/.incoming" / where)
+        answer = server.ask("POST", "/uploads?filename=b.txt", "hello")
+        assert answer.status == (503 if where == ".lock" else 201)
+        assert server.stop() == 0
 
 
 def send(server, filename, content, length=None):

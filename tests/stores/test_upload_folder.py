@@ -279,6 +279,16 @@ def test_nothing_is_read_or_removed_through_a_link(home, place, tmp_path):
     assert (secret.exists(), (place / "acme/.incoming/upl_3.part").is_symlink()) == (True, False)
 
 
+def test_a_folder_in_place_of_a_file_is_removed_with_what_is_in_it(home, place):
+    add(home)
+    (place / "acme/upl_1/a.txt").unlink()
+    (place / "acme/upl_1/a.txt/deep/down").mkdir(parents=True)
+    (place / "acme/upl_1/a.txt/deep/file").touch()
+    assert home.remove("acme", "upl_1") is not None
+    assert not (place / "acme/upl_1").exists()
+    assert list(home.sweep()) == []
+
+
 def test_a_full_disk_is_told_and_leaves_nothing(home, place, monkeypatch):
     coming = home.receive("acme", "upl_1")
     coming.write(b"hello")

@@ -128,6 +128,25 @@ def test_only_a_page_of_this_very_server_may_ask(served, origin, host, status):
     assert asked(served, host, Origin=origin)[0] == status
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
+def test_a_browser_that_says_it_shows_another_page_changes_nothing(served, path, method, site):
+    for more in ({}, {"Origin": served.url}):
+        problem(served.client.request(method, path, headers={"Sec-Fetch-Site": site, **more}), 403, "not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("method", "site"),
+    [("POST", "same-origin"), ("POST", "none"), ("GET", "cross-site"), ("HEAD", "same-site"), ("GET", "none")],
+)
+def test_a_page_of_its_own_and_a_link_elsewhere_are_served(served, method, site):
+    path = "/schedules/preview" if method == "POST" else "/schedules"
+    document = {"trigger": {"type": "interval", "every_seconds": 60}} if method == "POST" else None
+    answer = served.client.request(method, path, json=document, headers={"Sec-Fetch-Site": site})
+    assert answer.status_code == 200
+
+
 def test_nobody_elses_page_is_told_that_it_may_ask(served):
     for headers in ({}, {"Origin": served.url}):
         answer = served.client.get("/schedules", headers=headers)

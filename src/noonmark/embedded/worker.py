@@ -50,6 +50,8 @@ class Worker:
         self._runners: tuple[ref[FunctionRunner], ...] = ()
         """Of every engine: a thread that outlived its run keeps its runner, also after the engine has ended."""
         self._turn = Lock()
+        self._waits = Lock()
+        """Held by the one that waits for what runs."""
         self._is_hurried = False
 
     def start(self) -> None:
@@ -65,9 +67,18 @@ class Worker:
         """Begin nothing more, hand back what has not begun, and wait for what runs, but not past the grace period.
 
         This process lives on, and so does what it runs: its leases are kept until it has ended, lest it begin twice.
+        One caller waits; others are answered at once, so that they take no threads from whoever asks something else.
         """
         with self._turn:
             self._wind_up()
+        if not self._waits.acquire(blocking=False):
+            return
+        try:
+            self._wait()
+        finally:
+            self._waits.release()
+
+    def _wait(self) -> None:
         monotonic = self._runtime.clock.monotonic
         ends = monotonic() + self._grace
         for one in self._winding_up:

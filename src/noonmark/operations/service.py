@@ -30,7 +30,10 @@ class Worker(Protocol):
         """Begin to work; one that does already goes on."""
 
     def stop(self) -> None:
-        """Begin nothing more, hand back what has not begun, and wait for what runs, but no longer than a while."""
+        """Begin nothing more, hand back what has not begun, and wait for what runs, but no longer than a while.
+
+        A second caller does not wait: `status` tells that it is stopping.
+        """
 
     def status(self) -> dict[str, Any]:
         """What it does, and how it is set up."""

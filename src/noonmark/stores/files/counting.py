@@ -58,7 +58,7 @@ def _look(folder: int) -> Count:
 
 def _read(folder: int, coming: int) -> Count | None:
     try:
-        file = os.open(COUNTED, folders.READ, dir_fd=coming)
+        file = folders.open_regular(COUNTED, folders.READ, coming)
         try:
             told = _TOLD.fullmatch(os.read(file, _LONGEST))
         finally:

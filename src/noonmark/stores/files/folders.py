@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager, suppress
-from errno import EDQUOT, ELOOP, ENOSPC, ENOTDIR
+from errno import EDQUOT, EINVAL, ELOOP, ENOSPC, ENOTDIR
 from stat import S_ISREG
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,18 @@ def told() -> Iterator[None]:
         raise StoreUnavailable(f"the folder of the uploads cannot be used: {why}") from error
 
 
+def open_regular(name: str, flags: int, within: int) -> int:
+    """A file in a folder; OSError for anything else in its place.
+
+    A pipe would hold whoever opens it until somebody writes to it, and a device may do anything.
+    """
+    file = os.open(name, flags | os.O_NONBLOCK, 0o600, dir_fd=within)
+    if not S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(EINVAL, "something that is no file is in its place")
+    return file
+
+
 @contextmanager
 def opened(name: str, within: int, *, makes: bool = False) -> Iterator[int]:
     """A folder in a folder; it is made if it is not there."""
@@ -49,7 +61,7 @@ def opened(name: str, within: int, *, makes: bool = False) -> Iterator[int]:
 @contextmanager
 def locked(name: str, within: int) -> Iterator[None]:
     """Nobody else is between these lines, in whichever process."""
-    lock = os.open(name, LOCK, 0o600, dir_fd=within)
+    lock = open_regular(name, LOCK, within)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -92,11 +104,14 @@ def forget(name: str, within: int) -> None:
 
 
 def clear(name: str, within: int) -> None:
-    """Remove a folder and the files in it; one that is not there is fine, and a link is removed, not followed."""
+    """Remove a folder and all that is in it; one that is not there is fine, and a link is removed, not followed."""
     try:
         with opened(name, within) as folder:
             for one in everything(folder):
-                os.unlink(one, dir_fd=folder)
+                try:
+                    os.unlink(one, dir_fd=folder)
+                except (IsADirectoryError, PermissionError):  # which of them, the system decides
+                    clear(one, folder)
         os.rmdir(name, dir_fd=within)
     except FileNotFoundError:
         return
@@ -116,7 +131,10 @@ def is_held(name: str, within: int) -> bool:
 
 
 def _is_locked(name: str, within: int) -> bool:
-    file = os.open(name, READ, dir_fd=within)
+    try:
+        file = open_regular(name, READ, within)
+    except OSError:
+        return False
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

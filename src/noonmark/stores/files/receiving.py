@@ -101,7 +101,7 @@ class Incoming:
                     raise KeyReused("was used for another file", field="idempotency_key")
                 return before
             self._home.check_room(self._tenant, folder, coming, upload.size)
-            os.close(os.open(self._id, folders.LOCK, 0o600, dir_fd=coming))
+            os.close(folders.open_regular(self._id, folders.LOCK, coming))
             with changing(folder, coming, Count(1, upload.size)):
                 os.rename(self._part, self._id, src_dir_fd=coming, dst_dir_fd=folder)
             os.fsync(coming)

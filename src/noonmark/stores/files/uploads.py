@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
-from noonmark.core.errors import QuotaExceeded
+from noonmark.core.errors import QuotaExceeded, StoreUnavailable
 from noonmark.core.turns import Places
 from noonmark.core.uploads import folder_name, read_upload
 from noonmark.stores.files import folders
@@ -119,7 +119,11 @@ class UploadFolder:
     def open(self, tenant: str, upload: Upload) -> BinaryIO:
         """What is in it."""
         with folders.told(), self.of(tenant) as folder, folders.opened(upload.upload_id, folder) as one:
-            return os.fdopen(os.open(upload.filename, folders.READ, dir_fd=one), "rb", buffering=0)
+            file = os.fdopen(folders.open_regular(upload.filename, folders.READ, one), "rb", buffering=0)
+        if (size := os.fstat(file.fileno()).st_size) != upload.size:
+            file.close()
+            raise StoreUnavailable(f"the file on disk has {size:,} bytes, and {upload.size:,} were uploaded")
+        return file
 
     def stored_path(self, tenant: str, upload: Upload) -> str:
         """Where it is."""
@@ -214,7 +218,7 @@ class UploadFolder:
         """The tenant and the upload that a folder is of; None when it is none, or cannot be read."""
         try:
             with folders.opened(name, folder) as one:
-                about = os.open(ABOUT, folders.READ, dir_fd=one)
+                about = folders.open_regular(ABOUT, folders.READ, one)
                 try:
                     document = json.loads(os.read(about, MAX_ABOUT))
                 finally:

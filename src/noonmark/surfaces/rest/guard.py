@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.rest")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PORTS = {"http": 80, "https": 443}
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_FOREIGN = frozenset({"cross-site", "same-site"})
+"""What a browser says of a request that a page of another origin has made; another port of this machine is one."""
 
 
 class Guard:
@@ -89,6 +92,10 @@ class Guard:
             )
         if origins and (len(origins) > 1 or not self._is_same(origins[0], meant)):
             raise NotAllowed("the request comes from a page of another site, by its Origin header")
+        # Not every browser says the origin of every request, but all say this, and no page can change it.
+        sites = request.headers.getlist("sec-fetch-site")
+        if request.method not in _SAFE and any(one.strip().lower() in _FOREIGN for one in sites):
+            raise NotAllowed("the request comes from a page of another site, by its Sec-Fetch-Site header")
 
     def _is_ours(self, host: str) -> bool:
         if host == "localhost" or host in self._hosts:

@@ -149,11 +149,13 @@ class _Desk:
         if request.method == "HEAD":
             file.close()
             return Response(b"", 200, headers, media_type="application/octet-stream")
-        return StreamingResponse(self._pieces(file), 200, headers, media_type="application/octet-stream")
+        return StreamingResponse(self._pieces(file, upload.size), 200, headers, media_type="application/octet-stream")
 
-    async def _pieces(self, file: BinaryIO) -> AsyncIterator[bytes]:
+    async def _pieces(self, file: BinaryIO, left: int) -> AsyncIterator[bytes]:
         with file:
-            while data := await self._run(file.read, PIECE):
+            # No more than was promised, should somebody write to it meanwhile.
+            while left and (data := await self._run(file.read, min(PIECE, left))):
+                left -= len(data)
                 yield data
 
 
