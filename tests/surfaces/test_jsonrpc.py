@@ -275,9 +275,9 @@ class TestBatches:
         assert len(given) < MAX_ANSWER + MAX_BYTES + 100_000
         told = json.loads(given)
         is_given = ["result" in one for one in told]
-        assert is_given == [True] * 3 + [False] * 60
-        refused = [one for one in told[3:] if one["error"]["code"] == -32003]
-        assert [one["id"] for one in refused] == [*range(3, 60), "a", None]
+        assert is_given == [True] * 5 + [False] * 58
+        refused = [one for one in told[5:] if one["error"]["code"] == -32003]
+        assert [one["id"] for one in refused] == [*range(5, 60), "a", None]
         assert {one["error"]["data"]["code"] for one in refused} == {"answer_too_large"}
         assert "1 notifications of this batch were not carried out" in refused[-1]["error"]["message"]
         assert seen(told[-2]) == failed(-32600)

@@ -7,6 +7,8 @@ when none waits, one more is taken into a small reserve, in which only questions
 
 from __future__ import annotations
 
+import ctypes
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Protocol
@@ -25,6 +27,8 @@ FRESH_SECONDS = 0.1
 STUCK_SECONDS = 1.0
 """A body or an answer that has not moved for so long gives way when there are too many."""
 LOOK_SECONDS = 1.0
+GIVE_BACK_BYTES = 33_554_432
+"""After answers of so many bytes, the memory that they took is given back to the system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,7 @@ class ConnectionLimits:
     slowest: int = 4_096
     """Bytes a second, beyond these seconds: an answer that is read more slowly is given up, too."""
     unsent_bytes: int = 67_108_864
-    """Of all answers that wait to be read, together."""
+    """Of all answers that wait to be read, together; when there are more, whoever has not read longest gives way."""
 
 
 class Peer(Protocol):
@@ -103,6 +107,8 @@ class ConnectionPool:
         self._by_address: dict[str, _Group] = {}
         self._sending: dict[Peer, _Sending] = {}
         self._is_looking = False
+        self._produced = 0
+        """Bytes of answers since memory was last given back."""
 
     @property
     def open(self) -> int:
@@ -137,6 +143,8 @@ class ConnectionPool:
 
     def remove(self, peer: Peer) -> None:
         """It has ended."""
+        if any(peer in group.members for group in self._groups(peer)):
+            self._produced += peer.produced
         self.expect_nothing(peer)
         self._sending.pop(peer, None)
         for group in self._groups(peer):
@@ -160,18 +168,14 @@ class ConnectionPool:
         if peer not in self._sending:
             sent = peer.produced - peer.unsent
             self._sending[peer] = _Sending(now, sent, sent, now)
-
-    def is_overloaded(self, now: float) -> bool:
-        """Whether too much waits to be read, also when whoever does not read has been closed."""
-        over = self.unsent - self.limits.unsent_bytes
-        if over <= 0:
-            return False
-        for one in self._stuck(self._all, now):
-            over -= one.unsent
-            self._drop(one)
-            if over <= 0:
-                return False
-        return True
+        if self.unsent > self.limits.unsent_bytes:
+            self._measure(now)
+            # Whoever reads has just been seen to do so; and who has only begun has had no time to.
+            others = [one for one in self._sending if one is not peer]
+            for one in sorted(others, key=lambda one: self._sending[one].moved):
+                if self.unsent <= self.limits.unsent_bytes:
+                    break
+                self._drop(one)
 
     @property
     def _interval(self) -> float:
@@ -226,6 +230,9 @@ class ConnectionPool:
                 late.append(one)
         for one in late:
             self._drop(one)
+        if self._produced >= GIVE_BACK_BYTES and not self._sending:
+            self._produced = 0
+            loop.run_in_executor(None, give_back)
         self._is_looking = self.open > 0
         if self._is_looking:
             loop.call_later(self._interval, self._watch, loop)
@@ -234,6 +241,12 @@ class ConnectionPool:
         self.dropped += 1
         self.remove(peer)
         peer.drop()
+
+
+def give_back() -> None:
+    """Let the system have the memory that nothing uses; the allocator of some systems keeps it for good."""
+    with suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def address_of(client: tuple[str, int] | None) -> str:

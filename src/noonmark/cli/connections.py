@@ -112,15 +112,15 @@ class Connection(H11Protocol):
 
 
 class Admitted:
-    """The application as one connection has it: when there is too much to do, it only tells of the server's health."""
+    """The application as one connection has it: in the reserve, it only tells of the server's health."""
 
     def __init__(self, connection: Connection, app: ASGIApp) -> None:
-        """Whether there is too much to do is decided for each request."""
+        """Whether it is in the reserve is known when a request comes."""
         self._connection, self._app = connection, app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        connection, pool = self._connection, self._connection.pool
+        connection = self._connection
 
         async def send_last(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -130,17 +130,15 @@ class Admitted:
         if scope["path"] in WATCHING and scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send_last if connection.is_reserved else send)
         elif connection.is_reserved:
-            await _refuse(pool, send, "all connections are in use")
-        elif pool.is_overloaded(connection.loop.time()):
-            await _refuse(pool, send, "too many answers wait to be read")
+            await _refuse(connection.pool, send)
         else:
             await self._app(scope, receive, send)
 
 
-async def _refuse(pool: ConnectionPool, send: Send, why: str) -> None:
+async def _refuse(pool: ConnectionPool, send: Send) -> None:
     """Say that there is too much to do, and hang up; nothing of the request has been carried out."""
     pool.refused += 1
-    content = _problem(503, "server_busy", f"{why}; nothing was done, try again")
+    content = _problem(503, "server_busy", "all connections are in use; nothing was done, try again")
     headers = [
         (b"content-type", PROBLEM.encode()),
         (b"content-length", b"%d" % len(content)),

@@ -172,8 +172,9 @@ class Settings:
         default=20.0,
     )
     max_unsent_bytes: int = _set(
-        readers.whole(65_536, 2**40),
-        "bytes of answers that wait to be read, together; beyond that, requests are answered with 503",
+        readers.whole(1_048_576, 2**40),
+        "bytes of answers that wait to be read, together; beyond that, the caller who has read"
+        " nothing for longest is cut off",
         default=67_108_864,
     )
     lease: float = _set(

@@ -7,6 +7,7 @@ server. What is read at once follows the size of what was read before.
 from __future__ import annotations
 
 import json
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-MAX_BYTES = 4_194_304
+MAX_BYTES = 2_097_152
 """A page ends before the entry that would make it larger, unless that is its first."""
 FIRST = 25
 """So many rows are read before their size is known."""
+_AT_ONCE = BoundedSemaphore(8)
+"""So many pages are made at a time: each takes memory, and keeps a processor from whatever else is to be answered."""
 
 
 class Page(NamedTuple):
@@ -38,18 +41,19 @@ async def read_page(
     """
     entries: list[dict[str, Any]] = []
     size, last, step = 0, None, min(limit + 1, FIRST)
-    while True:
-        rows = await fetch(step, last)
-        for row, entry in zip(rows, await tell(rows), strict=True):
-            size += size_of(entry)
-            if len(entries) == limit or (entries and size > MAX_BYTES):
-                return Page(entries, last)
-            entries.append(entry)
-            last = row
-        if len(rows) < step:
-            return Page(entries, None)
-        mean = max(1, size // len(entries))
-        step = max(1, min(limit + 1 - len(entries), (MAX_BYTES - size) // mean + 1))
+    with _AT_ONCE:
+        while True:
+            rows = await fetch(step, last)
+            for row, entry in zip(rows, await tell(rows), strict=True):
+                size += size_of(entry)
+                if len(entries) == limit or (entries and size > MAX_BYTES):
+                    return Page(entries, last)
+                entries.append(entry)
+                last = row
+            if len(rows) < step:
+                return Page(entries, None)
+            mean = max(1, size // len(entries))
+            step = max(1, min(limit + 1 - len(entries), (MAX_BYTES - size) // mean + 1))
 
 
 def fitting(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
