@@ -63,10 +63,15 @@ Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, 
 
 - Bodies are JSON objects in UTF-8, of type `application/json`, not packed, and of 1 MiB at the most. A key that
   comes twice, a number beyond 64 bits, NaN, NUL, half a character, too many levels and fields that nobody knows
-  are refused, as are parameters that a route does not have. A body that has not come after 20 seconds is given up.
+  are refused, as are parameters that a route does not have. A body that has not come after `request_timeout`
+  (20 seconds) is given up, and an answer of which nothing is read for `send_timeout` (20 seconds).
 - Instants are RFC 3339 with `Z` or an offset, and are answered in UTC.
 - A list is `{"schedules": [..], "next_cursor": ..}`, or the like. Ask again with `cursor` until that is null;
-  `limit` is 100 unless given, and 1,000 at the most.
+  `limit` is 100 unless given, and 1,000 at the most. A page also ends before the entry that would make it larger
+  than 2 MiB, so that fewer entries do not mean that there are no more. `event/match` looks at no more events than
+  that, and `backfill` tells no more of its occurrences; its `count` has all of them.
+- A request whose head two readers could understand differently is 400, and ends its connection: a body with both
+  `Content-Length` and `Transfer-Encoding`, either of them twice, folded headers, lines that end without CR LF.
 - A schedule comes with an `ETag`: its revision, and when it was last changed. A change with `If-Match` is made
   only if that is still so, else it is 412. The revision alone, such as `"3"`, will do, too;
   with `expected_revision` in the body it is 409.
@@ -75,7 +80,8 @@ Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, 
 - `X-Request-Id` comes back as it was sent, if it is 1 to 128 letters, digits, `-`, `_`, `.` or `:`; otherwise the
   server makes one up. Its log lines carry it.
 - `Host` must be a loopback address or name, or one of the `allowed_hosts`, and `Origin`, if a browser sends it, the
-  same. Everything else is 403, on every route.
+  same. Everything else is 403, on every route; and so is whatever would change something and comes, by its
+  `Sec-Fetch-Site`, from a page of another site, or of another port of this machine.
 """
 PROBLEMS = """\
 An error of any route is `application/problem+json`: `type`, `title`, `status`, the stable `code` of the

@@ -13,7 +13,7 @@ from noonmark.operations.errors import STATUS
 from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import LOCAL, Service
 from noonmark.stores.memory import MemoryStore
-from noonmark.surfaces.jsonrpc.dispatch import MAX_CALLS, answer
+from noonmark.surfaces.jsonrpc.dispatch import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def jsonrpc_page() -> str:
         + f"A batch has at most {MAX_CALLS} calls, which are carried out and answered in order. A call without an\n"
         "`id` is a notification: it is carried out, and nobody is told what came of it. Where nothing else came, the\n"
         "answer is 204, without a body.\n\n"
+        f"When the answers of a batch have more than {MAX_ANSWER >> 20} MiB, what comes after is not carried out:\n"
+        "each call is `answer_too_large`, and for notifications among them there is one such error with id `null`. So\n"
+        "every call before the first of these errors was carried out, and none after it; send the others again.\n\n"
         "## Methods\n\n"
         "| method | params, in order | |\n| --- | --- | --- |\n" + "\n".join(methods) + "\n\n"
         f"*fields* are those of a [schedule document](schedules.md): {fields}.\n\n"

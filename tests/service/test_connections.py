@@ -39,7 +39,7 @@ def served(**limits):
         await send({"type": "http.response.body", "body": b"ok"})
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        pool = ConnectionPool(ConnectionLimits(**limits))
+        pool = ConnectionPool(ConnectionLimits(**limits), lambda: "refused")
         kind = partial(Connection, pool)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         config = uvicorn.Config(app, http=kind, log_config=None, lifespan="off", ws="none", timeout_keep_alive=3_600)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from collections.abc import Callable
 
 ENOUGH = 1_000
 SHARE = 2
@@ -96,9 +97,9 @@ class _Group:
 class ConnectionPool:
     """All connections of one server. Everything here happens on its loop."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
-        """There are none yet."""
-        self.limits = limits
+    def __init__(self, limits: ConnectionLimits, fresh_id: Callable[[], str]) -> None:
+        """There are none yet. `fresh_id` names the requests that are refused before anybody has read them."""
+        self.limits, self.fresh_id = limits, fresh_id
         self.dropped = 0
         """Connections that were closed by these rules."""
         self.refused = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, cast
 
 import h11
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from noonmark.cli.connection_pool import ConnectionPool
 
+logger = logging.getLogger("noonmark.rest")
 RETRY_AFTER = b"1"
 CLOSE = (b"connection", b"close")
 WATCHING = ("/health", "/health/live", "/health/ready", "/metrics")
@@ -99,13 +101,12 @@ class Connection(H11Protocol):
         if self.unsent:
             self.pool.sends(self, self.loop.time())
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - it is always the same
         """Say that this is no HTTP, unless an answer is on its way; and hang up."""
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.abort()
             return
-        content = _problem(400, "invalid_request", msg)
-        headers = [(b"content-type", PROBLEM.encode()), (b"content-length", b"%d" % len(content)), CLOSE]
+        content, headers = _problem(self.pool.fresh_id(), 400, "invalid_request", self.conn.refusal)
         for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=content), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event))
         self.transport.close()
@@ -138,18 +139,29 @@ class Admitted:
 async def _refuse(pool: ConnectionPool, send: Send) -> None:
     """Say that there is too much to do, and hang up; nothing of the request has been carried out."""
     pool.refused += 1
-    content = _problem(503, "server_busy", "all connections are in use; nothing was done, try again")
-    headers = [
-        (b"content-type", PROBLEM.encode()),
-        (b"content-length", b"%d" % len(content)),
-        (b"retry-after", RETRY_AFTER),
-        (b"cache-control", b"no-store"),
-        CLOSE,
-    ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    why = "all connections are in use; nothing was done, try again"
+    content, headers = _problem(pool.fresh_id(), 503, "server_busy", why)
+    await send({"type": "http.response.start", "status": 503, "headers": [*headers, (b"retry-after", RETRY_AFTER)]})
     await send({"type": "http.response.body", "body": content})
 
 
-def _problem(status: int, code: str, detail: str) -> bytes:
-    kind = f"urn:noonmark:problem:{code}"
-    return write_json({"type": kind, "title": title_of(code), "status": status, "code": code, "detail": detail})
+def _problem(request_id: str, status: int, code: str, detail: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """A problem document before the application is asked, and its headers; the last of the connection."""
+    logger.info("refused: %s", detail, extra={"request_id": request_id})
+    document = {
+        "type": f"urn:noonmark:problem:{code}",
+        "title": title_of(code),
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "request_id": request_id,
+    }
+    content = write_json(document)
+    headers = [
+        (b"content-type", PROBLEM.encode()),
+        (b"content-length", b"%d" % len(content)),
+        (b"cache-control", b"no-store"),
+        (b"x-request-id", request_id.encode()),
+        CLOSE,
+    ]
+    return content, headers

@@ -103,7 +103,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
             if settings.worker:
                 worker.start()
-            pool = ConnectionPool(_limits(settings))
+            pool = ConnectionPool(_limits(settings), lambda: fresh_id(clock))
             metrics.watch_connections(pool)
             server = _Server(app, settings, listener, pool)
             on_signal.then(server.leave)

@@ -29,21 +29,27 @@ class StrictConnection(h11.Connection):
         super().__init__(h11.SERVER, MAX_HEAD)
         self.produced = 0
         """Bytes of answers so far."""
+        self.refusal = "this is no request of HTTP/1.1"
+        """What was wrong with what has come, once something was."""
 
     def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | Event:
         """What has come next; RemoteProtocolError for what is not HTTP, or is not plain."""
         if self.their_state is not h11.IDLE:
             event = super().next_event()
             if isinstance(event, h11.EndOfMessage) and event.headers:
-                raise h11.RemoteProtocolError("headers come after the chunks")
+                raise self._refuse("headers come after the chunks")
             return event
         before = self.trailing_data[0]
         event = super().next_event()
         if isinstance(event, h11.Request):
             head = before[: len(before) - len(self.trailing_data[0])]
             if (wrong := ambiguity(head)) is not None:
-                raise h11.RemoteProtocolError(wrong)
+                raise self._refuse(wrong)
         return event
+
+    def _refuse(self, why: str) -> h11.RemoteProtocolError:
+        self.refusal = why
+        return h11.RemoteProtocolError(why)
 
     def send_with_data_passthrough(self, event: Event) -> list[bytes] | None:
         """The bytes of an event, piece by piece."""

@@ -46,11 +46,11 @@ REFUSALS = {
     408: "The body did not come in time.",
     409: "Not in the present state.",
     412: "If-Match names another revision.",
-    413: "The body is too large.",
+    413: "The body is too large, or the answer would be.",
     415: "The body is no JSON by its headers.",
     429: "A limit is reached.",
     500: "Something went wrong in the server.",
-    503: "The store did not answer.",
+    503: "The store did not answer, or all connections are in use.",
 }
 
 
