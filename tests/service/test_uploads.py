@@ -72,30 +72,22 @@ def replace_by(kind, path):
         path.write_bytes(b"longer than it was")
 
 
-@pytest.mark.parametrize("where", ["a.txt", ".upload.json"])
-def test_what_is_no_file_holds_up_nobody(tmp_path, monkeypatch, where):
+def test_what_is_no_file_holds_up_nobody(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     with serving(tmp_path, "--no-worker") as server, Client(server.url) as client:
         folder = tmp_path / "noonmark.db.uploads/default"
-        for kind in ("pipe", "folder", "socket", "link", "longer"):
-            (tmp_path / "a.txt").write_text("hello")
-            kept = client.upload(tmp_path / "a.txt")
-            replace_by(kind, folder / kept.upload_id / where)
-            for _ in range(10):  # more than there are threads for files
-                answer = server.get(f"/uploads/{kept.upload_id}")
-                assert (answer.status, answer.json["code"]) in ((404, "not_found"), (503, "store_unavailable"))
-            assert server.get("/uploads").status == 200
-        assert server.stop() == 0
-
-
-@pytest.mark.parametrize("where", [".lock", ".count"])
-def test_no_pipe_in_place_of_what_is_noted_holds_up_the_next_file(tmp_path, where):
-    with serving(tmp_path, "--no-worker") as server, Client(server.url) as client:
         (tmp_path / "a.txt").write_text("hello")
-        client.upload(tmp_path / "a.txt")
-        replace_by("pipe", tmp_path / "noonmark.db.uploads/default/.incoming" / where)
-        answer = server.ask("POST", "/uploads?filename=b.txt", "hello")
-        assert answer.status == (503 if where == ".lock" else 201)
+        for where in ("a.txt", ".upload.json"):
+            for kind in ("pipe", "folder", "socket", "link", "longer"):
+                kept = client.upload(tmp_path / "a.txt")
+                replace_by(kind, folder / kept.upload_id / where)
+                for _ in range(10):  # more than there are threads for files
+                    answer = server.get(f"/uploads/{kept.upload_id}")
+                    assert (answer.status, answer.json["code"]) in ((404, "not_found"), (503, "store_unavailable"))
+                assert server.get("/uploads").status == 200
+        for where, status in ((".count", 201), (".lock", 503)):
+            replace_by("pipe", folder / ".incoming" / where)
+            assert server.ask("POST", "/uploads?filename=b.txt", "hello").status == status
         assert server.stop() == 0
 
 

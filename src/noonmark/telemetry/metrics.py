@@ -60,7 +60,7 @@ class Metrics:
         """Nothing has happened yet, and nobody is watched. `backlog` tells what is to be done, if that is known."""
         self._version, self._backlog = version, backlog
         self._worker: Watched | None = None
-        self._connections: Connections | None = None
+        self._connections: Connections = Nobody()
         self._lock = Lock()
         self._plain: Tally[str] = Tally()
         self._lateness = Distribution(
@@ -177,13 +177,13 @@ class Metrics:
         yield _gauge("worker_running", "Whether the worker of this node runs.", worker.is_running)
         yield _gauge("leader", "Whether this node does the housekeeping for all of them.", worker.leads)
         yield _gauge("leader_term", "How often the leader has changed, as far as this node knows.", worker.term)
-        if (callers := self._connections) is not None:
-            yield _gauge("http_connections", "Connections that are open.", callers.open)
-            yield _gauge("http_unsent_bytes", "Bytes of answers that wait to be read.", callers.unsent)
-            yield _counter(
-                "http_dropped", "Connections that were closed because they waited too long.", callers.dropped
-            )
-            yield _counter("http_refused", "Requests that were answered with 503, for too much to do.", callers.refused)
+        callers = self._connections
+        yield _gauge("http_connections", "Connections that are open.", callers.open)
+        yield _gauge("http_unsent_bytes", "Bytes of answers that wait to be read.", callers.unsent)
+        yield _counter("http_dropped", "Connections that were closed because they waited too long.", callers.dropped)
+        yield _counter(
+            "http_refused", "Requests that were answered with 503, for too many connections.", callers.refused
+        )
         names = {"node": worker.node, "version": self._version}
         yield InfoMetricFamily("noonmark_node", "This node.", value=names)
 
@@ -201,6 +201,12 @@ class Connections(Protocol):
     @property
     def unsent(self) -> int:
         """Bytes of answers that wait to be read."""
+
+
+class Nobody:
+    """No connections at all."""
+
+    open = unsent = dropped = refused = 0
 
 
 def _counter(name: str, meaning: str, value: float) -> Metric:
