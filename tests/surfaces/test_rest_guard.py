@@ -128,12 +128,12 @@ def test_only_a_page_of_this_very_server_may_ask(served, origin, host, status):
     assert asked(served, host, Origin=origin)[0] == status
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
-def test_a_browser_that_says_it_shows_another_page_changes_nothing(served, path, method, site):
-    for more in ({}, {"Origin": served.url}):
-        problem(served.client.request(method, path, headers={"Sec-Fetch-Site": site, **more}), 403, "not_allowed")
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_a_browser_that_says_it_shows_another_page_changes_nothing(served, method, site):
+    for path in PATHS:
+        for more in ({}, {"Origin": served.url}):
+            problem(served.client.request(method, path, headers={"Sec-Fetch-Site": site, **more}), 403, "not_allowed")
 
 
 @pytest.mark.parametrize(
