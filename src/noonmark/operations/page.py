@@ -11,7 +11,7 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 Row = TypeVar("Row")
 
@@ -19,6 +19,7 @@ MAX_BYTES = 2_097_152
 """A page ends before the entry that would make it larger, unless that is its first."""
 FIRST = 25
 """So many rows are read before their size is known."""
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _AT_ONCE = BoundedSemaphore(8)
 """So many pages are made at a time: each takes memory, and keeps a processor from whatever else is to be answered."""
 
@@ -44,30 +45,36 @@ async def read_page(
     with _AT_ONCE:
         while True:
             rows = await fetch(step, last)
-            for row, entry in zip(rows, await tell(rows), strict=True):
-                size += size_of(entry)
-                if len(entries) == limit or (entries and size > MAX_BYTES):
-                    return Page(entries, last)
-                entries.append(entry)
-                last = row
+            told = await tell(rows)
+            fits, size = _fitting(told[: limit - len(entries)], size, is_first=not entries)
+            entries += fits
+            last = rows[len(fits) - 1] if fits else last
+            if len(fits) < len(told):
+                return Page(entries, last)
             if len(rows) < step:
                 return Page(entries, None)
             mean = max(1, size // len(entries))
             step = max(1, min(limit + 1 - len(entries), (MAX_BYTES - size) // mean + 1))
 
 
-def fitting(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def fitting(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As many of the first entries as a page may have by their size."""
-    found: list[dict[str, Any]] = []
-    size = 0
-    for one in entries:
-        size += size_of(one)
-        if found and size > MAX_BYTES:
-            break
-        found.append(one)
-    return found
+    return _fitting(entries, 0, is_first=True)[0]
+
+
+def _fitting(entries: list[dict[str, Any]], size: int, *, is_first: bool) -> tuple[list[dict[str, Any]], int]:
+    """Those of them that fit behind others of that size, and the size of all; the very first always fits."""
+    together = size + size_of(entries)
+    if together <= MAX_BYTES:  # nearly always; to measure each of them takes longer
+        return entries, together
+    for count, one in enumerate(entries):
+        following = size + size_of(one)
+        if following > MAX_BYTES and (count or not is_first):
+            return entries[:count], size
+        size = following
+    return entries, size
 
 
 def size_of(document: object) -> int:
     """Bytes that it takes as JSON, or a few more."""
-    return len(json.dumps(document, separators=(",", ":")))
+    return len(_encode(document))
