@@ -64,9 +64,6 @@ def fitting(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _fitting(entries: list[dict[str, Any]], size: int, *, is_first: bool) -> tuple[list[dict[str, Any]], int]:
     """Those of them that fit behind others of that size, and the size of all; the very first always fits."""
-    together = size + size_of(entries)
-    if together <= MAX_BYTES:  # nearly always; to measure each of them takes longer
-        return entries, together
     for count, one in enumerate(entries):
         following = size + size_of(one)
         if following > MAX_BYTES and (count or not is_first):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as Path
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 SOURCE = "rest"
 VERSION = version("noonmark")
 NO_BODY = frozenset({"GET", "HEAD"})
+_UNLIMITED = CapacityLimiter(math.inf)
+"""Each table has its own limit, which is taken before a thread is."""
 WORKING, WATCHING = 40, 8
 """How many requests are worked on at a time; those who watch have threads of their own, so that they are answered
 while all others wait for the store."""
@@ -124,7 +127,11 @@ class Endpoint:
             return await handler.answer(request, asked, self._settings)
         if self._limiter is None:
             return _written(handler, asked)
-        return await to_thread.run_sync(_written, handler, asked, limiter=self._limiter)
+        has_waited = not self._limiter.available_tokens
+        async with self._limiter:
+            if has_waited and request.method in NO_BODY and await request.is_disconnected():
+                raise ClientDisconnect  # nobody would read it, and others wait
+            return await to_thread.run_sync(_written, handler, asked, limiter=_UNLIMITED)
 
 
 def _chain(request: Request) -> str:
