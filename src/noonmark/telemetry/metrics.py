@@ -157,6 +157,7 @@ class Metrics:
         """What is to be done, and what the worker holds, at this moment."""
         worker = Vitals() if self._worker is None else self._worker.vitals()
         backlog = Backlog() if self._backlog is None else self._backlog()
+        log = GaugeMetricFamily("noonmark_store_log_bytes", "Size of the write-ahead log of a SQLite store.")
         due = GaugeMetricFamily("noonmark_schedules_due", "Schedules of which something is due, and nobody has it.")
         depth = GaugeMetricFamily(
             "noonmark_queue_depth",
@@ -170,7 +171,8 @@ class Metrics:
             depth.add_metric(["due"], backlog.due)
             depth.add_metric(["waiting"], backlog.waiting)
             if backlog.log_bytes is not None:
-                yield _gauge("store_log_bytes", "Size of the write-ahead log of a SQLite store.", backlog.log_bytes)
+                log.add_metric([], backlog.log_bytes)
+        yield log
         yield due
         yield depth
         yield _gauge("abandoned_threads", "Threads that still run what has timed out.", worker.abandoned)
