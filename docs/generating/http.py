@@ -23,6 +23,7 @@ TITLES = {
     "secret": "Secrets",
     "signing": "Signatures",
     "node": "Nodes",
+    "doctor": "The doctor",
     "audit": "The audit log",
     "worker": "The worker",
     "health": "Health",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noonmark.core.discriminators import MAX_FIELDS, NONE, discriminator, discriminators
+from noonmark.core.discriminators import MAX_FIELDS, NONE, discriminator, discriminators, is_fields
 from noonmark.core.events import Event
 from noonmark.core.matching import compile_filters, matches
 from tests.core.test_matching import conditions, names, payloads
@@ -191,3 +191,9 @@ def test_what_is_stored_stays_as_it_is():
         '["ok","rate","user.id","\\u00e9"]',
         "a50e2f4ed3af358b",
     )
+
+
+@pytest.mark.parametrize("text", ["garbage", "[1", "[1]", "{}", "", b"[]", None, 7])
+def test_what_names_no_fields_is_told(text):
+    assert not is_fields(text)
+    assert is_fields('["a.b"]')

@@ -82,7 +82,7 @@ class Wrapped:
                 raise StoreUnavailable(f"{verb} was not done")
             if (
                 self.spoiled is not None
-                and verb in ("admit", "settle", "renew", "commit_reactions")
+                and verb in ("admit", "settle", "renew", "commit_reactions", "commit_plans")
                 and self.spoiled in repr(args)
             ):
                 raise TypeError("a number was expected")

@@ -7,7 +7,9 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import overlap
 from noonmark.core.triggers import EventTrigger
+from noonmark.driver import planning
 from noonmark.driver.reports import AdmitReport, ClaimReport, RenewReport, SettleReport
+from noonmark.testing.factories import MINUTE
 from tests.driver.rig import Rig
 
 QUIET = {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow()}
@@ -266,3 +268,32 @@ class TestOneThatMakesNoSense:
         rig.claim_once()
         assert rig.renew_once() == RenewReport(renewed=1, lost=1)
         assert list(rig.node.held) == [sound.id]
+
+
+def test_a_schedule_that_cannot_be_planned_is_set_aside_and_the_others_are_planned(rig, monkeypatch, caplog):
+    broken, sound = rig.create("broken"), rig.create("sound")
+    rig.advance(MINUTE)
+    real = planning.plan
+
+    def plan(snapshot, **given):
+        if snapshot.schedule.uid == broken.uid:
+            raise OverflowError("date value out of range")
+        return real(snapshot, **given)
+
+    monkeypatch.setattr(planning, "plan", plan)
+    assert rig.plan_once().planned == 1
+    assert rig.plan_once().planned == 0
+    assert len(rig.rows(sound)) > len(rig.rows(broken))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"schedule {broken.schedule_id} cannot be planned, and is set aside"
+    ]
+
+
+def test_a_plan_that_the_store_cannot_write_keeps_nobody_from_theirs(rig):
+    broken, sound = rig.create("broken"), rig.create("sound")
+    rig.advance(MINUTE)
+    rig.store.spoiled = broken.uid
+    assert rig.plan_once().planned == 1
+    assert rig.store.calls["set_aside"] == 1
+    assert len(rig.rows(sound)) > len(rig.rows(broken))
+    assert rig.plan_once().planned == 0

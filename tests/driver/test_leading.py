@@ -288,3 +288,18 @@ def test_a_node_that_was_lost_and_came_back_can_be_lost_again(rig):
         assert rig.lead_once().lost == 1
     assert told_lost(rig) == ["node-b", "node-b"]
     assert len(drive(rig.store.store.unmatched(9))) == 2
+
+
+def test_the_leader_finds_what_hides_from_everybody(tmp_path):
+    rig = Rig(make_store=lambda clock: SqliteStore(tmp_path / "noonmark.db", clock))
+    store = rig.store.store
+    drive(store.open())
+    rig.create("hidden")
+    with store._connections.writing() as connection:
+        connection.execute("UPDATE schedule_states SET plan_at = 'soon'")
+    assert rig.plan_once().planned == 0
+    assert not store.damage()
+    assert rig.lead_once().leads
+    rig.prune_once()
+    assert store.damage() == {"schedule_states": 1}
+    drive(store.close())

@@ -251,3 +251,62 @@ def test_events_that_somebody_removed_by_hand_are_forgotten(bench):
     assert all(done(bench.store.commit_reactions([Reaction(audience=one) for one in done(bench.store.unmatched(9))])))
     damage(bench, "DELETE FROM events")
     assert done(bench.store.prune_events(before=bench.now, keep=0, limit=9)) == 0
+
+
+def test_a_schedule_whose_state_is_damaged_is_set_aside_until_it_is_edited(bench):
+    made, sound = done(bench.create("broken")), done(bench.create("sound"))
+    damage(bench, "UPDATE schedule_states SET watermark = 'garbage' WHERE uid = 'broken'")
+    bench.advance(MINUTE)
+    assert [one.schedule.uid for one in done(bench.store.plannable(bench.now, 9))] == [sound.uid]
+    assert bench.store.damage() == {"schedule_states": 1}
+    found = done(bench.store.inspect(limit=100)).damaged
+    assert {one.table for one in found} == {"schedule_states"}
+    assert [one.column for one in found] == ["watermark", "fault"]
+    described = replace(made.declaration, description="mended")
+    bench.advance(1)
+    assert done(bench.commit(edits.edit(done(bench.snapshot(made)), described, now=bench.now, lookahead=LOOKAHEAD)))
+    assert done(bench.store.inspect(limit=100)).damaged == ()
+    bench.advance(MINUTE)
+    assert {one.schedule.uid for one in done(bench.store.plannable(bench.now, 9))} == {made.uid, sound.uid}
+
+
+@pytest.mark.parametrize("column", ["total", "live", "history", "queued", "holder", "fences", "last_phase"])
+def test_a_schedule_whose_counts_are_damaged_goes_on_with_what_is_counted_again(bench, column):
+    made = done(bench.create_quiet())
+    assert done(bench.settle(done(bench.run(made, "before"))))
+    damage(bench, f"UPDATE schedule_states SET {column} = 'garbage'")  # noqa: S608 - a test's own text
+    running = done(bench.run(made, "first"))
+    done(bench.add(made, "second"))
+    assert done(bench.settle(running))
+    assert done(bench.settle(done(bench.start(done(bench.claim_one())))))
+    assert done(bench.store.inspect(limit=100)).damaged == ()
+    with bench.store._connections.reading() as connection:
+        [counts] = connection.execute("SELECT live, history, queued, holder, fault FROM schedule_states").fetchall()
+    assert counts == (0, 3, 0, None, None)
+
+
+def test_a_count_that_is_too_great_forgets_nothing(bench):
+    made = done(bench.create_quiet())
+    for key in ("a", "b"):
+        assert done(bench.settle(done(bench.run(made, key))))
+    emitted(bench, "a", "b")
+    assert all(done(bench.store.commit_reactions([Reaction(audience=one) for one in done(bench.store.unmatched(9))])))
+    for _ in range(2):
+        damage(bench, "UPDATE schedule_states SET history = 2000000")
+        damage(bench, "UPDATE event_streams SET matched = 2000000")
+        assert done(bench.store.prune(before=0, keep=5, limit=100)) == 0
+        assert done(bench.store.prune_events(before=0, keep=5, limit=100)) == 0
+    with bench.store._connections.reading() as connection:
+        assert connection.execute("SELECT history FROM schedule_states").fetchall() == [(2,)]
+        assert connection.execute("SELECT matched FROM event_streams").fetchall() == [(2,)]
+
+
+def test_what_belongs_to_no_schedule_is_ended_and_not_looked_for_again(bench):
+    made = done(bench.create_quiet())
+    lost, sound = done(bench.add(made, "lost")), done(bench.add(made, "sound"))
+    damage(bench, f"UPDATE occurrences SET schedule = 77 WHERE id = '{lost.id}'")  # noqa: S608 - likewise
+    assert [claim.occurrence.id for claim in done(bench.claim())] == [sound.id]
+    assert done(bench.claim()) == []
+    with bench.store._connections.reading() as connection:
+        [(phase, reason)] = connection.execute("SELECT phase, reason FROM occurrences WHERE id = ?", (lost.id,))
+    assert (phase, reason) == ("delivery_failed", "unreadable")

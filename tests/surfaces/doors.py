@@ -149,6 +149,7 @@ METHODS = {
     "upload/list": Method("uploads", (), "uploads"),
     "upload/delete": Method("delete_upload", ("upload_id",)),
     "node/list": Method("nodes", (), "nodes"),
+    "doctor": Method("doctor"),
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),
     "worker/stop": Method("worker_stop"),

@@ -146,6 +146,7 @@ LOOKS = (
     Row("trigger/list", lambda _: {"event_type": "seen", "labels": {"of": "triggers"}, "phase": "active", "limit": 10},
         _on("trigger", "list", "--label", "of=triggers", event_type="--event", phase="--status", limit="--limit")),
     Row("node/list", command=_on("node", "list")),
+    Row("doctor", lambda _: {"rows": 100_000}, _on("doctor", rows="--rows")),
     Row("audit/list", lambda at: {"schedule_id": at.ids[0], "limit": 10},
         lambda asked: ("audit", "list", "--schedule", asked["schedule_id"], "--limit", "10")),
 )  # fmt: skip
@@ -313,6 +314,7 @@ WRONG = (
     _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("signing/key", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("doctor", {"rows": -1}, _on("doctor", rows="--rows"), "invalid_request", "rows"),
     _wrong("audit/list", {"schedule_id": "no spaces"}, lambda _: ("audit", "list", "--schedule", "no spaces"),
            "invalid_request", "schedule_id"),
     _wrong("worker/start", MORE, None, "invalid_request", "surprise", is_typed=False),

@@ -35,8 +35,20 @@ def down():
 
 def test_the_summary_and_the_sign_of_life_ask_no_store():
     about = {"service": "noonmark", "version": "0.0", "node": "here"}
-    assert one(down).summary() == {"status": "healthy", **about, "worker": "running", "leader": "there"}
-    assert one(down, None).summary() == {"status": "healthy", **about, "worker": "stopped", "leader": None}
+    assert one(down).summary() == {
+        "status": "healthy",
+        **about,
+        "worker": "running",
+        "leader": "there",
+        "damaged_rows": 0,
+    }
+    assert one(down, None).summary() == {
+        "status": "healthy",
+        **about,
+        "worker": "stopped",
+        "leader": None,
+        "damaged_rows": 0,
+    }
     assert one(down).live() == {"status": "alive", "service": "noonmark"}
 
 
@@ -100,3 +112,10 @@ def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypat
     monkeypatch.setattr(probing, "PATIENCE", SOON)
     assert back.ready()[0]
     answers.set()
+
+
+def test_damaged_rows_are_told_and_keep_nobody_from_being_ready():
+    health = Health(lambda: [LEADER], node="here", version="0.0", damage=lambda: {"schedules": 2, "events": 1})
+    assert health.summary()["damaged_rows"] == 3
+    is_ready, told = health.ready()
+    assert (is_ready, told["damaged_rows"]) == (True, 3)

@@ -174,3 +174,9 @@ def test_the_buckets_of_a_histogram_add_up():
         "1.0": 3,
         "+Inf": 4,
     }
+
+
+def test_damaged_rows_are_shown_by_table():
+    found = samples(Metrics(damage=lambda: {"schedules": 2, "events": 1}))
+    assert found['noonmark_damaged_rows{table="schedules"}'] == 2
+    assert found['noonmark_damaged_rows{table="events"}'] == 1

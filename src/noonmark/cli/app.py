@@ -56,6 +56,11 @@ app.command(
     usage="Usage: noonmark restore [OPTIONS] FILE",
 )
 app.command(
+    "noonmark.cli.doctor:doctor",
+    help="Say whether a store is sound, which rows are damaged, and what to do.",
+    usage="Usage: noonmark doctor [OPTIONS]",
+)
+app.command(
     "noonmark.cli.config:config",
     help="Show the settings of a server, and where each comes from.",
     usage="Usage: noonmark config [OPTIONS]",

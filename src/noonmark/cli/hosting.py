@@ -96,7 +96,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
             cleanup.callback(lambda: drive(store.close()))
             drive(store.open())
-            metrics = Metrics(__version__, _backlog(store, clock))
+            metrics = Metrics(__version__, _backlog(store, clock), store.damage)
             worker = _worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
             cleanup.callback(worker.close)
@@ -226,6 +226,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         store=store,
         lookahead=Timing().lookahead,
         fresh_id=lambda: fresh_id(clock),
+        machine=clock.micros,
         node=node,
         wake=worker.wake,
         attend=worker.attend,
@@ -256,7 +257,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         public_url=settings.public_url,
         body_seconds=settings.request_timeout,
     )
-    health = Health(lambda: drive(store.nodes()), node=node, version=__version__, worker=worker)
+    health = Health(lambda: drive(store.nodes()), node=node, version=__version__, worker=worker, damage=store.damage)
     return make_app(service, http, metrics, health=health)
 
 

@@ -27,6 +27,8 @@ CHAIN = "NOONMARK_CHAIN"
 VARIABLE = "NOONMARK_SERVER"
 MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
 """Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
+LOOKERS = frozenset({"doctor"})
+"""Those that take a store as it is, and do not bring it up to date."""
 KEYED = frozenset({"secret/set", "signing/key", "occurrence/complete", "occurrence/fail"})
 """Those that need the keys of the settings; no other asks for settings at all."""
 
@@ -128,7 +130,12 @@ class OnStore:
             raise InvalidRequest("would be gone when this command ends; name a store that lasts", field="--store")
         clock = SystemClock()
         self._store = make_store(url, clock, migrates=False)
-        service = Service(store=self._store, lookahead=Timing().lookahead, fresh_id=partial(fresh_id, clock))
+        service = Service(
+            store=self._store,
+            lookahead=Timing().lookahead,
+            fresh_id=partial(fresh_id, clock),
+            machine=clock.micros,
+        )
         self._service, self._perform = (
             service,
             partial(perform, caller=replace(LOCAL, source="cli", chain=os.environ.get(CHAIN, ""))),
@@ -141,8 +148,9 @@ class OnStore:
         if not self._is_open:
             if self._file is not None and name not in MAKERS and not self._file.exists():
                 raise NotFound(f"there is no file {self._file}", field="--store")
-            self._drive(self._store.open())
-            self._is_open = True
+            if name not in LOOKERS:
+                self._drive(self._store.open())
+                self._is_open = True
         service = _with_keys(self._service) if name in KEYED else self._service
         return self._drive(self._perform(service, name=name, arguments=arguments))
 

@@ -57,6 +57,7 @@ ROUTES: Mapping[str, str] = {
     "upload/list": "GET /uploads",
     "upload/delete": "DELETE /uploads/{upload_id}",
     "node/list": "GET /nodes",
+    "doctor": "GET /doctor",
     "audit/list": "GET /audit",
     "worker/start": "POST /worker/start",
     "worker/stop": "POST /worker/stop",

@@ -257,6 +257,37 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that the doctor has looked at."""
+
+    check: str
+    status: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedRow:
+    """A cell of the store that cannot be as it is, and what to do about it."""
+
+    table: str
+    key: str
+    column: str
+    problem: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Whether the store is sound: `ok`, or `problems`."""
+
+    status: str
+    checks: list[Check]
+    damaged_rows: list[DamagedRow]
+    rows_checked: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
     """Whether the driver of the node that answered works, and how it is set up."""
 

@@ -67,6 +67,15 @@ def discriminators(event: Event, among: Iterable[str]) -> list[Discriminator]:
     return own
 
 
+def is_fields(text: object) -> bool:
+    """Whether a text names the fields of a discriminator; a stored one may be damaged."""
+    try:
+        read = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(read, list) and all(isinstance(key, str) for key in read)
+
+
 def _only_match(condition: object) -> object:
     """The one value for which a condition can hold, if that is a scalar."""
     if isinstance(condition, list | tuple):

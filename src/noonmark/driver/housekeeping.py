@@ -6,9 +6,11 @@ which must not take longer because a leader was lost. Only the leader forgets.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import unserved
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
 from noonmark.driver.leading import beat_once, still_leads
@@ -17,8 +19,15 @@ from noonmark.ports.records import KEY_LIFETIME, Admitted, Hold
 from noonmark.ports.sink import Ended, Pruned, Settled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
 
+logger = logging.getLogger("noonmark.driver")
+
+INSPECTED = 500
+"""So many rows the leader looks at in each pass, round and round, and tells which are damaged."""
 ATTENDED = 32
 """So many deliveries are looked at one by one; more of them learn of a request to stop when leases are renewed."""
 
@@ -50,10 +59,15 @@ async def reap_once(node: Node) -> ReapReport:
 
 
 async def prune_once(node: Node) -> PruneReport:
-    """Forget one batch of what is old, or more than is kept of its schedule or tenant; nothing, if it does not lead."""
+    """Forget one batch of what is old, or more than is kept of its schedule or tenant; nothing, if it does not lead.
+
+    And look at some of what is kept, whether it is sound.
+    """
     if not await still_leads(node):
         return PruneReport()
     timing = node.timing
+    # Damage that lets a row never be found, a time that is none, is seen by nobody else.
+    node.inspected = (await node.ask(node.store.inspect(node.inspected, limit=INSPECTED))).after
     before, limit = node.now - timing.keep_for, timing.batch
     forgotten = await node.ask(node.store.prune(before=before, keep=timing.keep_count, limit=limit))
     events = await node.ask(node.store.prune_events(before=before, keep=timing.keep_events, limit=limit))
@@ -74,10 +88,24 @@ async def _end_overdue(node: Node) -> int:
             settlements.append(expire(one, snapshot.schedule, now=node.now))
     if not settlements:
         return 0
-    written = await node.ask(node.store.settle(settlements))
+    written = await _settle(node, settlements)
     ended = [one for one, done in zip(settlements, written, strict=True) if done]
     node.tell([Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended])
     return len(ended)
+
+
+async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
+    """Write ends together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        written: list[bool] = await node.ask(node.store.settle(settlements))
+    except NoonmarkError:
+        raise
+    except Exception:
+        if len(settlements) > 1:
+            return [done for one in settlements for done in await _settle(node, [one])]
+        logger.exception("the end of occurrence %s cannot be written", settlements[0].occurrence.id)
+        return [False]
+    return written
 
 
 async def _end_orphans(node: Node) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Leadership
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.sink import Happening
+    from noonmark.ports.soundness import Position
     from noonmark.ports.target import Assignment
 
     OnEnd = Callable[[Assignment | None], None]
@@ -79,6 +80,8 @@ class Node:
         """Routes of schedules from trusted sources that this node has looked at, whether it serves them or not."""
         self.started: Micros | None = None
         """When it first told that it is alive, by the store's time."""
+        self.inspected: Position | None = None
+        """Up to which row it has looked whether rows are sound."""
         self.leadership: Leadership | None = None
         """Who leads, as it was last told."""
         self._upcoming: Turns[Claim] = Turns()

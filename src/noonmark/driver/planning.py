@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.planner import plan
 from noonmark.core.policies.misfire import judge
 from noonmark.driver import logs
@@ -12,6 +13,8 @@ from noonmark.driver.reports import PlanReport
 from noonmark.ports.sink import Planned
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.driver.node import Node
@@ -27,11 +30,11 @@ async def plan_once(node: Node) -> PlanReport:
     if not snapshots:
         return PlanReport()
     now = node.now
-    made = [_plan(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in snapshots]
+    made = [await _plan(node, snapshot, now=now) for snapshot in snapshots]
     plans = [one for one in made if one is not None and not _splits_a_gap(one, now=now)]
     if not plans:
         return PlanReport(more=len(snapshots) == limit)
-    written = await node.ask(node.store.commit_plans(plans))
+    written = await _commit(node, plans)
     for one, done in zip(plans, written, strict=True):
         for row in one.closed if done else ():
             logs.ended(one.snapshot.schedule, row)
@@ -40,13 +43,30 @@ async def plan_once(node: Node) -> PlanReport:
     return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)
 
 
-def _plan(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None:
-    """Plan one schedule; a record that makes no sense keeps nobody from the others."""
+async def _plan(node: Node, snapshot: Snapshot, *, now: Micros) -> Plan | None:
+    """Plan one schedule; a record that makes no sense keeps nobody from the others, and is set aside."""
     try:
-        return plan(snapshot, now=now, lookahead=lookahead)
-    except Exception:
-        logger.exception("schedule %s cannot be planned", snapshot.schedule.schedule_id)
+        return plan(snapshot, now=now, lookahead=node.timing.lookahead)
+    except Exception as error:
+        logger.exception("schedule %s cannot be planned, and is set aside", snapshot.schedule.schedule_id)
+        await node.ask(node.store.set_aside(snapshot.schedule.uid, f"it cannot be planned: {error!r}"))
         return None
+
+
+async def _commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
+    """Write plans together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        written: list[bool] = await node.ask(node.store.commit_plans(plans))
+    except NoonmarkError:
+        raise
+    except Exception as error:
+        if len(plans) > 1:
+            return [done for one in plans for done in await _commit(node, [one])]
+        schedule = plans[0].snapshot.schedule
+        logger.exception("the plan of schedule %s cannot be written, and it is set aside", schedule.schedule_id)
+        await node.ask(node.store.set_aside(schedule.uid, f"its plan cannot be written: {error!r}"))
+        return [False]
+    return written
 
 
 def _splits_a_gap(made: Plan, *, now: Micros) -> bool:

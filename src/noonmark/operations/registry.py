@@ -9,6 +9,7 @@ from noonmark.core.errors import MethodNotFound
 from noonmark.core.jsonvalues import shown
 from noonmark.operations import (
     declaring,
+    doctor,
     explaining,
     looking,
     matching,
@@ -93,6 +94,7 @@ _LOOKS = (
     ),
     Operation("upload/list", uploads.list_uploads, ("limit", "cursor")),
     Operation("node/list", looking.nodes, ()),
+    Operation("doctor", doctor.examine, ("rows",)),
     Operation("audit/list", looking.notes, ("schedule_id", "limit", "cursor")),
     Operation("worker/status", telling.worker_status, ()),
 )

@@ -61,6 +61,8 @@ class Service:
     """Tells the driver in this process that there is something to do, at that time or at once."""
     attend: Callable[[], None] = field(default=lambda: None)
     """Tells the driver in this process that something that runs is to stop."""
+    machine: Callable[[], Micros] | None = None
+    """The clock of the machine, to compare that of the store with; None where there is no other."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
     keys: KeySettings = field(default_factory=KeySettings)

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.journal import Journal
 from noonmark.ports.reading import Reading
+from noonmark.ports.soundness import Soundness
 from noonmark.ports.vault import Vault
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     )
 
 
-class Store(Reading, Journal, Vault, Protocol):
+class Store(Reading, Journal, Vault, Soundness, Protocol):
     """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property

@@ -8,7 +8,7 @@ from noonmark.telemetry.probing import Probe
 from noonmark.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from noonmark.ports.records import NodeRecord
     from noonmark.telemetry.vitals import Watched
@@ -20,10 +20,20 @@ class Health:
     """Answers three questions. Only `ready` asks the store, so that the others answer however busy that is."""
 
     def __init__(
-        self, nodes: Callable[[], Sequence[NodeRecord]], *, node: str, version: str, worker: Watched | None = None
+        self,
+        nodes: Callable[[], Sequence[NodeRecord]],
+        *,
+        node: str,
+        version: str,
+        worker: Watched | None = None,
+        damage: Callable[[], Mapping[str, int]] | None = None,
     ) -> None:
-        """`nodes` asks the store who there is, and waits for the answer; it raises when there is none."""
+        """`nodes` asks the store who there is, and waits for the answer; it raises when there is none.
+
+        `damage` tells how many rows of each table were found damaged. They are set aside, and all else goes on.
+        """
         self._probe = Probe(nodes)
+        self._damage = damage
         self._node, self._version, self._worker = node, version, worker
 
     def summary(self) -> dict[str, Any]:
@@ -36,6 +46,7 @@ class Health:
             "node": self._node,
             "worker": _worker(worker),
             "leader": worker.leader,
+            "damaged_rows": 0 if self._damage is None else sum(self._damage().values()),
         }
 
     def live(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from noonmark.telemetry.counting import Count, Distribution
 from noonmark.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from prometheus_client import Metric
 
@@ -56,9 +56,17 @@ PLAIN = {
 class Metrics:
     """Counts in a registry of its own, so that two of them in one process do not mix."""
 
-    def __init__(self, version: str = "", backlog: Callable[[], Backlog | None] | None = None) -> None:
-        """Nothing has happened yet, and nobody is watched. `backlog` tells what is to be done, if that is known."""
-        self._version, self._backlog = version, backlog
+    def __init__(
+        self,
+        version: str = "",
+        backlog: Callable[[], Backlog | None] | None = None,
+        damage: Callable[[], Mapping[str, int]] | None = None,
+    ) -> None:
+        """Nothing has happened yet, and nobody is watched. `backlog` tells what is to be done, if that is known.
+
+        `damage` tells how many rows of each table of the store were found damaged.
+        """
+        self._version, self._backlog, self._damage = version, backlog, damage
         self._worker: Watched | None = None
         self._connections: Connections = Nobody()
         self._lock = Lock()
@@ -175,6 +183,7 @@ class Metrics:
         yield log
         yield due
         yield depth
+        yield self._damaged()
         yield _gauge("abandoned_threads", "Threads that still run what has timed out.", worker.abandoned)
         yield _gauge("worker_running", "Whether the worker of this node runs.", worker.is_running)
         yield _gauge("leader", "Whether this node does the housekeeping for all of them.", worker.leads)
@@ -188,6 +197,16 @@ class Metrics:
         )
         names = {"node": worker.node, "version": self._version}
         yield InfoMetricFamily("noonmark_node", "This node.", value=names)
+
+    def _damaged(self) -> Metric:
+        damaged = GaugeMetricFamily(
+            "noonmark_damaged_rows",
+            "Rows of the store that this process has found damaged since it began, by table.",
+            labels=["table"],
+        )
+        for table, count in ({} if self._damage is None else self._damage()).items():
+            damaged.add_metric([table], count)
+        return damaged
 
 
 class Connections(Protocol):

@@ -150,6 +150,34 @@ class Node(Answer):
     routes: list[str]
 
 
+class Check(Answer):
+    """One thing that the doctor has looked at: the store as a whole, its schema, its rows, or the clocks."""
+
+    check: str
+    status: str
+    detail: str
+
+
+class DamagedRow(Answer):
+    """A cell that cannot be as it is, and what to do about it."""
+
+    table: str
+    key: str
+    column: str
+    problem: str
+    advice: str
+
+
+class Diagnosis(Answer):
+    """Whether a store is sound: `ok`, or `problems`."""
+
+    status: str
+    checks: list[Check]
+    damaged_rows: list[DamagedRow]
+    rows_checked: int
+    is_complete: bool
+
+
 class Secret(Answer):
     """What is told of a secret; its value is told to nobody."""
 

@@ -114,7 +114,7 @@ class Ledger:
 
     def file_plan(self, sheet: Sheet) -> None:
         """Put the schedule where planning looks, or take it away from there."""
-        if sheet.plan_at is None or sheet.schedule.phase is not SchedulePhase.ACTIVE:
+        if sheet.plan_at is None or sheet.fault is not None or sheet.schedule.phase is not SchedulePhase.ACTIVE:
             self.plans.discard(sheet.schedule.uid)
         else:
             self.plans.put(sheet.schedule.uid, sheet.plan_at)

@@ -123,6 +123,8 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan, *, failures: int = 0) -> No
     was_exhausted = sheet.exhausted
     sheet.watermark, sheet.plan_at, sheet.exhausted = plan.watermark, plan.plan_at, plan.exhausted
     before = sheet.schedule
+    if plan.schedule is not None:
+        sheet.fault = None
     ledger.keep_schedule(sheet, plan.schedule or before)
     for row in tuple(sheet.live.values()):
         if row.ready is None and row.occurrence.phase is Phase.PENDING and row.occurrence.waiting_for is None:

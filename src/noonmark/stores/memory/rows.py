@@ -80,6 +80,8 @@ class Sheet:
     watermark: Micros
     plan_at: Micros | None = None
     exhausted: bool = False
+    fault: str | None = None
+    """Why it is not planned any more, if that fails."""
     newest: Micros | None = None
     """The newest nominal time of the trigger that was admitted, or has ended."""
     total: int = 0

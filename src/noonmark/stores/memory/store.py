@@ -10,6 +10,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.values import altered
 from noonmark.ports.records import Renewal, StoreTraits
+from noonmark.ports.soundness import Condition, Inspected
 from noonmark.stores import forking
 from noonmark.stores.memory import admitting, agenda, claiming, dependents, endings, history, places, planning, telling
 from noonmark.stores.memory import events as emitted
@@ -18,7 +19,7 @@ from noonmark.stores.memory.callers import CallersVerbs
 from noonmark.stores.memory.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         NodeRecord,
         Shares,
     )
+    from noonmark.ports.soundness import Position
     from noonmark.stores.memory.rows import Row, Sheet
 
 LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
@@ -108,6 +110,25 @@ class MemoryStore(CallersVerbs):
         for uid in uids:
             ledger.file_plan(ledger.sheets[uid])  # to take is to remove, and reading must change nothing
         return [self._snapshot(ledger.sheets[uid]) for uid in uids]
+
+    @atomic
+    async def set_aside(self, uid: str, problem: str) -> None:
+        """Plan a schedule no more."""
+        if (sheet := self._ledger.sheets.get(uid)) is not None:
+            sheet.fault = problem
+            self._ledger.file_plan(sheet)
+
+    async def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:  # noqa: ARG002 - as the port has it
+        """There are no rows that could be damaged."""
+        return Inspected()
+
+    async def condition(self) -> Condition:
+        """As sound as the process."""
+        return Condition(kind="memory")
+
+    def damage(self) -> Mapping[str, int]:
+        """None was found."""
+        return {}
 
     @atomic
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:

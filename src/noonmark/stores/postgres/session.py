@@ -37,6 +37,8 @@ _INTEGERS = (BigInteger, Integer, SmallInteger)
 class PostgresSession:
     """One transaction, or one statement, on a line."""
 
+    is_narrow = True
+
     def __init__(self, line: Line, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
         """With a clock, that is taken for the store's; otherwise the server's is."""
         self._line, self._clock = line, clock

@@ -11,6 +11,7 @@ from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.ports.records import StoreTraits
+from noonmark.ports.soundness import Condition
 from noonmark.stores import forking
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.transactions import Transactions
@@ -30,6 +31,7 @@ from noonmark.stores.sql import (
 )
 from noonmark.stores.sql import events as emitted
 from noonmark.stores.sql.verbs import SharedVerbs
+from noonmark.stores.sql.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -154,7 +156,10 @@ class PostgresStore(Transactions, SharedVerbs):
 
     async def unmatched(self, limit: int) -> list[Audience]:
         """Events that were not matched yet, each with schedules that may want it."""
-        return self._read(lambda ledger: emitted.unmatched(ledger, limit))
+        found, damaged = self._read(lambda ledger: emitted.unmatched(ledger, limit))
+        if damaged:
+            self._careful(damaged, lambda ledger: emitted.mend(ledger, damaged))
+        return found
 
     async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
@@ -184,9 +189,13 @@ class PostgresStore(Transactions, SharedVerbs):
                 found = sharing.due_in_turn(ledger.session, routes, shares, now=at, until=until, limit=limit)
             else:
                 found = finding.due(ledger.session, routes, now=at, until=until, limit=limit)
+            if not found and only is None:
+                claiming.end_strays(ledger.session, routes, now=at, until=until)
             return claiming.take(ledger, found, node, now=at, lease=lease)
 
-        return self._sound(*self._quick(claim))
+        claims, faults = self._quick(claim)
+        self._end_damaged(faults)
+        return claims
 
     async def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
@@ -207,7 +216,7 @@ class PostgresStore(Transactions, SharedVerbs):
         def read(ledger: Ledger) -> list[Standings]:
             sheets = ledger.read_sheets({claim.schedule.uid for claim in claims})
             return upstreams.read(
-                ledger, [(sheets[one.schedule.uid], one.schedule, times_in_question(one)) for one in claims]
+                ledger, [(sheets.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
             )
 
         return self._read(read)
@@ -280,15 +289,30 @@ class PostgresStore(Transactions, SharedVerbs):
             found = finding.lacking(ledger.session, now=min(now, ledger.now()), limit=limit)
             return claiming.take(ledger, found, node, now=now, lease=lease)
 
-        return self._sound(*self._quick(claim))
+        claims, faults = self._quick(claim)
+        self._end_damaged(faults)
+        return claims
 
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
-        return self._read(lambda ledger: history.overdue(ledger, now=now, limit=limit))
+        found, faults, strays = self._read(lambda ledger: history.overdue(ledger, now=now, limit=limit))
+        self._end_damaged(faults, strays)
+        return found
 
     async def changed_by_others(self) -> bool:
         """Perhaps: whoever listens is told, and this is asked in case it was not."""
         return True
+
+    async def condition(self) -> Condition:
+        """What it runs on. The server sees to its own files."""
+
+        def look(ledger: Ledger) -> Condition:
+            [(version,)] = ledger.session.query("SHOW server_version")
+            found = ledger.session.query("SELECT version_num FROM alembic_version")
+            schema = "" if not found else str(found[0][0])
+            return Condition(kind="postgresql", version=version, schema=schema, expected_schema=VERSION)
+
+        return self._read(look)
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
@@ -298,12 +322,9 @@ class PostgresStore(Transactions, SharedVerbs):
         """Forget what is old, and what is too much."""
         return self._quick(lambda ledger: history.prune(ledger.session, before=before, keep=keep, limit=limit))
 
-    def _sound(self, claims: list[Claim], faults: claiming.Faults) -> list[Claim]:
-        """What was claimed, after what cannot be read has been ended."""
-        if faults:
-            tenants = self._glance(lambda ledger: ledger.session.query(_TENANTS_OF_KEYS, list(faults)))
-            self._careful([one for (one,) in tenants], lambda ledger: claiming.end_unreadable(ledger, faults))
-        return claims
+    def _tenants_of(self, key: int) -> list[str]:
+        found = self._glance(lambda ledger: ledger.session.query(_TENANTS_OF_KEYS, [key]))
+        return [tenant for (tenant,) in found]
 
 
 _stores: WeakSet[PostgresStore] = WeakSet()

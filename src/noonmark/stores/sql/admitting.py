@@ -85,11 +85,12 @@ def _admit(ledger: Ledger, admission: Admission, *, now: Micros, lease: Micros) 
         return LeaseLost(occurrence_id=claimed.id)
     if row.phase == Phase.DISPATCHING and isinstance(admission, Start):
         return Admitted(occurrence=occurrence(row, claimed.uid, claimed.schedule_id, claimed.payload))
-    if row.phase != Phase.CLAIMED:
-        return LeaseLost(occurrence_id=claimed.id)
-    if ledger.sheet_of(row).revision != admission.claim.schedule.revision:
+    if row.phase != Phase.CLAIMED or ledger.sheet_of(row).revision != admission.claim.schedule.revision:
         return LeaseLost(occurrence_id=claimed.id)
     ledger.tenants[row.schedule] = admission.claim.schedule.owner.tenant
+    if row.damage is not None:
+        endings.end_unreadable(ledger, row, row.damage)
+        return LeaseLost(occurrence_id=claimed.id)
     match admission:
         case Start():
             busy = places.take(ledger, row, admission)
@@ -162,8 +163,7 @@ def _wait(ledger: Ledger, row: Row, decided: Wait, *, now: Micros) -> None:
         if any(rival.turn > row.turn for rival in rivals):
             endings.end(ledger, row, Phase.SKIPPED, Reason.REPLACED)
             return
-    if decided.cancel_grace is not None and sheet.holder is not None:
-        [holder] = ledger.rows_of([sheet.holder])
+    if decided.cancel_grace is not None and (holder := places.holder_of(ledger, sheet)) is not None:
         _stop(ledger, holder, by=now + decided.cancel_grace)
     places.wait(ledger, row, decided)
 

@@ -60,12 +60,13 @@ class Pages:
         ledger = self._ledger
         sheets = ledger.sheets_of({key for *_, keys, _ in self._found for key in keys})
         read = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
+        sound = {key: one for key, one in read.items() if not isinstance(one, Unreadable)}
         return [
             Audience(
                 tenant=tenant,
                 event=event,
                 cursor=str(begin),
-                listeners=tuple(one for key in keys if not isinstance(one := read[key], Unreadable)),
+                listeners=tuple(sound[key] for key in keys if key in sound),
                 next_cursor=None if following is None else str(following),
                 problem=problem,
             )

@@ -35,7 +35,8 @@ WAITING = """
 
 def count(session: Session, now: Micros, limit: int) -> Backlog:
     """How much is due and not claimed, and how much waits."""
-    routes = {route for query in (READY_ROUTES, LEASED_ROUTES) for route, _ in session.query(query, ALWAYS)}
+    routes = {route for query in (READY_ROUTES, LEASED_ROUTES) for route, _ in session.query(query, ALWAYS, ALWAYS)}
+    routes = {route for route in routes if isinstance(route, str)}
     schedules: set[int] = set()
     due = 0
     for route in due_routes(session, routes, now=now, until=now):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Claim
 from noonmark.core.cut_short import lost_words
 from noonmark.core.ids import kind_of
-from noonmark.core.lifecycle import Phase
+from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
@@ -16,11 +15,13 @@ from noonmark.core.values import made
 from noonmark.ports.records import Renewal
 from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import endings, places
+from noonmark.stores.sql.finding import SELECTED, STRAY
 from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json, own_terms
 from noonmark.stores.sql.session import lease_end
+from noonmark.stores.sql.soundness import Judge, told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.finding import Found
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row
+    from noonmark.stores.sql.session import Session
 
     Faults = dict[int, str]
 
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
+CLAIMABLE = (Phase.PENDING, *LEASED)
 
 _LEASE = """
     UPDATE occurrences SET phase = 'claimed', fence = fence + 1, node = ?, started = NULL, lease_end = ?
@@ -43,8 +46,18 @@ _HELD = """
     SELECT id, key, fence, stop, lease_end FROM occurrences AS one WHERE id IN EACH(text) AND lease_end IS NOT NULL
 """
 _RENEW = "UPDATE occurrences SET lease_end = ? WHERE key IN EACH(bigint)"
-NUMBERS = ("nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision")
-_numbers = attrgetter(*NUMBERS)
+STRAYS = f"""
+    SELECT key FROM occurrences
+    WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL AND route IN EACH(text) AND ready <= ? AND {STRAY}
+    UNION SELECT key FROM occurrences
+    WHERE lease_end IS NOT NULL AND route IN EACH(text) AND lease_end <= ? AND {STRAY}
+"""  # noqa: S608 - our own text
+_END_STRAYS = """
+    UPDATE occurrences SET phase = 'delivery_failed', reason = 'unreadable', detail = ?, ended = ?, ready = NULL,
+        lease_end = NULL, node = NULL, stop = NULL, deadline = NULL, waiting_for = NULL, holds_slot = 0, held = 0
+    WHERE key IN EACH(bigint)
+"""
+_JUDGE = Judge("occurrences", [name for name in SELECTED if name != "version"])
 
 
 def take(
@@ -57,25 +70,29 @@ def take(
     for columns in found:
         key, schedule = columns[3], schedules[columns[4]]
         try:
-            claim = _claim(columns, _readable(schedule), node, now)
+            claim = _claim(columns, _readable(schedule), node, now, narrow=ledger.session.is_narrow)
+            if claim.found_in is Phase.DISPATCHING:
+                _take_over(ledger, key, node, now=now, until=until)
         except Unreadable as error:
             faults[key] = str(error)
             continue
-        claims.append(claim)
-        if claim.found_in is Phase.DISPATCHING:
-            _take_over(ledger, key, node, now=now, until=until)
-        else:
+        if claim.found_in is not Phase.DISPATCHING:
             plain.append(key)
+        claims.append(claim)
     if plain:
         ledger.session.execute(_LEASE, node, until, plain)
     return claims, faults
 
 
-def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
+def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow: bool) -> Claim:
     """What a claim makes of a row."""
     (_, nominal, one_id, _, _, _, phase, revision, origin, route, due, first_due) = columns[:12]
     (attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up) = columns[12:20]
-    (losses, waiting_for, holds_slot, stop, deadline, payload, own, behind) = columns[20:]
+    (losses, waiting_for, holds_slot, stop, deadline, payload, own, behind, ended) = columns[20:]
+    if problems := _JUDGE.problems((*columns[1:5], *columns[6:]), narrow=narrow):
+        raise Unreadable(told(problems))
+    if ended is not None or phase not in CLAIMABLE:
+        raise Unreadable(f"it has ended as {phase}, or should have, and yet it can be claimed")
     try:
         found_in = PHASES[phase]
         kind_of(origin)
@@ -109,18 +126,11 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros) -> Claim:
             payload=None if payload is None else from_json(payload, "payload"),
             own=own_terms(own, behind),
         )
-        _check_numbers(occurrence)
     except KeyError as error:
         raise Unreadable(f"{error} is no phase, reason or origin") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"a column has a value of the wrong kind ({error})") from None
     return Claim(occurrence=occurrence, schedule=schedule, claimed=now, found_in=found_in)
-
-
-def _check_numbers(one: Occurrence) -> None:
-    """The columns of a table take any kind of value, and one that is not a number would fail whoever counts with it."""
-    if {*map(type, _numbers(one))} != {int}:
-        raise TypeError(f"{', '.join(NUMBERS)} must be whole numbers")
 
 
 def renew(ledger: Ledger, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
@@ -188,6 +198,8 @@ def _readable(found: Schedule | Unreadable) -> Schedule:
 def _take_over(ledger: Ledger, key: int, node: str, *, now: Micros, until: Micros) -> None:
     """Lease a row whose delivery was lost with its node."""
     [row] = ledger.rows_of([key])
+    if row.damage is not None:
+        raise Unreadable(row.damage)
     ledger.add_run(row, _lost_run(row, now), None)
     row.losses += 1
     row.attempt -= 1
@@ -212,19 +224,22 @@ def _lost_run(row: Row, now: Micros) -> Run:
 def end_unreadable(ledger: Ledger, faults: Faults) -> None:
     """End rows that cannot be read, so that they keep nobody from the others."""
     for row in ledger.rows_of(list(faults)):
-        if row.ended is None:
-            _end_unreadable(ledger, row, faults[row.key])
+        ledger.library.damage.note("occurrences", row.key, faults[row.key])
+        if row.phase in LIVE:
+            endings.end_unreadable(ledger, row, faults[row.key])
+        else:  # it has ended, and only seems to be held by somebody
+            endings.give_back(row)
+            ledger.changed(row)
 
 
-def _end_unreadable(ledger: Ledger, row: Row, problem: str) -> None:
-    sheet = ledger.sheet_of(row)
-    try:
-        ledger.schedule_of(sheet)
-    except Unreadable:
-        sheet.fault = problem
-    for name in NUMBERS:
-        if not isinstance(getattr(row, name), int):
-            setattr(row, name, 0)
-    row.fence += 1
-    endings.end(ledger, row, Phase.DELIVERY_FAILED, Reason.UNREADABLE, to_detail({"problem": problem}))
-    endings.complete_if_done(ledger, sheet)
+def end_strays(session: Session, routes: Collection[str], *, now: Micros, until: Micros) -> None:
+    """End what is due and belongs to no schedule: no claim takes it, and everybody would look for it for ever."""
+    named = list(routes)
+    end_nobodys(session, [key for (key,) in session.query(STRAYS, named, until, named, now)])
+
+
+def end_nobodys(session: Session, keys: Sequence[int]) -> None:
+    """End rows that belong to no schedule."""
+    if keys:
+        detail = to_detail({"problem": "schedule is that of no schedule"})
+        session.execute(_END_STRAYS, detail, session.now(), list(keys))

@@ -10,6 +10,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import is_used_up
 from noonmark.ports.records import Graph
 from noonmark.stores.sql.records import Unreadable, from_json, occurrence, to_json
+from noonmark.stores.sql.soundness import number
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -150,7 +151,12 @@ def _wake(ledger: Ledger, row: Row, now: Micros) -> None:
 
 def _follow_up(ledger: Ledger, sheet: Sheet, *, is_end: bool, now: Micros) -> None:
     """Let the planner look whether a schedule without a trigger owes a fire now; an end may let it go on."""
-    if is_end and not is_used_up(ledger.schedule_of(sheet), sheet.admitted):
+    try:
+        schedule = ledger.schedule_of(sheet)
+    except Unreadable as error:
+        sheet.fault = sheet.fault or str(error)
+        return
+    if is_end and not is_used_up(schedule, sheet.admitted):
         sheet.exhausted = 0
         if sheet.phase == SchedulePhase.COMPLETED:
             sheet.phase, sheet.updated = SchedulePhase.ACTIVE, now
@@ -164,13 +170,13 @@ def _downstream(ledger: Ledger, sheet: Sheet) -> list[tuple[Sheet, bool]]:
     """Who depends on a schedule, and whether that has no trigger of its own."""
     ledger.write()
     found = ledger.session.query(DOWNSTREAM, sheet.schedule)
-    sheets = ledger.sheets_of([key for key, _ in found])
-    return [(other, follows == 1) for other, (_, follows) in zip(sheets, found, strict=True)]
+    follows: dict[int, object] = dict(found)
+    return [(other, follows[other.schedule] == 1) for other in ledger.sheets_of([key for key, _ in found])]
 
 
 def _version(ledger: Ledger, tenant: str) -> int:
     found = ledger.session.query(_VERSION, tenant)
-    return int(found[0][0]) if found else 0
+    return number(found[0][0], 0) if found else 0
 
 
 def _named(schedule: Schedule) -> list[str]:

@@ -20,7 +20,9 @@ from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedul
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
 from noonmark.core.values import made
+from noonmark.stores.damage import DamageLog
 from noonmark.stores.sql.records import Unreadable, from_json
+from noonmark.stores.sql.soundness import Judge, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +55,8 @@ _SELECTED = ", ".join(
 _SOURCE = """
     schedules CROSS JOIN schedule_states ON schedule = schedules.key WHERE schedules.key IN EACH(bigint)
 """
+_JUDGE = Judge("schedules", COLUMNS)
+_STATE = Judge("schedule_states", ("uid", "phase", "revision", "version", "updated"))
 _PHASES = {str(phase): phase for phase in SchedulePhase}
 _POLICIES = tuple(
     one.name
@@ -100,6 +104,7 @@ class Library:
         """Nothing was read yet."""
         self._known: dict[int, tuple[int, Schedule]] = {}
         self._lock = Lock()  # one thread may read while another one writes
+        self.damage = DamageLog()
 
     def forget(self) -> None:
         """Begin anew, after a transaction that was undone: its versions will be used again."""
@@ -133,20 +138,31 @@ class Library:
                     found[columns[0]] = schedule = _restored(columns)
                 except Unreadable as error:
                     found[columns[0]] = error
+                    self.damage.note("schedules", columns[0], str(error))
                 else:
                     fresh[columns[0]] = (columns[-2], schedule)
             self.keep(fresh)
+            for key in missing:
+                if key not in found:
+                    found[key] = Unreadable("its record is not there")
+                    self.damage.note("schedules", key, "its record is not there")
         return found
 
 
 def _restored(columns: tuple[Any, ...]) -> Schedule:
     (_, tenant, user, schedule_id, declared_id, name, description, labels, _, trigger, terms, source) = columns[:12]
     (_, created, anchored, deleted, _, uid, phase, revision, _, updated) = columns[12:]
+    problems = _JUDGE.problems(columns[: len(COLUMNS)])
+    problems = problems or {name: one for name, one in _STATE.problems(columns[-5:]).items() if name != "version"}
+    if problems:
+        raise Unreadable(told(problems))
     try:
         declared = _declared(trigger, terms)
         if name is not None or declared_id is not None or description or labels is not None:
             read: Any = from_json(labels, "labels") or {}
-            declared = replace(declared, schedule_id=declared_id, name=name, description=description, labels=dict(read))
+            declared = replace(
+                declared, schedule_id=declared_id, name=name, description=description, labels=_labels(read)
+            )
         return made(
             Schedule,
             uid=uid,
@@ -161,8 +177,14 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
             deleted=deleted,
             anchored=anchored,
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Unreadable(f"its document cannot be read ({error})") from None
+
+
+def _labels(read: object) -> dict[str, str]:
+    if not isinstance(read, dict) or not all(isinstance(value, str) for value in read.values()):
+        raise Unreadable("its labels are no labels")
+    return read
 
 
 @lru_cache(maxsize=256)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from noonmark.core.facts import ENDS, Fact
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Reason
+from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import dependents, places
-from noonmark.stores.sql.records import PHASES
+from noonmark.stores.sql.records import PHASES, Unreadable
 from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
-    from noonmark.core.reasons import Reason
     from noonmark.core.run import Run
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row, Sheet
@@ -35,6 +36,18 @@ def cancel(ledger: Ledger, row: Row, reason: Reason) -> None:
     end(ledger, row, Phase.CANCELLED, reason)
 
 
+def end_unreadable(ledger: Ledger, row: Row, problem: str) -> None:
+    """End a row that cannot be read, so that it keeps nobody from the others."""
+    sheet = ledger.sheet_of(row)
+    try:
+        ledger.schedule_of(sheet)
+    except Unreadable:
+        sheet.fault = problem
+    row.fence += 1
+    end(ledger, row, Phase.DELIVERY_FAILED, Reason.UNREADABLE, to_detail({"problem": problem}))
+    complete_if_done(ledger, sheet)
+
+
 def give_back(row: Row) -> None:
     """Nobody holds a row any more, or is asked to stop it."""
     row.lease_end = row.node = row.started = row.stop = row.deadline = None
@@ -47,7 +60,7 @@ def archive(ledger: Ledger, row: Row, run: Run | None = None) -> None:
     row.ready = None
     row.held = 0
     row.ended = ledger.now()
-    sheet.live -= 1
+    sheet.live = max(0, sheet.live - 1)
     sheet.history += 1
     if row.phase != Phase.SUPERSEDED:
         _count(sheet, row)

@@ -9,16 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core import ids
+from noonmark.core.errors import NoonmarkError
 from noonmark.core.events import Event
 from noonmark.stores.sql import planning
 from noonmark.stores.sql.audiences import Pages
 from noonmark.stores.sql.records import Unreadable, from_json, to_json, trail
+from noonmark.stores.sql.soundness import FURTHEST, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.reactions import Audience, Reaction
+    from noonmark.core.trails import Trail
+    from noonmark.stores.damage import DamageLog
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Sheet
     from noonmark.stores.sql.session import Session
@@ -34,8 +39,11 @@ _BEHIND = """
     SELECT tenant, matched_until, cursor FROM event_streams
     WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT ?
 """
-_WAITING = "tenant = ? AND emitted > ? AND emitted <= 9223372036854775807 ORDER BY emitted LIMIT ?"
-"""Up to the greatest number, since a damaged value that is none would be greater still."""
+_WAITING = f"tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted LIMIT ?"
+"""Not beyond all times: a damaged value may be, and matched, it would leave none for those that follow."""
+_LAST = f"SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= {FURTHEST}"  # noqa: S608 - our own text
+_STREAM = "SELECT newest, matched_until, cursor, matched FROM event_streams WHERE tenant = ?"
+_MATCHED = "SELECT count(*) FROM events WHERE tenant = ? AND emitted <= ?"
 _OLD = """
     SELECT key, events.tenant FROM events CROSS JOIN event_streams ON event_streams.tenant = events.tenant
     WHERE emitted < ? AND emitted <= matched_until ORDER BY emitted, key LIMIT ? /* quick: event_streams, events */
@@ -48,6 +56,16 @@ _OLDEST = """
     SELECT key, tenant FROM events
     WHERE tenant = ? AND emitted <= (SELECT matched_until FROM event_streams WHERE tenant = ?)
     ORDER BY emitted LIMIT ?
+"""
+
+
+_FEWER = f"""
+    UPDATE event_streams SET matched = CASE WHEN matched BETWEEN j.c1 AND {FURTHEST} THEN matched - j.c1 ELSE 0 END
+    FROM ROWS(text, bigint) AS j WHERE tenant = j.c0
+"""  # noqa: S608 - our own text
+_COUNT = """
+    SELECT count(*) FROM events
+    WHERE tenant = ? AND emitted <= (SELECT matched_until FROM event_streams WHERE tenant = ?)
 """
 
 
@@ -68,8 +86,7 @@ def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
     """Keep events, in their order; False where an id is known."""
     session, now = ledger.session, ledger.now()
     known = {event_id for (event_id,) in session.query(_KNOWN, [one.event_id for one in events], tenant)}
-    found = session.query("SELECT newest FROM event_streams WHERE tenant = ?", tenant)
-    newest = found[0][0] if found else now - 1
+    newest = _mended(session, tenant, now)
     answers, rows = [], []
     for one in events:
         answers.append(one.event_id not in known)
@@ -85,14 +102,56 @@ def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
     return answers
 
 
-def unmatched(ledger: Ledger, limit: int) -> list[Audience]:
-    """Events that were not matched yet, each with schedules that may want it."""
+def unmatched(ledger: Ledger, limit: int) -> tuple[list[Audience], list[str]]:
+    """Events that were not matched yet, each with schedules that may want it; and whose streams are damaged."""
     pages = Pages(ledger, limit)
+    damaged = []
     for tenant, until, cursor in ledger.session.query(_BEHIND, limit):
         if not pages.room:
             break
-        pages.add(tenant, _read(ledger.session, _WAITING, (tenant, until, pages.room)), cursor)
-    return pages.audiences()
+        waiting = _read(ledger.session, _WAITING, (tenant, until, pages.room)) if _is_sound(until, cursor) else []
+        if waiting:
+            pages.add(tenant, waiting, cursor)
+        else:
+            damaged.append(tenant)
+    return pages.audiences(), damaged
+
+
+def mend(ledger: Ledger, tenants: Sequence[object]) -> None:
+    """Bring streams that say that something waits, where nothing does, in line with the events that there are."""
+    for tenant in tenants:
+        if not isinstance(tenant, str):  # damaged, and nobody's
+            ledger.session.execute("UPDATE event_streams SET newest = 0, matched_until = 0 WHERE tenant = ?", tenant)
+            continue
+        _mended(ledger.session, tenant, ledger.now(), ledger.library.damage)
+
+
+def _is_sound(*numbers: object) -> bool:
+    return all(type(one) is int and abs(one) <= FURTHEST for one in numbers)
+
+
+def _mended(session: Session, tenant: str, now: Micros, damage: DamageLog | None = None) -> Micros:
+    """The moment of the newest event of a tenant; what is damaged about its stream is mended.
+
+    Where it is lost how far events were matched, all that there are count as such: none is heard twice.
+    """
+    found = session.query(_STREAM, tenant)
+    if not found:
+        [(last,)] = session.query(_LAST, tenant)
+        return number(last, now - 1)
+    [(newest, until, cursor, matched)] = found
+    if _is_sound(newest, until, cursor, matched) and newest >= until and matched >= 0 and damage is None:
+        return int(newest)
+    [(last,)] = session.query(_LAST, tenant)
+    ahead = number(last, number(until, now - 1))
+    sound_until = number(until, ahead)
+    newest = max(ahead, sound_until)
+    if damage is not None and not _is_sound(until, cursor, matched):
+        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be whole numbers")
+    [(matched,)] = session.query(_MATCHED, tenant, sound_until)
+    mended = (tenant, newest, sound_until, number(cursor, 0, low=0), matched)
+    session.update("event_streams", ("tenant", "newest", "matched_until", "cursor", "matched"), [mended])
+    return newest
 
 
 def commit(ledger: Ledger, reactions: Sequence[Reaction]) -> list[bool]:
@@ -128,7 +187,12 @@ def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
     """Forget what is old, and what is too much."""
     count = _forget(session, session.query(_OLD, before, limit))
     while count < limit and (fullest := session.query(_FULLEST, keep)):
-        [(tenant, matched)] = fullest
+        [(tenant, _)] = fullest
+        # Counted, not believed: a damaged number would have everything forgotten.
+        [(matched,)] = session.query(_COUNT, tenant, tenant)
+        if matched <= keep:
+            session.execute("UPDATE event_streams SET matched = ? WHERE tenant = ?", matched, tenant)
+            continue
         found = session.query(_OLDEST, tenant, tenant, min(matched - keep, limit - count))
         if not found:  # somebody has removed them by hand
             break
@@ -147,17 +211,30 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[tup
         except Unreadable as error:
             problem = str(error)
         if {type(event_id), type(event_type), type(source), type(payload)} != {str}:
-            problem = "a column has a value of the wrong kind"
-        event = Event(
-            event_type=event_type,
-            emitted=emitted,
-            event_id=event_id,
-            source=source,
-            payload=value,
-            behind=trail(behind, "behind"),
-        )
-        found.append((event, problem))
+            problem, value = "a column has a value of the wrong kind", None
+        elif not problem and not _is_id(event_id):
+            problem = "it has no id"
+        if _is_sound(emitted):
+            said = (one if isinstance(one, str) else "" for one in (event_type, event_id, source))
+            found.append((_event(*said, emitted=emitted, payload=value, behind=trail(behind, "behind")), problem))
     return found
+
+
+def _is_id(event_id: str) -> bool:
+    """Whether something can be set off under this id."""
+    try:
+        ids.event(event_id)
+    except NoonmarkError:
+        return False
+    return True
+
+
+def _event(
+    event_type: str, event_id: str, source: str, *, emitted: Micros, payload: object, behind: Trail | None
+) -> Event:
+    return Event(
+        event_type=event_type, emitted=emitted, event_id=event_id, source=source, payload=payload, behind=behind
+    )
 
 
 def _streams(session: Session, tenants: Sequence[str]) -> dict[str, Stream]:
@@ -167,13 +244,17 @@ def _streams(session: Session, tenants: Sequence[str]) -> dict[str, Stream]:
     for tenant, until, cursor, matched in session.records(
         "event_streams", columns, "tenant", list(dict.fromkeys(tenants))
     ):
+        if not _is_sound(until, cursor):
+            continue
         waiting = session.query(
             f"SELECT emitted FROM events WHERE {_WAITING}",  # noqa: S608 - our own text
             tenant,
             until,
             tenants.count(tenant),
         )
-        streams[tenant] = Stream(tenant, until, cursor, matched, [emitted for (emitted,) in reversed(waiting)])
+        streams[tenant] = Stream(
+            tenant, until, cursor, number(matched, 0, low=0), [emitted for (emitted,) in reversed(waiting)]
+        )
     return streams
 
 
@@ -184,10 +265,12 @@ def _commit(ledger: Ledger, stream: Stream | None, sheets: dict[str, Sheet], rea
     if str(stream.cursor) != audience.cursor:
         return False
     read = {one.uid: (one.revision, one.phase) for one in audience.listeners}
-    stored = [(sheets[row.uid], read[row.uid]) for row in reaction.occurrences]
+    # Of a schedule whose state is gone nothing can come, and the event must not wait for it.
+    rows = [row for row in reaction.occurrences if row.uid in sheets]
+    stored = [(sheets[row.uid], read[row.uid]) for row in rows]
     if any((sheet.revision, sheet.phase) != then for sheet, then in stored):
         return False
-    for row in reaction.occurrences:
+    for row in rows:
         planning.add(ledger, sheets[row.uid], row)
     if audience.next_cursor is not None:
         stream.cursor = int(audience.next_cursor)
@@ -204,7 +287,7 @@ def _forget(session: Session, found: Sequence[tuple[Any, ...]]) -> int:
         for _, tenant in found:
             fewer[tenant] = fewer.get(tenant, 0) + 1
         session.execute(
-            "UPDATE event_streams SET matched = matched - j.c1 FROM ROWS(text, bigint) AS j WHERE tenant = j.c0",
+            _FEWER,
             list(fewer.items()),
         )
     return len(found)

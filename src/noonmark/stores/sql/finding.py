@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.policies.delivery import MIN_PATIENCE
+from noonmark.ports.records import NODE_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,6 +20,8 @@ FIRST_READY = f"(SELECT ready FROM occurrences WHERE {IS_READY.format(route='j.v
 FIRST_LEASED = (
     f"(SELECT lease_end FROM occurrences WHERE {IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"  # noqa: S608 - likewise
 )
+# A value for each row, not a condition: PostgreSQL might read all schedules to see which of them are missing.
+STRAY = "(SELECT s.schedule FROM schedule_states AS s WHERE s.schedule = occurrences.schedule) IS NULL"
 DUE_ROUTES = f"""
     SELECT value FROM EACH(text) AS j WHERE {FIRST_READY} <= ? UNION ALL
     SELECT value FROM EACH(text) AS j WHERE {FIRST_LEASED} <= ?
@@ -26,8 +29,10 @@ DUE_ROUTES = f"""
 _NAMES = """
     nominal, id, key, schedule, version, phase, revision, origin, route, due, first_due, attempt, fence, reason, detail,
     missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot, stop, deadline, payload, own,
-    behind
+    behind, ended
 """
+SELECTED = _NAMES.replace(",", " ").split()
+"""The columns after the time at which a row can be claimed; the version is that of its schedule."""
 COLUMNS = _NAMES.replace("phase, revision", "occurrences.phase AS phase, occurrences.revision AS revision")
 GATHERED = f"time, {_NAMES}"
 READY = f"""
@@ -55,7 +60,7 @@ _ROUTES = """
         FROM found WHERE found.route IS NOT NULL
     )
     SELECT found.route, served_routes.seen FROM found LEFT JOIN served_routes ON served_routes.route = found.route
-    WHERE found.route IS NOT NULL AND coalesce(served_routes.seen <= ?, TRUE)
+    WHERE found.route IS NOT NULL AND coalesce(served_routes.seen <= ? OR served_routes.seen > ?, TRUE)
 """
 READY_ROUTES = _ROUTES.format(condition="phase = 'pending' AND held = 0 AND ready IS NOT NULL")
 LEASED_ROUTES = _ROUTES.format(condition="lease_end IS NOT NULL")
@@ -99,8 +104,10 @@ def lacking(session: Session, *, now: Micros, limit: int) -> list[Found]:
     latest = now - MIN_PATIENCE
     found: list[Found] = []
     for routes, rows in ((READY_ROUTES, LACKING_READY), (LEASED_ROUTES, LACKING_LEASED)):
-        for route, seen in session.query(routes, latest):
-            found += session.query(rows, route, latest, now, seen, now, limit)
+        for route, seen in session.query(routes, latest, now + NODE_LISTED):
+            if isinstance(route, str):
+                served = seen if type(seen) is int and seen <= latest else None
+                found += session.query(rows, route, latest, now, served, now, limit)
     return sorted(found, key=turn)[:limit]
 
 

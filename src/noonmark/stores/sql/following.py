@@ -78,5 +78,5 @@ def _let_go(ledger: Ledger, sheet: Sheet) -> None:
         ledger.changed(row)
     places.wake_for_slot(ledger, sheet)
     for key in dict.fromkeys(row.wanted for row in rows):
-        if key is not None:
-            places.wake_for_key(ledger, ledger.place_of(key))
+        if key is not None and (place := ledger.place_of(key)) is not None:
+            places.wake_for_key(ledger, place)

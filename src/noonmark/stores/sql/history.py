@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE
-from noonmark.stores.sql.finding import FIRST_LEASED, FIRST_READY
+from noonmark.stores.sql.finding import FIRST_LEASED, FIRST_READY, STRAY
 from noonmark.stores.sql.records import Unreadable, from_json, occurrence
+from noonmark.stores.sql.soundness import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -37,12 +38,16 @@ NEXT_TIME = f"""
         ) IS NOT NULL
         UNION ALL SELECT {FIRST_READY} FROM EACH(text) AS j
         UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
-    ) AS times
+    ) AS times WHERE time <= {FURTHEST}
 """  # noqa: S608 - our own text
 _OF_UID = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)"
 _OF_TIME = "AND nominal = ? ORDER BY CASE WHEN origin = 'trigger' THEN 0 ELSE 1 END, due DESC, id DESC LIMIT ?"
 _OVER_TIME = "AND missed_last IS NOT NULL AND missed_last >= ? AND nominal < ? ORDER BY missed_last LIMIT ?"
 OVERDUE = f"deadline IS NOT NULL AND {DELIVERING} AND deadline <= ? ORDER BY deadline, id LIMIT ?"
+OVERDUE_STRAYS = f"""
+    SELECT key FROM occurrences WHERE deadline IS NOT NULL AND {DELIVERING} AND deadline <= ?
+    AND {STRAY} LIMIT ?
+"""  # noqa: S608 - our own text
 _OLD = """
     SELECT key, schedule FROM occurrences CROSS JOIN schedule_states AS s USING (schedule)
     WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ? /* quick: s, occurrences */
@@ -51,6 +56,17 @@ _FULLEST = """
     SELECT schedule, history FROM schedule_states AS s WHERE history > ? {more}
     ORDER BY history DESC, uid LIMIT ? /* quick: s */
 """
+# The counts are checked together: a negative one beside it would refuse every change.
+_COUNTS = "live = CASE WHEN live >= 0 THEN live ELSE 0 END, queued = CASE WHEN queued >= 0 THEN queued ELSE 0 END"
+_FEWER = f"""
+    UPDATE schedule_states SET history = CASE WHEN history BETWEEN j.c1 AND {FURTHEST} THEN history - j.c1 ELSE 0 END,
+    {_COUNTS} FROM ROWS(bigint, bigint) AS j WHERE schedule = j.c0
+"""  # noqa: S608 - likewise
+_RECOUNT = f"""
+    UPDATE schedule_states SET history = (
+        SELECT count(*) FROM occurrences WHERE occurrences.schedule = schedule_states.schedule AND ended IS NOT NULL
+    ), {_COUNTS} WHERE schedule IN EACH(bigint)
+"""  # noqa: S608 - likewise
 _NAMES = "schedules WHERE schedules.key IN EACH(bigint)"
 # Up to the time of the one after which none is to be forgotten; others may be of the same time.
 OLDEST = """
@@ -65,7 +81,12 @@ OLDEST = """
 def one(ledger: Ledger, occurrence_id: str) -> Occurrence | None:
     """One occurrence as it stands."""
     row = ledger.row(occurrence_id)
-    return None if row is None else told(ledger, [row])[0]
+    if row is None:
+        return None
+    found = told(ledger, [row])
+    if not found:
+        raise StoreUnavailable(f"the stored record of occurrence {row.id} is damaged; noonmark doctor says more")
+    return found[0]
 
 
 def standing_for(ledger: Ledger, uid: str, time: Micros, limit: int) -> list[Occurrence]:
@@ -92,9 +113,27 @@ def of_schedule(
     return told(ledger, ledger.find(text, *values, ALL if limit is None else limit))
 
 
-def overdue(ledger: Ledger, *, now: Micros, limit: int) -> list[Occurrence]:
-    """Deliveries whose deadline has come, earliest first."""
-    return told(ledger, ledger.find(OVERDUE, now, limit))
+def overdue(ledger: Ledger, *, now: Micros, limit: int) -> tuple[list[Occurrence], dict[int, str], list[int]]:
+    """Deliveries whose deadline has come, earliest first, what is wrong with those that cannot be read, and strays."""
+    sound: list[Row] = []
+    faults: dict[int, str] = {}
+    strays = [key for (key,) in ledger.session.query(OVERDUE_STRAYS, now, limit)]
+    for row in ledger.find(OVERDUE, now, limit):
+        if problem := row.damage or _problem(ledger, row):
+            faults[row.key] = problem
+        else:
+            sound.append(row)
+    return told(ledger, sound), faults, strays
+
+
+def _problem(ledger: Ledger, row: Row) -> str | None:
+    """What keeps a row, or its schedule, from being read."""
+    try:
+        ledger.schedule_of(ledger.sheet_of(row))
+        occurrence(row, "", "", None)
+    except Unreadable as error:
+        return str(error)
+    return None
 
 
 def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micros | None:
@@ -116,6 +155,9 @@ def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
     more = f"AND history >= {CROWDED}" if keep >= CROWDED - 1 else ""
     by_excess: dict[int, list[int]] = {}
     for schedule, history in session.query(_FULLEST.format(more=more), keep, limit):
+        if type(history) is not int:
+            session.execute(_RECOUNT, [schedule])
+            continue
         excess = min(history - keep, limit)
         if not excess:
             break
@@ -123,10 +165,14 @@ def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
         by_excess.setdefault(excess, []).append(schedule)
     # Few statements, however many schedules there are: a thousand is the sum of no more than 44 different numbers.
     found: list[Values] = []
+    miscounted: list[int] = []
     for excess, schedules in by_excess.items():
         rows = session.query(OLDEST, schedules, excess - 1)
         for _, of_one in groupby(rows, itemgetter(1)):
             found += islice(of_one, excess)
+        miscounted += {*schedules} - {schedule for _, schedule in rows}
+    if miscounted:  # a damaged count would be found again and again, and leave no room for the others
+        session.execute(_RECOUNT, miscounted)
     return found
 
 
@@ -139,7 +185,7 @@ def _forget(session: Session, found: Sequence[Values]) -> int:
         for _, schedule in found:
             fewer[schedule] = fewer.get(schedule, 0) + 1
         session.execute(
-            "UPDATE schedule_states SET history = history - j.c1 FROM ROWS(bigint, bigint) AS j WHERE schedule = j.c0",
+            _FEWER,
             list(fewer.items()),
         )
     return len(found)
@@ -150,10 +196,15 @@ def told(ledger: Ledger, rows: Sequence[Row]) -> list[Occurrence]:
     ids: dict[int, str] = dict(
         ledger.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))
     )
-    try:
-        return [occurrence(row, ledger.sheet_of(row).uid, ids[row.schedule], shown(row.payload)) for row in rows]
-    except Unreadable as error:
-        raise StoreUnavailable(f"the stored record of an occurrence is damaged: {error}") from None
+    found = []
+    for row in rows:
+        try:
+            one = occurrence(row, ledger.sheet_of(row).uid, str(ids.get(row.schedule, "")), shown(row.payload))
+        except Unreadable as error:
+            ledger.library.damage.note("occurrences", row.key, str(error))
+        else:
+            found.append(one)
+    return found
 
 
 def shown(text: str | None) -> object:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.audit import Note
 from noonmark.core.jsonvalues import storable
 from noonmark.ports.records import KeyRecord
+from noonmark.stores.sql.soundness import Judge
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -16,7 +17,9 @@ NOTE_COLUMNS = (
     "key", "tenant", "noted", "caller", "operation", "schedule_id", "uid", "revision_before", "revision_after",
     "reason", "request_id",
 )  # fmt: skip
-_SELECTED = ", ".join(name for name in NOTE_COLUMNS if name != "tenant")
+_TOLD = [name for name in NOTE_COLUMNS if name != "tenant"]
+_SELECTED = ", ".join(_TOLD)
+_JUDGE = Judge("notes", _TOLD)
 _OLD_NOTES = "SELECT key FROM notes WHERE noted < ? ORDER BY noted, key LIMIT ? /* quick: notes */"
 _KEY = "SELECT fingerprint, created FROM idempotency_keys WHERE tenant = ? AND name = ?"
 _OLD_KEYS = """
@@ -41,7 +44,7 @@ def newest(session: Session, tenant: str, limit: int, before: int | None, schedu
         where = f"{where} AND key < ?"
     inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"  # noqa: S608 - our own text
     found = session.gather(_SELECTED, inner, *values, *([] if before is None else [before]), limit)
-    return [_note(columns) for columns in found]
+    return [_note(columns) for columns in found if not _JUDGE.problems(columns)]
 
 
 def prune_notes(session: Session, *, before: Micros, limit: int) -> int:
@@ -52,7 +55,7 @@ def prune_notes(session: Session, *, before: Micros, limit: int) -> int:
 def claim_key(session: Session, tenant: str, key: str, fresh: KeyRecord, *, since: Micros) -> KeyRecord:
     """Keep who used a key, unless somebody has since then; tells what is kept."""
     for fingerprint, created in session.query(_KEY, tenant, key):
-        if created >= since:
+        if type(created) is int and created >= since and isinstance(fingerprint, str):
             return KeyRecord(fingerprint=fingerprint, created=created)
     names = ("tenant", "name", "fingerprint", "created")
     session.put("idempotency_keys", names, [(tenant, key, fresh.fingerprint, fresh.created)], key=2)

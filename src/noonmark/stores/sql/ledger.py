@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from noonmark.stores.sql import documents
+from noonmark.stores.sql import documents, mending
 from noonmark.stores.sql.journal import NOTE_COLUMNS, note_values
+from noonmark.stores.sql.mending import PLACES, ROWS, SHEETS
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
     PLACE_COLUMNS,
@@ -24,10 +25,11 @@ from noonmark.stores.sql.records import (
     run_values,
     sheet_values,
 )
+from noonmark.stores.sql.soundness import told
 from noonmark.stores.telling import NOTHING_MORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from noonmark.core.audit import Note
     from noonmark.core.facts import Fact
@@ -83,11 +85,11 @@ class Ledger:
             self._take_rows(self.session.records("occurrences", ROW_COLUMNS, "id", unknown))
 
     def rows_of(self, keys: Sequence[int]) -> list[Row]:
-        """The rows of some keys, in their order."""
+        """The rows of some keys, in their order; one that is not there is left out."""
         unknown = [key for key in keys if key not in self._rows]
         if unknown:
             self._take_rows(self.session.records("occurrences", ROW_COLUMNS, "key", unknown))
-        return [self._rows[key] for key in keys]
+        return [self._rows[key] for key in keys if key in self._rows]
 
     def row(self, occurrence_id: str) -> Row | None:
         """The row of an id."""
@@ -108,7 +110,7 @@ class Ledger:
         self.write()
         found = self.session.records_in("occurrences", ROW_COLUMNS, query, *parameters)
         self._take_rows([columns for columns in found if columns[0] not in self._rows])
-        return [self._rows[columns[0]] for columns in found]
+        return [self._rows[columns[0]] for columns in found if columns[0] in self._rows]
 
     def live(self, sheet: Sheet) -> list[Row]:
         """The rows of a schedule that have not ended, oldest first."""
@@ -144,12 +146,12 @@ class Ledger:
         return [self._sheets[columns[0]] for columns in found]
 
     def sheets_of(self, keys: Iterable[int]) -> list[Sheet]:
-        """The sheets of some schedules, in their order."""
+        """The sheets of some schedules, in their order; one that is not there is left out."""
         wanted = list(keys)
         unknown = [key for key in dict.fromkeys(wanted) if key not in self._sheets]
         if unknown:
             self._take_sheets(self.session.records("schedule_states", SHEET_COLUMNS, "schedule", unknown))
-        return [self._sheets[key] for key in wanted]
+        return [self._sheets[key] for key in wanted if key in self._sheets]
 
     def sheet_of(self, row: Row) -> Sheet:
         """The schedule of a row."""
@@ -191,11 +193,11 @@ class Ledger:
         self.changed_place(place)
         return place
 
-    def place_of(self, key: int) -> Place:
-        """The concurrency key of that number."""
+    def place_of(self, key: int) -> Place | None:
+        """The concurrency key of that number; None where there is none, though a row says so."""
         if key not in self._places:
-            [columns] = self.session.records("concurrency_keys", PLACE_COLUMNS, "key", [key])
-            return self._take_place(columns)
+            found = self.session.records("concurrency_keys", PLACE_COLUMNS, "key", [key])
+            return self._take_place(found[0]) if found else None
         return self._places[key]
 
     def changed_place(self, place: Place) -> None:
@@ -299,15 +301,25 @@ class Ledger:
             self.session.insert(table, names, added)
 
     def _take_rows(self, found: list[tuple[Any, ...]]) -> None:
+        """Each by itself: one that is damaged is mended as far as it has to be, one without a schedule is nobody's."""
+        self.sheets_of([columns[2] for columns in found])
         for columns in found:
+            if columns[2] not in self._sheets:
+                self._say("occurrences", columns[0], {"schedule": "is that of no schedule"})
+                continue
             row = Row(*columns)
             row.stored = columns
+            if problems := ROWS.problems(columns, narrow=self.session.is_narrow):
+                mending.mend_row(row, problems, self.now())
+                self._say("occurrences", row.key, problems)
             self._rows[row.key] = self._by_id[row.id] = row
-        self.sheets_of([columns[2] for columns in found])
 
     def _take_place(self, columns: tuple[Any, ...]) -> Place:
         self._places[columns[0]] = place = Place(*columns)
         place.stored = columns
+        if problems := PLACES.problems(columns, narrow=self.session.is_narrow):
+            mending.mend_place(self.session, place)
+            self._say("concurrency_keys", place.key, problems)
         return place
 
     def _take_sheets(self, found: list[tuple[Any, ...]]) -> None:
@@ -315,6 +327,12 @@ class Ledger:
             if columns[0] not in self._sheets:
                 self._sheets[columns[0]] = sheet = Sheet(*columns)
                 sheet.stored = columns
+                if problems := SHEETS.problems(columns, narrow=self.session.is_narrow):
+                    mending.mend_sheet(self.session, sheet, problems)
+                    self._say("schedule_states", sheet.schedule, problems)
+
+    def _say(self, table: str, key: int, problems: Mapping[str, str]) -> None:
+        self.library.damage.note(table, key, told(problems))
 
 
 def _differing(stored: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[int, ...]:

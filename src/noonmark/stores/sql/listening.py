@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from noonmark.core.discriminators import NONE, Discriminator, discriminator
+from noonmark.core.discriminators import NONE, Discriminator, discriminator, is_fields
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
+from noonmark.stores.sql.soundness import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -47,13 +48,13 @@ FIELDS = """
     )
     SELECT event_type, fields FROM one WHERE fields <> ''
 """
-LISTENERS = """
+LISTENERS = f"""
     SELECT c0, (SELECT group_concat(schedule) FROM (
         SELECT schedule FROM event_listeners
         WHERE tenant = c1 AND event_type = c2 AND fields = c3 AND wanted = c4 AND schedule > c5
-        ORDER BY schedule LIMIT ?
+        AND schedule <= {FURTHEST} ORDER BY schedule LIMIT ?
     ) AS first_ones) FROM ROWS(bigint, text, text, text, text, bigint) AS j
-"""
+"""  # noqa: S608 - our own text
 Heard = tuple[str, str]
 """A tenant, and a type of event."""
 
@@ -77,7 +78,8 @@ def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str
     """For each of some types of event, the fields of all discriminators that those who listen for it have."""
     found: dict[str, list[str]] = {one: [] for one in types}
     for event_type, fields in session.query(FIELDS, [(tenant, one, NONE.fields) for one in types]):
-        found[event_type].append(fields)
+        if is_fields(fields):  # else it is damaged, and no event has such fields
+            found[event_type].append(fields)
     return found
 
 

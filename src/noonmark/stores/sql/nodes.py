@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Beat, Leadership, heard_of
+from noonmark.stores.sql.soundness import FURTHEST, Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,21 +16,24 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.session import Session
 
 _SAID = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
+_JUDGE = Judge("nodes", _SAID)
 _HEARD = f"""
     SELECT {", ".join(_SAID)} FROM nodes
     WHERE seen >= ? AND (seen >= ? OR (left_at IS NULL AND lease <> ?))
     ORDER BY name
 """  # noqa: S608 - our own names
 _FORGET = "DELETE FROM nodes WHERE seen < ? AND (seen < ? OR left_at IS NOT NULL OR lease = ?)"
-_LEADER = "SELECT term, node, until FROM leadership"
-_LEAD = """
+_LEADER = "SELECT term, node, until FROM leadership WHERE key = 1"
+_LEAD = f"""
     INSERT INTO leadership (key, term, node, until) VALUES (1, 1, ?, ?)
     ON CONFLICT (key) DO UPDATE SET
-        term = leadership.term + CASE WHEN leadership.node = ? AND leadership.until > ? THEN 0 ELSE 1 END,
+        term = CASE WHEN leadership.term BETWEEN 1 AND {FURTHEST} THEN leadership.term ELSE 1 END
+            + CASE WHEN leadership.node = ? AND leadership.until > ? THEN 0 ELSE 1 END,
         node = ?,
         until = ?
-    WHERE leadership.node IS NULL OR leadership.node = ? OR leadership.until <= ?
-"""
+    WHERE leadership.node IS NULL OR leadership.node = ? OR leadership.until <= ? OR leadership.until > ?
+"""  # noqa: S608 - likewise
+"""No lease is longer than a day: one that ends later is damaged, and nobody would ever lead again."""
 
 
 _MISS = """
@@ -62,7 +66,7 @@ def miss(session: Session, node: str, seen: Micros) -> bool:
 def lead(session: Session, node: str, *, now: Micros, lease: Micros) -> Leadership:
     """Take the lease of the leader, or renew it, unless it is somebody else's."""
     until = now + lease
-    session.execute(_LEAD, node, until, node, now, node, until, node, now)
+    session.execute(_LEAD, node, until, node, now, node, until, node, now, until + NODE_LISTED)
     [(term, leader, until)] = session.query(_LEADER)
     return Leadership(term=term, leader=leader, until=until)
 
@@ -77,13 +81,15 @@ def told(session: Session, *, now: Micros) -> list[NodeRecord]:
 
 def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Iterator[NodeRecord]:
     """The records that can be read; the others are worth no more than nodes that were never heard of."""
-    for name, routes, capacity, load, version, started, lease, seen, left in rows:
-        numbers = (capacity, load, started, lease, seen, 0 if left is None else left)
+    for columns in rows:
+        name, routes, capacity, load, version, started, lease, seen, left = columns
+        if _JUDGE.problems(columns) or seen > now + NODE_LISTED:
+            continue
         try:
             served = tuple(json.loads(routes))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             continue
-        if all(isinstance(one, int) for one in numbers) and all(isinstance(one, str) for one in served):
+        if all(isinstance(one, str) for one in served):
             said = Beat(
                 node=name,
                 routes=served,

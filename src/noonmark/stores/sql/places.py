@@ -27,8 +27,7 @@ def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
     sheet = ledger.sheet_of(row)
     if start.max_runs is not None and sheet.admitted >= start.max_runs:
         return Busy(place=admission.Place.MAX_RUNS)
-    if start.takes_slot and sheet.holder is not None and sheet.holder != row.key:
-        [holder] = ledger.rows_of([sheet.holder])
+    if start.takes_slot and (holder := holder_of(ledger, sheet)) is not None and holder is not row:
         return Busy(place=admission.Place.SLOT, waiting=sheet.queued, holder_caught_up=holder.caught_up)
     place = None
     if start.concurrency is not None:
@@ -44,6 +43,15 @@ def take(ledger: Ledger, row: Row, start: Start) -> Busy | None:
     if row.is_own and not row.has_begun:
         sheet.admitted += 1
     return None
+
+
+def holder_of(ledger: Ledger, sheet: Sheet) -> Row | None:
+    """The row that holds the slot; a number that is that of no row of the schedule is damaged, and nobody's."""
+    rows = [] if sheet.holder is None else ledger.rows_of([sheet.holder])
+    if not rows or rows[0].schedule != sheet.schedule:
+        sheet.holder = None
+        return None
+    return rows[0]
 
 
 def wait(ledger: Ledger, row: Row, decided: Wait) -> None:
@@ -75,12 +83,13 @@ def leave(ledger: Ledger, row: Row) -> None:
     """Take a row out of whatever line it stands in; whoever calls this gives it a time, or an end."""
     if row.wanted is not None:
         place = ledger.place_of(row.wanted)
-        place.waiting -= 1
         row.wanted = row.wanted_limit = None
-        ledger.changed_place(place)
+        if place is not None:
+            place.waiting = max(0, place.waiting - 1)
+            ledger.changed_place(place)
     elif row.is_queued:
         sheet = ledger.sheet_of(row)
-        sheet.queued -= 1
+        sheet.queued = max(0, sheet.queued - 1)
         ledger.changed_sheet(sheet)
 
 
@@ -105,10 +114,11 @@ def free_key(ledger: Ledger, row: Row) -> None:
     if row.place is not None:
         place = ledger.place_of(row.place)
         row.place = None
-        place.taken -= 1
         ledger.changed(row)
-        ledger.changed_place(place)
-        wake_for_key(ledger, place)
+        if place is not None:
+            place.taken = max(0, place.taken - 1)
+            ledger.changed_place(place)
+            wake_for_key(ledger, place)
 
 
 def free_key_if_held(ledger: Ledger, row: Row) -> None:

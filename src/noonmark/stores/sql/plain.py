@@ -24,6 +24,7 @@ from noonmark.stores.sql.endings import FAILURES
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import OWN, run_values, to_json
 from noonmark.stores.sql.session import lease_end
+from noonmark.stores.sql.soundness import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
 # What may be changed is found first, and then changed: nobody else changes it in between. What its schedule must be
 # like is told, not asked for: PostgreSQL would take that for rare, and read every schedule to look for it.
-STARTABLE = """
+STARTABLE = f"""
     SELECT one.id, one.key, s.revision = ?
-        AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key) AS is_plain
+        AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key)
+        AND s.admitted BETWEEN 0 AND {NARROW} AS is_plain
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL /* quick: one, s */
-"""
+"""  # noqa: S608 - our own text
 _START = """
     UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = ?, waiting_for = NULL,
         started = ?, lease_end = ?{takes_slot} WHERE key IN EACH(bigint)
@@ -58,13 +60,16 @@ STARTED = """
         holder = CASE WHEN CAST(? AS integer) = 1 THEN one.key ELSE holder END
     FROM one WHERE schedule_states.schedule = one.schedule
 """
-ENDABLE = """
+# A count that is damaged, or too great, is no number between these.
+ENDABLE = f"""
     SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last,
-        s.queued = 0 AND s.followed = 0 AS is_plain
+        s.queued = 0 AND s.followed = 0 AND s.live BETWEEN 1 AND {NARROW} AND s.history BETWEEN 0 AND {NARROW}
+        AND s.total BETWEEN 0 AND {NARROW} AND s.successful BETWEEN 0 AND {NARROW}
+        AND s.failed BETWEEN 0 AND {NARROW} AND s.failures_in_row BETWEEN 0 AND {NARROW} AS is_plain
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
         AND holds_slot + 0 = ? /* quick: one, s */
-"""
+"""  # noqa: S608 - likewise
 """By id, and never by way of all that hold a slot: hence the sum."""
 END = """
     UPDATE occurrences SET phase = ?, reason = ?, detail = ?, attempt = ?, ended = ?,

@@ -247,9 +247,9 @@ def _forget(ledger: Ledger, sheet: Sheet, row: Row) -> None:
     """Remove a row, live or ended, and hand on what it held."""
     if row.ended is None:
         places.leave(ledger, row)
-        sheet.live -= 1
+        sheet.live = max(0, sheet.live - 1)
     else:
-        sheet.history -= 1
+        sheet.history = max(0, sheet.history - 1)
     ledger.changed_sheet(sheet)
     ledger.remove(row)
     places.give_up(ledger, row)

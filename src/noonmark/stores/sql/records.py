@@ -80,6 +80,8 @@ class Row:
     """The trail that led to it through its upstreams, in JSON. Apart from its terms: older nodes read those."""
     stored: tuple[Any, ...] | None = field(default=None, init=False)
     """The columns as the database has them; None when it has no such row."""
+    damage: str | None = field(default=None, init=False)
+    """What is wrong with those, if they are damaged: then some of these fields are not what is stored."""
 
     @property
     def has_begun(self) -> bool:

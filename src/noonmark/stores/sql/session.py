@@ -26,6 +26,9 @@ Values = tuple[Any, ...]
 class Session(Protocol):
     """Reads and writes in one transaction. Nobody else changes what is read as a record meanwhile."""
 
+    is_narrow: bool
+    """Whether a count has 32 bits, and a greater one is an error."""
+
     def now(self) -> Micros:
         """The store's clock."""
 

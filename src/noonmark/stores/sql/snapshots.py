@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.plans import Snapshot
-from noonmark.ports.records import Kept, Tally
+from noonmark.ports.records import NODE_LISTED, Kept, Tally
 from noonmark.stores.sql import upstreams
 from noonmark.stores.sql.records import PHASES, Unreadable, to_projection
+from noonmark.stores.sql.soundness import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -54,7 +55,7 @@ PROJECTIONS = """
     WHERE schedule IN EACH(bigint) AND ended IS NULL AND origin = 'trigger' ORDER BY nominal, occurrences.key
 """
 _BEATS = """
-    SELECT NULL AS route, max(seen) AS seen FROM nodes UNION ALL
+    SELECT NULL AS route, max(seen) AS seen FROM nodes WHERE seen <= ? UNION ALL
     SELECT route, seen FROM served_routes WHERE route IN EACH(text)
 """
 _BEYOND = "schedule = ? AND origin = 'trigger' AND phase <> 'superseded' AND coalesce(missed_last, nominal) > ?"
@@ -79,9 +80,12 @@ def known(ledger: Ledger, identities: Collection[Identity]) -> tuple[set[Identit
 def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
     """The schedule that a query finds, as callers read it."""
     found = ledger.session.query(query, *parameters)
-    if not found:
+    sheets = ledger.sheets_of(found[0]) if found else []
+    if found and not sheets:
+        raise StoreUnavailable(f"the stored state of schedule {parameters[-1]} is not there; noonmark doctor says more")
+    if not sheets:
         return None
-    [sheet] = ledger.sheets_of(found[0])
+    [sheet] = sheets
     return told(ledger, [(sheet, readable(ledger, sheet))])[0]
 
 
@@ -89,12 +93,17 @@ def told(ledger: Ledger, known: Sequence[tuple[Sheet, Schedule]]) -> list[Kept]:
     """Schedules as callers read them."""
     keys = [sheet.schedule for sheet, _ in known]
     found = ledger.session.query(_NEXT_DUE, keys, ledger.now())
-    next_due = {key: (due, own) for key, due, own in found}
+    next_due = {key: (_time(due), _time(own)) for key, due, own in found}
     times = [next_due.get(key, (None, None)) for key in keys]
     return [
         Kept(schedule=schedule, tally=_tally(sheet), next_due=due, next_own=own)
         for (sheet, schedule), (due, own) in zip(known, times, strict=True)
     ]
+
+
+def _time(value: object) -> Micros | None:
+    """A time, unless it is damaged."""
+    return value if type(value) is int and abs(value) <= FURTHEST else None
 
 
 def by_uid(ledger: Ledger, uid: str) -> Snapshot | None:
@@ -113,7 +122,12 @@ def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], 
     sheets = ledger.sheets_in(PLANNABLE, now, limit)
     found = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
     faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
-    sound = [(sheet, one) for sheet in sheets if not isinstance(one := found[sheet.schedule], Unreadable)]
+    faults |= {sheet.schedule: sheet.fault for sheet in sheets if sheet.fault is not None}
+    sound = [
+        (sheet, one)
+        for sheet in sheets
+        if sheet.schedule not in faults and not isinstance(one := found[sheet.schedule], Unreadable)
+    ]
     return _snapshots(ledger, sound), faults
 
 
@@ -169,9 +183,13 @@ class _Beats:
 
     def __init__(self, ledger: Ledger, routes: Collection[str]) -> None:
         self._now = ledger.now()
-        found = ledger.session.gather("route, seen", f"({_BEATS})", list(routes))
-        self._seen: dict[str | None, Micros] = dict(found)
-        self._newest: Micros | None = self._seen.pop(None)
+        # A beat from the future is damaged, or of a clock that was wrong: it says nothing about now.
+        latest = self._now + NODE_LISTED
+        found = ledger.session.gather("route, seen", f"({_BEATS})", latest, list(routes))
+        self._seen: dict[str | None, Micros] = {
+            route: seen for route, seen in found if type(seen) is int and seen <= latest
+        }
+        self._newest = self._seen.pop(None, None)
 
     def lack(self, route: str, patience: Micros) -> bool:
         """Whether nodes are alive, but none of them has served a route for so long."""

@@ -33,6 +33,7 @@ def tell(ledger: Ledger) -> None:
         return
     noted, ledger.facts = ledger.facts, []
     tenants = _tenants(ledger, {sheet.schedule for _, sheet, *_ in noted})
+    # Nobody listens for what a schedule does of which nobody can say whose it is.
     owned = [(tenants.get(one[1].schedule, ""), one) for one in noted]
     heard = listening.heard(ledger.session, {(tenant, str(one[0])) for tenant, one in owned})
     wanted = [(tenant, one) for tenant, one in owned if (tenant, one[0]) in heard]
@@ -57,14 +58,16 @@ def tell_lost(ledger: Ledger, node: str, seen: Micros, event: Event, tenants: It
 
 def listening_for(session: Session, event: Event) -> list[str]:
     """The tenants in which somebody listens for events like this one."""
-    return [tenant for tenant, found in session.query(listening.LISTENING, event.event_type) if found]
+    told = session.query(listening.LISTENING, event.event_type)
+    return [tenant for tenant, found in told if found and isinstance(tenant, str)]
 
 
 def _tenants(ledger: Ledger, keys: Iterable[int]) -> dict[int, str]:
     """Whose schedules these are."""
     unknown = [key for key in keys if key not in ledger.tenants]
     if unknown:
-        ledger.tenants.update(ledger.session.query(_TENANTS, unknown))
+        found = ledger.session.query(_TENANTS, unknown)
+        ledger.tenants.update((key, tenant) for key, tenant in found if isinstance(tenant, str))
     return ledger.tenants
 
 

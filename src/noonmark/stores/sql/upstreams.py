@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.records import Sheet
 
     Times = tuple[Micros, Micros]
-    Question = tuple[Sheet, Schedule, Times | None]
+    Question = tuple[Sheet | None, Schedule, Times | None]
+    """The state of a schedule, if it is still there, the schedule, and the times in question."""
     Newest = dict[int, tuple[Micros, Phase]]
 
 _KEYS = """
@@ -64,7 +65,9 @@ def read(ledger: Ledger, questions: Sequence[Question]) -> list[Standings]:
         [upstreams.standing(tenant, one, newest.get(number)) for number, one, tenant, _ in asked],
     )
     return [
-        Standings(each=tuple(next(standings) for _ in of.declaration.depends_on), news=sheet.news)
+        Standings(
+            each=tuple(next(standings) for _ in of.declaration.depends_on), news=0 if sheet is None else sheet.news
+        )
         for sheet, of, _ in questions
     ]
 
@@ -76,9 +79,8 @@ class _Upstreams:
         named = {(of.owner.tenant, one.schedule_id) for _, of, _ in questions for one in of.declaration.depends_on}
         found = ledger.session.query(_KEYS, sorted(named)) if named else []
         sheets = ledger.sheets_of([key for _, _, key in found])
-        self._sheets = {
-            (tenant, schedule_id): sheet for (tenant, schedule_id, _), sheet in zip(found, sheets, strict=True)
-        }
+        by_key = {sheet.schedule: sheet for sheet in sheets}
+        self._sheets = {(tenant, schedule_id): by_key[key] for tenant, schedule_id, key in found if key in by_key}
         self._schedules = ledger.library.read(ledger.session, {one.schedule: one.version for one in sheets})
 
     def sheet(self, tenant: str, one: Dependency) -> Sheet | None:
@@ -108,6 +110,8 @@ class _Upstreams:
 def _newest(ledger: Ledger, asked: Sequence[tuple[int, int, Micros, Micros]]) -> Newest:
     best: dict[int, tuple[Micros, Micros, str]] = {}
     for number, last, until, nominal, phase in ledger.session.query(NEWEST, asked) if asked else ():
+        if not (type(last) is type(nominal) is int and phase in PHASES):
+            continue  # a damaged row says nothing
         one = (min(last, until), nominal, phase)
         best[number] = max(best.get(number, one), one)
     return {number: (last, PHASES[phase]) for number, (last, _, phase) in best.items()}

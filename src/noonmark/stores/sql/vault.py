@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.secret import Secret
 from noonmark.stores import own_key
+from noonmark.stores.sql.soundness import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from noonmark.stores.sql.session import Session, Values
 
 NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated")
-_SELECTED = "name, hosts, sealed, created, updated"
+_TOLD = ("name", "hosts", "sealed", "created", "updated")
+_SELECTED = ", ".join(_TOLD)
+_JUDGE = Judge("secrets", _TOLD)
 _ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # noqa: S608 - our own text
 _SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"  # noqa: S608 - likewise
 _COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"
@@ -43,12 +46,12 @@ def keep(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret 
 
 def every(session: Session, tenant: str) -> list[Secret]:
     """The secrets of a tenant, by name."""
-    return [_secret(columns) for columns in session.gather(_SELECTED, _ALL, tenant)]
+    return _readable(session.gather(_SELECTED, _ALL, tenant))
 
 
 def some(session: Session, tenant: str, names: Collection[str]) -> list[Secret]:
     """Those that have one of the names, by name."""
-    return [_secret(columns) for columns in session.query(_SOME, tenant, list(names))]
+    return _readable(session.query(_SOME, tenant, list(names)))
 
 
 def forget(session: Session, tenant: str, name: str) -> Secret | None:
@@ -73,6 +76,20 @@ def draw_own_key(session: Session) -> bytes:
     return own_key.read(kept)
 
 
-def _secret(columns: Values) -> Secret:
-    name, hosts, sealed, created, updated = columns
-    return Secret(name=name, hosts=tuple(json.loads(hosts)), sealed=sealed, created=created, updated=updated)
+def _readable(rows: Sequence[Values]) -> list[Secret]:
+    """The secrets that can be read: of a damaged one nobody can say where it may go, and it is as if it was not set."""
+    found = []
+    for columns in rows:
+        name, hosts, sealed, created, updated = columns
+        if not _JUDGE.problems(columns) and (bound := _hosts(hosts)) is not None:
+            found.append(Secret(name=name, hosts=bound, sealed=sealed, created=created, updated=updated))
+    return found
+
+
+def _hosts(text: str) -> tuple[str, ...] | None:
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_list = isinstance(read, list) and all(isinstance(one, str) for one in read)
+    return tuple(read) if is_list else None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from noonmark.core.errors import NoonmarkError
 from noonmark.ports.records import KeyRecord
+from noonmark.stores.sql import claiming, history, inspection, journal, listing, runs, snapshots, vault
 from noonmark.stores.sql import events as emitted
-from noonmark.stores.sql import history, journal, listing, runs, snapshots, vault
 from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.backlog import count as count_backlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from noonmark.core.audit import Note
     from noonmark.core.events import Event
@@ -24,13 +27,20 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Interim
     from noonmark.ports.reading import Place
     from noonmark.ports.records import Activity, Backlog, Kept, Wanted
+    from noonmark.ports.soundness import Inspected, Position
+    from noonmark.stores.sql.documents import Library
     from noonmark.stores.sql.ledger import Ledger
 
 T = TypeVar("T")
+logger = logging.getLogger("noonmark.store")
+
+_SET_ASIDE = "UPDATE schedule_states SET fault = ? WHERE uid = ? AND fault IS NULL"
 
 
 class SharedVerbs(ABC):
     """Each is one transaction, of whichever kind the store has for that."""
+
+    _library: Library
 
     @abstractmethod
     def _read(self, work: Callable[[Ledger], T]) -> T:
@@ -43,6 +53,24 @@ class SharedVerbs(ABC):
     @abstractmethod
     def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T]) -> T:
         """Change anything of some tenants, one at a time."""
+
+    @abstractmethod
+    def _tenants_of(self, key: int) -> Iterable[str]:
+        """Whose a row is, for who changes it carefully."""
+
+    def _end_damaged(self, faults: Mapping[int, str], strays: Sequence[int] = ()) -> None:
+        """End rows that cannot be read, each by itself, and those that belong to no schedule."""
+        for key, problem in faults.items():
+            try:
+                self._careful(self._tenants_of(key), partial(claiming.end_unreadable, faults={key: problem}))
+            except NoonmarkError:
+                raise
+            except Exception:
+                # Something about its schedule is damaged as well. It would be found again and again.
+                logger.exception("damaged occurrence %s cannot be ended with all that follows, and is ended alone", key)
+                self._quick(partial(_end_alone, keys=[key]))
+        if strays:
+            self._quick(partial(_end_alone, keys=strays))
 
     async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
         """The schedule of that id."""
@@ -195,12 +223,33 @@ class SharedVerbs(ABC):
             {tenant}, lambda ledger: _noted(ledger, tenant, vault.forget(ledger.session, tenant, name), note)
         )
 
+    async def set_aside(self, uid: str, problem: str) -> None:
+        """Plan a schedule no more."""
+        self._quick(lambda ledger: ledger.session.execute(_SET_ASIDE, problem, uid))
+        self._library.damage.note("schedule_states", uid, problem)
+
+    async def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
+        """Look at so many rows."""
+        found = self._read(lambda ledger: inspection.inspect(ledger, after, limit))
+        for one in found.damaged:
+            if one.column != "fault":  # that was told when it was set
+                self._library.damage.note(one.table, one.key, f"{one.column} {one.problem}")
+        return found
+
+    def damage(self) -> Mapping[str, int]:
+        """How many rows of each table were found damaged."""
+        return self._library.damage.counts()
+
     async def own_key(self) -> bytes:
         """The key of the store itself."""
         known = self._read(lambda ledger: vault.find_own_key(ledger.session))
         if known is None:
             return self._careful({vault.NOBODY}, lambda ledger: vault.draw_own_key(ledger.session))
         return known
+
+
+def _end_alone(ledger: Ledger, keys: Sequence[int]) -> None:
+    claiming.end_nobodys(ledger.session, keys)
 
 
 def _noted(ledger: Ledger, tenant: str, changed: Secret | None, note: Note | None) -> Secret | None:

@@ -6,17 +6,23 @@ long to import, are needed for nothing but an upgrade.
 
 from __future__ import annotations
 
+import sqlite3
 from importlib.resources import files
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.ports.soundness import Condition
 from noonmark.stores.sql.version import TABLE, VERSION, stored_version
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from noonmark.stores.sqlite.connections import Connections
 
+STEP, MOST_STEPS = 100_000, 20_000
+"""After so many steps, of so many instructions each, SQLite looks no further for what is wrong."""
+MOST_PROBLEMS = 20
+"""So many of what SQLite finds wrong are told."""
 _VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"  # noqa: S608 - our own name
 """As bytes: text that is no UTF-8 could not be read."""
 
@@ -70,6 +76,40 @@ def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
             for told, kind in rows
         ]
     return stored_version(tables, found, what=f"the database {path}", instead="use another path")
+
+
+def condition(connections: Connections) -> Condition:
+    """What SQLite finds wrong with a file, and how large its journal is."""
+    path = connections.path
+    with connections.glancing() as connection:
+        schema = schema_version(connection, path)
+        [(version,)] = connection.execute("SELECT sqlite_version()").fetchall()
+    problems, is_complete = _problems(connections)
+    journal = Path(f"{path}-wal")
+    return Condition(
+        kind="sqlite",
+        version=version,
+        schema=schema or "",
+        expected_schema=VERSION,
+        journal_bytes=journal.stat().st_size if journal.exists() else 0,
+        problems=problems,
+        is_complete=is_complete,
+    )
+
+
+def _problems(connections: Connections) -> tuple[tuple[str, ...], bool]:
+    """What SQLite finds wrong with a file, and whether it got to the end; on a connection of its own: it takes long."""
+    connection = connections.connect()
+    steps = count()
+    try:
+        connection.execute("PRAGMA query_only = 1")
+        connection.set_progress_handler(lambda: next(steps) > MOST_STEPS, STEP)
+        found = connection.execute(f"PRAGMA quick_check({MOST_PROBLEMS})").fetchall()
+    except sqlite3.DatabaseError as error:
+        return ((), False) if "interrupted" in str(error) else ((str(error),), True)
+    finally:
+        connection.close()
+    return tuple(str(one) for (one,) in found if one != "ok"), True
 
 
 def _create(connection: sqlite3.Connection) -> None:

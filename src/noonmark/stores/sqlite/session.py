@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from noonmark.stores.sql.session import varying_places
+from noonmark.stores.sql.soundness import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ _QUICK = re.compile(r"/\* quick: [\w, ]+ \*/")
 
 class SqliteSession:
     """Nobody else writes while it lasts, so a record that was read stays as it is."""
+
+    is_narrow = False
 
     def __init__(self, connection: sqlite3.Connection, now: Callable[[], Micros]) -> None:
         """In the transaction that the connection is in."""
@@ -91,7 +94,8 @@ class SqliteSession:
     def numbers(self, table: str, count: int) -> list[int]:
         """Numbers after the greatest."""
         if table not in self._last:
-            [(newest,)] = self.query(f"SELECT max(key) FROM {table}")  # noqa: S608 - our own names
+            # A damaged key at the end of all numbers leaves none after it.
+            [(newest,)] = self.query(f"SELECT max(key) FROM {table} WHERE key <= {FURTHEST}")  # noqa: S608 - our own names
             self._last[table] = newest or 0
         first = self._last[table] + 1
         self._last[table] += count

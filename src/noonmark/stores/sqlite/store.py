@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         Renewal,
         Shares,
     )
-    from noonmark.stores.sql.finding import Found
+    from noonmark.ports.soundness import Condition
 
 T = TypeVar("T")
 
@@ -154,7 +154,11 @@ class SqliteStore(SharedVerbs):
     async def unmatched(self, limit: int) -> list[Audience]:
         """Events that were not matched yet, each with schedules that may want it."""
         with self._reading() as ledger:
-            return emitted.unmatched(ledger, limit)
+            found, damaged = emitted.unmatched(ledger, limit)
+        if damaged:
+            with self._writing() as ledger:
+                emitted.mend(ledger, damaged)
+        return found
 
     async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
@@ -181,7 +185,11 @@ class SqliteStore(SharedVerbs):
                 found = sharing.due_in_turn(ledger.session, routes, shares, now=now, until=until, limit=limit)
             else:
                 found = finding.due(ledger.session, routes, now=now, until=until, limit=limit)
-            return _taken(ledger, found, node, now=now, lease=lease)
+            if not found and only is None:
+                claiming.end_strays(ledger.session, routes, now=now, until=until)
+            claims, faults = claiming.take(ledger, found, node, now=now, lease=lease)
+        self._end_damaged(faults)
+        return claims
 
     async def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
@@ -195,7 +203,7 @@ class SqliteStore(SharedVerbs):
         with self._reading() as ledger:
             sheets = ledger.read_sheets({claim.schedule.uid for claim in claims})
             return upstreams.read(
-                ledger, [(sheets[one.schedule.uid], one.schedule, times_in_question(one)) for one in claims]
+                ledger, [(sheets.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
             )
 
     async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
@@ -257,12 +265,16 @@ class SqliteStore(SharedVerbs):
         """Lease what nobody could serve for too long."""
         with self._writing() as ledger:
             found = finding.lacking(ledger.session, now=now, limit=limit)
-            return _taken(ledger, found, node, now=now, lease=lease)
+            claims, faults = claiming.take(ledger, found, node, now=now, lease=lease)
+        self._end_damaged(faults)
+        return claims
 
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
         with self._reading() as ledger:
-            return history.overdue(ledger, now=now, limit=limit)
+            found, faults, strays = history.overdue(ledger, now=now, limit=limit)
+        self._end_damaged(faults, strays)
+        return found
 
     async def changed_by_others(self) -> bool:
         """Whether another process has written since this was last asked."""
@@ -281,6 +293,10 @@ class SqliteStore(SharedVerbs):
         """How much is due and not claimed, and how much waits; and how large the log is."""
         return replace(await super().backlog(now, limit), log_bytes=self._connections.checkpoints.size())
 
+    async def condition(self) -> Condition:
+        """What SQLite finds wrong with the file, and how large its journal is."""
+        return opening.condition(self._connections)
+
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
         with self._connections.glancing() as connection:
@@ -298,6 +314,9 @@ class SqliteStore(SharedVerbs):
     def _quick(self, work: Callable[[Ledger], T]) -> T:
         with self._writing() as ledger:
             return work(ledger)
+
+    def _tenants_of(self, key: int) -> Iterable[str]:  # noqa: ARG002 - likewise
+        return ()
 
     def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T]) -> T:  # noqa: ARG002 - one writes at a time
         return self._quick(work)
@@ -322,9 +341,3 @@ class SqliteStore(SharedVerbs):
 
 def do_nothing() -> None:
     """Nobody is told, so there is nothing to end."""
-
-
-def _taken(ledger: Ledger, found: Sequence[Found], node: str, *, now: Micros, lease: Micros) -> list[Claim]:
-    claims, faults = claiming.take(ledger, found, node, now=now, lease=lease)
-    claiming.end_unreadable(ledger, faults)
-    return claims

@@ -100,6 +100,7 @@ _ANSWERS: dict[str, type[BaseModel]] = {
     "upload/list": happenings.Uploads,
     "upload/delete": happenings.Upload,
     "node/list": answers.Nodes,
+    "doctor": answers.Diagnosis,
     "audit/list": answers.Entries,
 }
 

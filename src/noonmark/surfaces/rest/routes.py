@@ -145,6 +145,7 @@ ROUTES: tuple[Route, ...] = (
     _get("upload/list", "/uploads", _PAGE),
     Route(operation="upload/delete", method="DELETE", path="/uploads/{upload_id}"),
     _get("node/list", "/nodes"),
+    _get("doctor", "/doctor", {"rows": INTEGER}),
     _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
     _post("worker/start", "/worker/start"),
     _post("worker/stop", "/worker/stop"),

@@ -1,0 +1,107 @@
+"""Inspection: every row of every table, page by page in the order of primary keys. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.ports.soundness import Damaged, Inspected
+from noonmark.stores.sql.soundness import KINDS, Judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from noonmark.ports.soundness import Position
+    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.session import Values
+
+PRIMARY = {
+    "schedules": ("key",),
+    "schedule_states": ("schedule",),
+    "occurrences": ("key",),
+    "runs": ("occurrence", "fence"),
+    "concurrency_keys": ("key",),
+    "dependencies": ("schedule", "position"),
+    "dependency_graphs": ("tenant",),
+    "event_listeners": ("schedule", "event_type"),
+    "event_streams": ("tenant",),
+    "events": ("key",),
+    "notes": ("key",),
+    "idempotency_keys": ("key",),
+    "secrets": ("key",),
+    "nodes": ("name",),
+    "leadership": ("key",),
+    "served_routes": ("route",),
+}
+"""The tables in the order in which they are looked at, and what finds a row of each."""
+_TABLES = list(PRIMARY)
+_JUDGES = {table: Judge(table, list(KINDS[table])) for table in PRIMARY}
+_STATES = "SELECT schedule FROM schedule_states WHERE schedule IN EACH(bigint)"
+_BELONGS = {"schedules": "key", "occurrences": "schedule", "runs": "schedule", "event_listeners": "schedule"}
+"""The column that names the schedule to which a row belongs."""
+
+
+def inspect(ledger: Ledger, after: Position | None, limit: int) -> Inspected:
+    """Look at rows of one table after another, as many as there may be."""
+    rows, damaged = 0, list[Damaged]()
+    table, place = (_TABLES[0], ()) if after is None else after
+    while rows < limit:
+        found = _page(ledger, table, place, limit - rows)
+        damaged += _judged(ledger, table, found)
+        rows += len(found)
+        if found and rows >= limit:
+            return Inspected(rows=rows, damaged=tuple(damaged), after=(table, _key(table, found[-1])))
+        following = _TABLES[_TABLES.index(table) + 1 :]
+        if not following:
+            return Inspected(rows=rows, damaged=tuple(damaged))
+        table, place = following[0], ()
+    return Inspected(rows=rows, damaged=tuple(damaged), after=(table, place))  # asked for none
+
+
+def _page(ledger: Ledger, table: str, place: tuple[Any, ...], limit: int) -> list[Values]:
+    keys = ", ".join(PRIMARY[table])
+    where = f"WHERE ({keys}) > ({', '.join('?' for _ in place)})" if place else ""
+    text = f"SELECT {', '.join(KINDS[table])} FROM {table} {where} ORDER BY {keys} LIMIT ?"  # noqa: S608 - our own names
+    return ledger.session.query(text, *place, limit)
+
+
+def _judged(ledger: Ledger, table: str, found: Sequence[Values]) -> Iterator[Damaged]:
+    """What is wrong with each row by itself, and with those that belong to no schedule."""
+    kinds = KINDS[table]
+    lost = _without_schedule(ledger, table, found)
+    unread = _unreadable(ledger, found) if table == "schedules" else {}
+    for values in found:
+        row = dict(zip(kinds, values, strict=True))
+        key = ", ".join(str(one) for one in _key(table, values))
+        problems = _JUDGES[table].all_problems(values, narrow=ledger.session.is_narrow)
+        for name, kind in kinds.items():
+            if name not in problems and (problem := kind.misread(row[name])):
+                problems[name] = problem
+        belongs = _BELONGS.get(table, "")
+        if belongs and row[belongs] in lost and belongs not in problems:
+            problems[belongs] = "is that of no schedule" if table != "schedules" else "has no state"
+        if not problems and values[0] in unread:
+            problems["terms_document"] = unread[values[0]]
+        if table == "schedule_states" and isinstance(row["fault"], str):
+            problems["fault"] = f"says why it was set aside: {row['fault']}"
+        for name, problem in problems.items():
+            yield Damaged(table=table, key=key, column=name, problem=problem)
+
+
+def _without_schedule(ledger: Ledger, table: str, found: Sequence[Values]) -> set[Any]:
+    """The numbers of schedules that have no state."""
+    if table not in _BELONGS:
+        return set()
+    place = list(KINDS[table]).index(_BELONGS[table])
+    named = {values[place] for values in found if type(values[place]) is int}
+    return named - {schedule for (schedule,) in ledger.session.query(_STATES, sorted(named))}
+
+
+def _unreadable(ledger: Ledger, found: Sequence[Values]) -> dict[Any, str]:
+    """What keeps schedules from being restored, though each cell may be sound by itself."""
+    read = ledger.library.read(ledger.session, {values[0]: -1 for values in found})
+    return {key: str(one) for key, one in read.items() if isinstance(one, Exception)}
+
+
+def _key(table: str, values: Values) -> tuple[Any, ...]:
+    columns = list(KINDS[table])
+    return tuple(values[columns.index(name)] for name in PRIMARY[table])

@@ -1,0 +1,100 @@
+"""Mending: a record with damaged cells, as a transaction can work on it without failing the others.
+
+What can be counted again is, and what is only told to people begins anew; then the schedule goes on. Of anything else
+nobody knows what it was, and the schedule is set aside: it has a fault, and is planned no more until it is edited. An
+occurrence is ended. Either is written only with what else is written of the record: reading changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.policies.delivery import MIN_PATIENCE
+from noonmark.core.reasons import Reason
+from noonmark.stores.sql.records import PLACE_COLUMNS, ROW_COLUMNS, SHEET_COLUMNS
+from noonmark.stores.sql.soundness import KINDS, Judge, number, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.stores.sql.records import Place, Row, Sheet
+    from noonmark.stores.sql.session import Session
+
+SHEETS = Judge("schedule_states", SHEET_COLUMNS)
+ROWS = Judge("occurrences", ROW_COLUMNS)
+PLACES = Judge("concurrency_keys", PLACE_COLUMNS)
+GOES_ON = frozenset({
+    "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
+    "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
+    "completed_at", "owner", "leads",
+})  # fmt: skip
+"""With any of these damaged, a schedule goes on."""
+_COUNTED = frozenset({"holder", "live", "history", "queued", "fences"})
+_IDENTITIES = frozenset({"key", "schedule", "tenant", "name"})
+_COUNTS = """
+    SELECT count(*) - count(ended), count(ended),
+        coalesce(sum(CASE WHEN phase = 'pending' AND waiting_for = 'queued' AND ready IS NULL THEN 1 ELSE 0 END), 0),
+        max(CASE WHEN holds_slot = 1 THEN key END), max(CASE WHEN fence < 1000000000 THEN fence END)
+    FROM occurrences WHERE schedule = ?
+"""
+_FENCES = 1_000_000
+"""So far beyond those that are there is nobody's fence."""
+_PLACE_COUNTS = """
+    SELECT (SELECT count(*) FROM occurrences WHERE place = ?), (SELECT count(*) FROM occurrences WHERE wanted = ?)
+"""
+
+
+def mend_sheet(session: Session, sheet: Sheet, problems: Mapping[str, str]) -> None:
+    """Put something that can be worked with in the place of what is damaged."""
+    now = session.now()
+    spare = {
+        "uid": f"damaged-{sheet.schedule}",
+        "phase": SchedulePhase.PAUSED,
+        "revision": 1,
+        "version": now // (60 * SECOND),
+        "updated": now,
+        # Always the same, since an edit is written only if nothing has changed since it was read.
+        "watermark": number(sheet.newest, number(sheet.updated, 0)),
+        "patience": MIN_PATIENCE,
+        "followed": 1,
+    }
+    _put(sheet, "schedule_states", problems, spare)
+    if not _COUNTED.isdisjoint(problems):
+        [(live, history, queued, holder, fence)] = session.query(_COUNTS, sheet.schedule)
+        sheet.live, sheet.history, sheet.queued, sheet.holder = live, history, int(queued), holder
+        if "fences" in problems:
+            sheet.fences = number(fence, 0) + _FENCES
+    if not GOES_ON.issuperset(problems):
+        sheet.fault = sheet.fault or told(problems)
+
+
+def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
+    """The same for a row, which says what is wrong with it."""
+    time = next((one for one in (row.nominal, row.due, row.first_due) if number(one, -1, low=0) >= 0), now)
+    is_over = row.ended is not None and "ended" not in problems
+    spare = {
+        "id": f"damaged-{row.key}",
+        "revision": 1,
+        "origin": "manual:damaged",
+        "phase": Phase.DELIVERY_FAILED if is_over else Phase.PENDING,
+        "reason": Reason.UNREADABLE if is_over else None,
+        **dict.fromkeys(("nominal", "due", "first_due"), time),
+    }
+    _put(row, "occurrences", problems, spare)
+    row.damage = told(problems)
+
+
+def mend_place(session: Session, place: Place) -> None:
+    """Count again who holds and who wants a place under a key."""
+    [(place.taken, place.waiting)] = session.query(_PLACE_COUNTS, place.key, place.key)
+
+
+def _put(record: Sheet | Row, table: str, problems: Mapping[str, str], spare: Mapping[str, object]) -> None:
+    for name in problems:
+        if name not in _IDENTITIES:
+            kind = KINDS[table][name]
+            nothing = None if kind.is_optional else "" if kind.holds is str else 0
+            setattr(record, name, spare.get(name, nothing))

@@ -1,0 +1,222 @@
+"""Soundness: what the cells of each table may hold, and what is wrong with a row whose cells hold something else.
+
+A file can be damaged, and anybody with SQL can write anything. SQLite keeps any kind of value in any column, and no
+database sees that a number makes no sense. Whoever reads rows has them judged one by one, so that one of them is set
+aside by itself. The usual row is judged by its types, which were seen before, in a microsecond or two.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from noonmark.core.ids import MAX_OWNER, OriginKind
+from noonmark.core.jsonvalues import shown
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FURTHEST = 2**60
+"""No instant and no key lies beyond, so that there is room to count on from any of them."""
+NARROW = 2**31 - 2**10
+"""As far as a count goes where the database keeps it in 32 bits."""
+_MOST_KNOWN = 1_024
+
+
+class Kind(NamedTuple):
+    """What a cell may hold."""
+
+    holds: type
+    is_optional: bool = False
+    low: int = 0
+    high: int = FURTHEST
+    choices: frozenset[str] | None = None
+    prefixes: frozenset[str] | None = None
+    """What text has to begin with, before the first colon."""
+    shape: type | None = None
+    """Of text that is JSON: what the value has to be; object is anything."""
+    is_narrow: bool = False
+
+    def problem(self, value: object) -> str | None:
+        """What is wrong with a value, if anything is."""
+        if value is None:
+            return None if self.is_optional else "is missing"
+        if self.holds is float:
+            return None if isinstance(value, int | float) else f"is {_brief(value)}, not a number"
+        if type(value) is not self.holds:
+            return f"is {_brief(value)}, not {'a whole number' if self.holds is int else 'text'}"
+        if self.choices is not None:
+            return None if value in self.choices else f"is {_brief(value)}, which is none of those that there are"
+        if self.prefixes is not None:
+            known = str(value).partition(":")[0] in self.prefixes
+            return None if known else f"is {_brief(value)}, which begins like none of those that there are"
+        if isinstance(value, int):
+            return None if self.low <= value <= self.high else f"is {value}, which is out of all bounds"
+        return None
+
+    def misread(self, value: object) -> str | None:
+        """What is wrong with JSON in a sound cell of text, if anything is."""
+        if self.shape is None or not isinstance(value, str):
+            return None
+        try:
+            read = json.loads(value)
+        except (ValueError, RecursionError):
+            return "is not JSON"
+        return None if isinstance(read, self.shape) else f"is JSON, but not {_SHAPES[self.shape]}"
+
+
+_SHAPES: Mapping[type, str] = {dict: "an object", list: "an array"}
+_TEXT, _KEY, _COUNT = Kind(str), Kind(int, low=1), Kind(int, is_narrow=True)
+_FLAG, _INSTANT, _NUMBER = Kind(int, high=1), Kind(int, low=-FURTHEST), Kind(int)
+_OBJECT, _ARRAY, _JSON = Kind(str, shape=dict), Kind(str, shape=list), Kind(str, shape=object)
+_REASON = Kind(str, choices=frozenset(Reason))
+_KINDS = {
+    "text": _TEXT,
+    "key": _KEY,
+    "count": _COUNT,
+    "flag": _FLAG,
+    "instant": _INSTANT,
+    "number": _NUMBER,
+    "owner": Kind(int, high=MAX_OWNER),
+    "object": _OBJECT,
+    "array": _ARRAY,
+    "json": _JSON,
+    "real": Kind(float),
+    "phase": Kind(str, choices=frozenset(Phase)),
+    "standing": Kind(str, choices=frozenset(SchedulePhase)),
+    "reason": _REASON,
+    "outcome": Kind(str, choices=frozenset(Outcome)),
+    "origin": Kind(str, prefixes=frozenset(OriginKind)),
+}
+_WRITTEN = {
+    "schedules": """
+        key:key tenant:text username:text schedule_id:text declared_id:text? name:text? description:text labels:object?
+        trigger_type:text trigger_document:object? terms_document:object source:text route:text created:instant
+        anchored:instant? deleted:instant? is_listed:flag
+    """,
+    "schedule_states": """
+        schedule:key uid:text phase:standing revision:count version:count updated:instant watermark:instant
+        plan_at:instant? exhausted:flag sent_back:flag fault:text? patience:instant newest:instant? fences:count
+        holder:key? live:count history:count queued:count total:count successful:count failed:count missed:count
+        skipped:count admitted:count failures_in_row:count last_started:instant? last_phase:phase? news:count
+        followed:flag ended_at:instant? completed_at:instant? owner:owner leads:object?
+    """,
+    "occurrences": """
+        key:key id:text schedule:key revision:count origin:origin phase:phase route:text nominal:instant due:instant
+        first_due:instant attempt:count fence:count reason:reason? detail:text missed_count:count missed_first:instant?
+        missed_last:instant? caught_up:instant? losses:count waiting_for:reason? holds_slot:flag payload:json?
+        own:object? ready:instant? held:flag node:text? lease_end:instant? started:instant? stop:reason?
+        deadline:instant? place:key? wanted:key? wanted_limit:count? awaits_after:instant? ended:instant? owner:owner
+        behind:object?
+    """,
+    "runs": """
+        occurrence:key fence:count schedule:key attempt:count node:text started:instant ended:instant? outcome:outcome?
+        result:json? error:text? tokens:number? cost_usd:real?
+    """,
+    "concurrency_keys": "key:key tenant:text name:text taken:count waiting:count",
+    "dependencies": "schedule:key position:count tenant:text upstream_id:text",
+    "dependency_graphs": "tenant:text version:count",
+    "event_listeners": "tenant:text event_type:text schedule:key fields:text wanted:text",
+    "event_streams": "tenant:text newest:instant matched_until:instant cursor:number matched:count",
+    "events": """
+        key:key tenant:text event_id:text event_type:text source:text payload:json emitted:instant behind:object?
+    """,
+    "notes": """
+        key:key tenant:text noted:instant caller:text operation:text schedule_id:text? uid:text? revision_before:count?
+        revision_after:count? reason:text? request_id:text?
+    """,
+    "idempotency_keys": "key:key tenant:text name:text fingerprint:text created:instant",
+    "secrets": "key:key tenant:text name:text hosts:array sealed:text created:instant updated:instant",
+    "nodes": """
+        name:text routes:array capacity:count load:count version:text started:instant lease:instant seen:instant
+        left_at:instant?
+    """,
+    "leadership": "key:key term:number node:text? until:instant",
+    "served_routes": "route:text seen:instant",
+}
+
+
+def _kind(written: str) -> Kind:
+    name = written.removesuffix("?")
+    return _KINDS[name]._replace(is_optional=name != written)
+
+
+KINDS: Mapping[str, Mapping[str, Kind]] = {
+    table: {name: _kind(kind) for name, kind in (one.split(":") for one in written.split())}
+    for table, written in _WRITTEN.items()
+}
+"""Of each column of each table, what its cells may hold."""
+
+NOTHING: Mapping[str, str] = {}
+
+
+class Judge:
+    """Says what is wrong with rows of some columns of a table."""
+
+    def __init__(self, table: str, names: Sequence[str]) -> None:
+        """It has seen no row yet."""
+        self._kinds = [(name, KINDS[table][name]) for name in names]
+        self._choices = [
+            (place, kind.choices | {None}) for place, (_, kind) in enumerate(self._kinds) if kind.choices is not None
+        ]
+        self._prefixes = [
+            (place, kind.prefixes) for place, (_, kind) in enumerate(self._kinds) if kind.prefixes is not None
+        ]
+        self._narrow = [place for place, (_, kind) in enumerate(self._kinds) if kind.is_narrow]
+        self._measured = [
+            place for place, (_, kind) in enumerate(self._kinds) if kind.holds is int and kind.high <= FURTHEST
+        ]
+        self._known: set[tuple[type, ...]] = set()
+
+    def problems(self, values: Sequence[Any], *, narrow: bool = False) -> Mapping[str, str]:
+        """What is wrong with each column; text that is JSON is not read. `narrow` counts have 32 bits."""
+        types = tuple(map(type, values))
+        if types in self._known and self._is_usual(values, narrow=narrow):
+            return NOTHING
+        found = self.all_problems(values, narrow=narrow)
+        if not found and len(self._known) < _MOST_KNOWN:
+            self._known.add(types)
+        return found
+
+    def _is_usual(self, values: Sequence[Any], *, narrow: bool) -> bool:
+        """Whether values of the right types are what nearly all are; loops, since this is done for every row."""
+        for place in self._measured:
+            one = values[place]
+            if one is not None and not 0 <= one <= FURTHEST:
+                return False
+        for place, choices in self._choices:
+            if values[place] not in choices:
+                return False
+        for place, prefixes in self._prefixes:
+            if values[place].partition(":")[0] not in prefixes:
+                return False
+        return not narrow or all((values[place] or 0) <= NARROW for place in self._narrow)
+
+    def all_problems(self, values: Sequence[Any], *, narrow: bool = False) -> dict[str, str]:
+        """The same, with what does no harm: a flag that is 2."""
+        found = {
+            name: problem
+            for (name, kind), value in zip(self._kinds, values, strict=True)
+            if (problem := kind.problem(value))
+        }
+        if narrow:
+            over = (name for place in self._narrow if (values[place] or 0) > NARROW for name in [self._kinds[place][0]])
+            found |= {name: "is more than the database can count on from" for name in over if name not in found}
+        return found
+
+
+def told(problems: Mapping[str, str]) -> str:
+    """What is wrong with a row, in a sentence."""
+    return "; ".join(f"{name} {problem}" for name, problem in problems.items())
+
+
+def number(value: object, default: int, *, low: int = -FURTHEST) -> int:
+    """A number that a cell should hold, or another where it holds none."""
+    return value if type(value) is int and low <= value <= FURTHEST else default
+
+
+def _brief(value: object) -> str:
+    return f"{len(value)} bytes" if isinstance(value, bytes) else shown(value)

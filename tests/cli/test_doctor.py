@@ -1,0 +1,127 @@
+"""`noonmark doctor` on real files: what it finds, what it advises, and that it changes nothing."""
+
+import shutil
+import sqlite3
+
+import pytest
+
+from noonmark.stores.sqlite import opening
+from tests.cli.calling import Desk, call
+from tests.service.server import serving
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    path = tmp_path_factory.mktemp("doctor") / "prepared.db"
+    desk = Desk("--store", f"sqlite:///{path}")
+    for name in ("sound", "broken"):
+        desk.json("schedule", "create", "--id", name, "--every", "1h", "--function", "f", "--label", "team=a")
+    return path
+
+
+@pytest.fixture
+def file(prepared, tmp_path):
+    path = tmp_path / "noonmark.db"
+    with sqlite3.connect(prepared) as source, sqlite3.connect(path) as copy:
+        source.backup(copy)
+    copy.close()
+    source.close()
+    return path
+
+
+def damaged(path, text):
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA ignore_check_constraints = 1")
+    connection.execute(text)
+    connection.close()
+
+
+def everything(path):
+    connection = sqlite3.connect(path)
+    lines = list(connection.iterdump())
+    connection.close()
+    return lines
+
+
+def test_a_sound_store_has_a_line_for_each_check(file):
+    done = call("doctor", "--store", f"sqlite:///{file}")
+    assert done.code == 0
+    lines = [line.split() for line in done.out.splitlines()]
+    assert [line[:2] for line in lines] == [["store", "ok"], ["schema", "ok"], ["rows", "ok"], ["clock", "ok"]]
+
+
+def test_a_damaged_row_is_named_with_what_to_do_and_nothing_is_changed(file):
+    damaged(file, "UPDATE schedules SET labels = x'00ff' WHERE schedule_id = 'broken'")
+    damaged(file, "UPDATE schedule_states SET total = 'many' WHERE schedule = 1")
+    before = everything(file)
+    done = call("doctor", "--store", f"sqlite:///{file}")
+    assert done.code == 1
+    assert "rows    problem  2 of all" in done.out
+    assert "labels: is 2 bytes, not text" in done.out
+    assert "UPDATE schedules SET is_listed = 0 WHERE key = " in done.out
+    assert 'schedule_states 1, total: is "many", not a whole number' in done.out
+    told = call("doctor", "--store", f"sqlite:///{file}", "--json")
+    assert told.code == 1
+    assert [(one["table"], one["column"]) for one in told.json["damaged_rows"]] == [
+        ("schedules", "labels"), ("schedule_states", "total"),
+    ]  # fmt: skip
+    assert everything(file) == before
+
+
+def test_what_it_advises_for_a_schedule_frees_its_id(file):
+    damaged(file, "UPDATE schedules SET terms_document = '[1]' WHERE schedule_id = 'broken'")
+    desk = Desk("--store", f"sqlite:///{file}")
+    [row] = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
+    assert (row["table"], row["column"], row["problem"]) == (
+        "schedules",
+        "terms_document",
+        "is JSON, but not an object",
+    )
+    damaged(file, row["advice"].rpartition(": ")[2])
+    assert desk.json("schedule", "create", "--id", "broken", "--every", "1h", "--function", "f")["phase"] == "active"
+
+
+def test_a_schema_of_another_version_is_told_and_not_changed(file):
+    damaged(file, "UPDATE alembic_version SET version_num = '0001'")
+    before = everything(file)
+    done = call("doctor", "--store", f"sqlite:///{file}")
+    assert done.code == 1
+    assert "schema  problem  it has version 0001" in done.out
+    assert everything(file) == before
+
+
+def test_a_file_that_is_torn_is_told(file):
+    content = bytearray(file.read_bytes())
+    content[8 * 4096 : 9 * 4096] = b"\xff" * 4096
+    file.write_bytes(content)
+    done = call("doctor", "--store", f"sqlite:///{file}")
+    assert done.code in (1, 6)
+    assert "store   problem" in done.out or "noonmark: " in done.err
+
+
+def test_nothing_to_look_at(tmp_path):
+    assert call("doctor", "--store", f"sqlite:///{tmp_path / 'missing.db'}").code == 3
+    assert call("doctor", "--server", "http://127.0.0.1:1").code == 6
+
+
+def test_a_server_is_asked_the_same_and_counts_what_it_met(file, tmp_path):
+    folder = tmp_path / "served"
+    folder.mkdir()
+    shutil.copy(file, folder / "noonmark.db")
+    damaged(folder / "noonmark.db", "UPDATE schedules SET labels = x'00ff' WHERE schedule_id = 'broken'")
+    with serving(folder, "--store", "sqlite:///noonmark.db") as server:
+        done = call("doctor", "--server", server.url, "--json")
+        assert done.code == 1
+        assert [(one["table"], one["column"]) for one in done.json["damaged_rows"]] == [("schedules", "labels")]
+        assert server.get("/health/ready").status == 200
+        assert server.get("/health").json["damaged_rows"] == 1
+        assert 'noonmark_damaged_rows{table="schedules"} 1.0' in server.get("/metrics").text
+        assert [one["schedule_id"] for one in server.get("/schedules").json["schedules"]] == ["sound"]
+
+
+def test_a_file_too_large_to_be_checked_to_its_end_is_not_called_sound(file, monkeypatch):
+    monkeypatch.setattr(opening, "MOST_STEPS", -1)
+    monkeypatch.setattr(opening, "STEP", 1)
+    done = call("doctor", "--store", f"sqlite:///{file}")
+    assert done.code == 0
+    assert "too large to be checked to its end" in done.out

@@ -1,0 +1,281 @@
+"""A small store with one of everything, and a node that lives with it for a few minutes after one cell was damaged."""
+
+import logging
+import re
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from noonmark.core import edits
+from noonmark.core.audit import Note
+from noonmark.core.events import Event
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.policies import overlap
+from noonmark.core.policies.limits import Concurrency, Dependency
+from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.retry import RetryPolicy
+from noonmark.core.run import Outcome
+from noonmark.core.schedule import Owner
+from noonmark.core.secret import Secret
+from noonmark.core.settlement import Accepted
+from noonmark.core.triggers import EventTrigger, OnceTrigger
+from noonmark.driver.drive import drive
+from noonmark.ports.records import Beat
+from noonmark.testing.factories import MINUTE, NOW
+from tests.driver.rig import ROUTE, Rig
+
+MINUTES = 2
+TENANTS = ("acme", "other")
+OTHER = Owner(tenant="other", user="bob")
+STEP = 30 * SECOND
+ROUNDS = 6
+"""So often, at most, every duty is done at one moment; a healthy store is quiet long before."""
+TOGETHER = {
+    "up": {"up", "down", "gated"},
+    "keyed": {"keyed", "keyed-too"},
+    "keyed-too": {"keyed", "keyed-too"},
+}
+"""Whoever depends on a damaged schedule, or shares a key with it, may suffer with it."""
+LOUD = 12
+"""So many lines of a log, at most, one damaged cell is worth within these minutes."""
+
+
+def populate(make_store):
+    """Write one of everything; gives the time at which it was left."""
+    rig = Rig(make_store=make_store, lease=15 * SECOND)
+    store = rig.store.store
+    drive(store.open())
+    for uid, changes in {
+        "one": {"labels": {"team": "a"}, "description": "the first", "name": "One"},
+        "two": {},
+        "three": {"owner": OTHER},
+        "up": {},
+        "down": {"trigger": None, "depends_on": (Dependency(schedule_id="schedule-of-up"),)},
+        "gated": {"depends_on": (Dependency(schedule_id="schedule-of-up", require_success=False),)},
+        "ears": {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow()},
+        "picky": {"trigger": EventTrigger("seen", {"n": 1}), "overlap_policy": overlap.Allow()},
+        "abroad": {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow(), "owner": OTHER},
+        "alarm": {"trigger": EventTrigger("occurrence.failed"), "overlap_policy": overlap.Allow()},
+        "crowd": {"trigger": EventTrigger("none"), "overlap_policy": overlap.Queue(), "max_runs": 1_000},
+        "keyed": {"trigger": EventTrigger("none"), "concurrency": Concurrency(key="k", limit=1)},
+        "keyed-too": {"trigger": EventTrigger("none"), "concurrency": Concurrency(key="k", limit=1)},
+        "again": {"trigger": EventTrigger("none"), "retry_policy": RetryPolicy(max_attempts=3, backoff=90 * SECOND)},
+        "later": {"trigger": EventTrigger("none")},
+        "paused": {},
+        "gone": {},
+        "over": {"trigger": OnceTrigger(from_micros(NOW + MINUTE))},
+    }.items():
+        made = rig.create(uid, **changes)
+        setattr(rig, uid.replace("-", "_"), made)
+    for of, edit in ((rig.paused, edits.pause), (rig.gone, edits.delete)):
+        assert drive(store.commit_plans([edit(drive(store.snapshot(of.uid)), now=rig.world.now)])) == [True]
+    for key in ("a", "b", "c"):
+        rig.add(rig.crowd, key, payload={"n": 1}, own=OwnTerms(overlap_policy=overlap.Queue()))
+    rig.add(rig.keyed, "a")
+    rig.add(rig.keyed_too, "a")
+    rig.add(rig.again, "a")
+    rig.add(rig.later, "a")
+    emit(rig, "before", n=1)
+    live(rig, MINUTE, keep=("crowd", "keyed"))
+    emit(rig, "left", n=1)
+    for name, left in (("alive", False), ("gone", True), ("lost", False)):
+        drive(store.beat(Beat(node=name, routes=(ROUTE,), capacity=9, lease=15 * SECOND), now=rig.world.now))
+        if left:
+            drive(store.leave(name))
+    for tenant in TENANTS:
+        now = rig.world.now
+        for number in range(2):
+            note = Note(at=now, caller="ada", operation="schedule/create", schedule_id="schedule-of-one", uid="one")
+            drive(store.note(tenant, [note]))
+            drive(store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE))
+            secret = Secret(name=f"s{number}", hosts=("example.com",), sealed="sealed", created=now, updated=now)
+            drive(store.keep_secret(tenant, secret, most=9))
+    drive(store.own_key())
+    rig.lead_once()
+    drive(store.close())
+    return rig.world.now
+
+
+def emit(rig, name, **payload):
+    for tenant in TENANTS:
+        one = Event(event_type="seen", emitted=0, event_id=f"{tenant}-{name}", payload=payload)
+        assert drive(rig.store.store.emit(tenant, [one])) == [True]
+
+
+@dataclass
+class Told:
+    """What was seen of a store while a node lived with it."""
+
+    fires: Counter = field(default_factory=Counter)
+    """By schedule; of one that events set off, only what the events after the damage set off."""
+    failures: list = field(default_factory=list)
+    """What still fails in the end."""
+    lines: list = field(default_factory=list)
+
+
+class Log(logging.Handler):
+    def __init__(self, lines):
+        super().__init__(logging.WARNING)
+        self._lines = lines
+
+    def emit(self, record):
+        self._lines.append(record.getMessage())
+
+
+@contextmanager
+def listened(lines):
+    logger, handler = logging.getLogger("noonmark"), Log(lines)
+    before = logger.propagate
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
+
+
+def live(rig, until, keep=()):
+    """Let a node do its duties until a moment; gives what still failed at that moment."""
+    failures = []
+    end = rig.world.now + until
+    while rig.world.now < end:
+        rig.advance(STEP)
+        failures = []
+        _done(failures, {"renew": rig.renew_once, "lead": rig.lead_once, "reap": rig.reap_once})
+        for _ in range(ROUNDS):
+            # As a node does them: to match, to plan and to claim is one.
+            look = {"look": lambda: [rig.match_once().matched, rig.plan_once().planned, rig.claim_once().claimed]}
+            others = {"admit": rig.admit_once, "end": lambda: end_all(rig, keep), "settle": rig.settle_once}
+            if not _done(failures, look | others):
+                break
+        _done(failures, {"prune": rig.prune_once})
+    return failures
+
+
+def _done(failures, duties):
+    """Do some duties; whether they found anything to do."""
+    done = []
+    for name, duty in duties.items():
+        try:
+            answer = duty()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            failures.append(f"{name}: {error!r}")
+        else:
+            done += answer if isinstance(answer, list) else [getattr(answer, "settled", 0)]
+    return any(done)
+
+
+def end_all(rig, keep):
+    given, rig.target.given = rig.target.given, []
+    for one in given:
+        name = one.schedule.uid
+        if name in keep:
+            rig.target.given.append(one)
+        elif name == "again":
+            rig.target.end(one, Outcome.FAILED, error="no")
+        elif name == "later":
+            one.is_closed = True
+            now = rig.target.now()
+            rig.target.report(one, Accepted(started=now, accepted=now, deadline=now + 90 * SECOND))
+        else:
+            rig.target.end(one)
+            told = getattr(rig, "told", None)
+            if told is not None and (
+                one.occurrence.origin.startswith("event:") <= ("-after-" in one.occurrence.origin)
+            ):
+                told.fires[name] += 1
+
+
+def watch(make_store, now):
+    """Live with a store for a few minutes, and look at everything."""
+    told = Told()
+    rig = Rig(make_store=make_store, node="node-b", lease=15 * SECOND, keep_for=MINUTE, keep_count=2)
+    rig.world.now, rig.told = now, told
+    rig.__dict__["node"].reckoning.note(now)
+    store = rig.store.store
+    with listened(told.lines):
+        drive(store.open())
+        try:
+            for minute in range(MINUTES):
+                try:
+                    emit(rig, f"after-{minute}", n=1)
+                except Exception as error:  # noqa: BLE001 - likewise
+                    told.failures.append(f"emit: {error!r}")
+                told.failures += live(rig, MINUTE) if minute == MINUTES - 1 else (live(rig, MINUTE) and [])
+            told.failures += look(rig, store)
+        finally:
+            drive(store.close())
+    return told
+
+
+SCHEDULES = (
+    "one", "two", "three", "up", "down", "gated", "ears", "picky", "abroad", "alarm", "crowd", "keyed", "keyed-too",
+    "again", "later", "paused", "over",
+)  # fmt: skip
+
+
+WITNESSES = ("two", "down", "crowd")
+"""Those of which everything is looked at: in each case, at least one of them is not the damaged one."""
+
+
+def look(rig, store):
+    """Whatever does not work of what callers read; of each schedule by name, since its own record may be damaged."""
+    asked = {
+        "next_time": lambda: store.next_time([ROUTE]),
+        "nodes": store.nodes,
+        "backlog": lambda: store.backlog(rig.world.now, 100),
+        "routes": lambda: store.routes("test"),
+    }
+    for tenant in TENANTS:
+        asked |= {
+            f"schedules {tenant}": lambda tenant=tenant: store.schedules(tenant, limit=100),
+            f"events {tenant}": lambda tenant=tenant: store.events(tenant, 100),
+            f"notes {tenant}": lambda tenant=tenant: store.notes(tenant, 100),
+            f"secrets {tenant}": lambda tenant=tenant: store.secrets(tenant),
+            f"find_secrets {tenant}": lambda tenant=tenant: store.find_secrets(tenant, ["s0", "s1"]),
+            f"claim_key {tenant}": lambda tenant=tenant: store.claim_key(
+                tenant, "key-0", "fingerprint", now=rig.world.now, lifetime=MINUTE
+            ),
+        }
+    for name in SCHEDULES:
+        tenant = "other" if name in ("three", "abroad") else "acme"
+        asked[f"{name}: find"] = lambda name=name, tenant=tenant: store.find(tenant, f"schedule-of-{name}")
+        if name in WITNESSES:
+            asked |= {
+                f"{name}: occurrences": lambda name=name: store.occurrences(name),
+                f"{name}: runs": lambda name=name: store.runs(name),
+                f"{name}: activities": lambda name=name: store.activities([name]),
+                f"{name}: snapshot": lambda name=name: store.snapshot(name),
+            }
+    failures = []
+    answers = {}
+    for what, ask in asked.items():
+        try:
+            answers[what] = drive(ask())
+        except Exception as error:  # noqa: BLE001 - likewise
+            failures.append(f"{what}: {error!r}")
+    listed = {one.schedule.uid for tenant in TENANTS for one in answers.get(f"schedules {tenant}", ())}
+    failures += [f"{name}: not listed" for name in SCHEDULES if name not in listed]
+    failures += [f"{name}: not found" for name in SCHEDULES if answers.get(f"{name}: find", 1) is None]
+    time = answers.get("next_time")
+    if time is not None and not isinstance(time, int):
+        failures.append(f"next_time: {time!r}")
+    elif time is not None and time <= rig.world.now:
+        failures.append("next_time: it finds something to do for ever")
+    return failures
+
+
+def judged(undamaged, told, owner):
+    """What is wrong with a store in which a cell of that schedule was damaged."""
+    affected = TOGETHER.get(owner, {owner})
+    wrong = [
+        f"{name} ran {told.fires[name]} times instead of {count}"
+        for name, count in undamaged.fires.items()
+        if name not in affected and told.fires[name] != count
+    ]
+    about = re.compile(rf"({'|'.join(map(re.escape, affected))}): ") if owner else None
+    wrong += [one for one in told.failures if about is None or not about.match(one)]
+    if len(told.lines) > LOUD:
+        wrong.append(f"{len(told.lines)} lines in the log, such as {told.lines[-1]}")
+    return wrong

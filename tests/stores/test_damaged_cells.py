@@ -1,0 +1,184 @@
+"""One damaged cell, in whichever column of whichever table, costs at most the schedule or row that it belongs to."""
+
+import os
+import shutil
+import sqlite3
+
+import pytest
+
+from noonmark.driver.drive import drive
+from noonmark.stores.sql.schema import metadata
+from noonmark.stores.sql.soundness import KINDS
+from noonmark.stores.sqlite import SqliteStore
+from tests.stores.population import MINUTES, judged, populate, watch
+
+EVERY = "NOONMARK_SOAK" in os.environ
+VALUES = {
+    "garbage": "garbage",
+    "blob": b"\x00\xff",
+    "huge": 2**63 - 1,
+    "negative": -1,
+    "nothing": None,
+    "far": 2**53,
+    "ancient": -(2**62),
+    "empty": "",
+    "broken": '{"a',
+    "shape": "[1]",
+    "other shape": '{"a": 1}',
+    "real": 1e300,
+    "zero": 0,
+}
+USUAL = tuple(VALUES)[:4]
+"""`make test` tries one of these in each column, and what once stopped everything; `make soak` tries every value."""
+ONCE = {
+    ("schedules", "labels"): ("down", "empty"),
+    ("schedules", "terms_document"): ("down", "shape"),
+    ("schedules", "tenant"): ("one", "blob"),
+    ("schedule_states", "watermark"): ("up", "garbage"),
+    ("schedule_states", "fences"): ("two", "empty"),
+    ("schedule_states", "total"): ("up", "broken"),
+    ("schedule_states", "phase"): ("one", "far"),
+    ("schedule_states", "queued"): ("gated", "negative"),
+    ("schedule_states", "history"): ("gone", "shape"),
+    ("occurrences", "ended"): ("crowd", "shape"),
+    ("occurrences", "lease_end"): ("three", "negative"),
+    ("occurrences", "key"): ("up", "huge"),
+    ("nodes", "seen"): ("name = 'lost'", "shape"),
+    ("event_listeners", "fields"): ("picky", "shape"),
+    ("events", "emitted"): ("key = 1", "huge"),
+    ("event_streams", "newest"): ("tenant = 'acme'", "garbage"),
+    ("event_streams", "matched_until"): ("tenant = 'other'", "garbage"),
+    ("event_streams", "cursor"): ("tenant = 'other'", "blob"),
+}
+"""Some that did, for each of the ways in which they did."""
+LEFT_OUT = {"alembic_version"}
+"""Whoever opens a store sees to the version of its schema."""
+NOBODYS = {
+    "events", "event_streams", "nodes", "leadership", "served_routes", "notes", "idempotency_keys", "secrets",
+    "dependency_graphs",
+}  # fmt: skip
+"""These belong to no schedule: every one must go on."""
+TABLES = [table for table in metadata.tables if table not in LEFT_OUT]
+
+
+def unsynced(path, clock):
+    store = SqliteStore(path, clock)
+    with store._connections.bare() as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+    return store
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    path = tmp_path_factory.mktemp("damage") / "prepared.db"
+    now = populate(lambda clock: unsynced(path, clock))
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    return path, now
+
+
+@pytest.fixture(scope="module")
+def undamaged(prepared, tmp_path_factory):
+    return tried(prepared, tmp_path_factory.mktemp("undamaged") / "noonmark.db")
+
+
+def tried(prepared, path, damage=None):
+    """What becomes of a copy in which one cell is damaged; None where the database itself refuses that."""
+    original, now = prepared
+    shutil.copyfile(original, path)
+    for beside in ("-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
+    stored = None
+    if damage is not None:
+        table, column, where, value = damage
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        try:
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value,))  # noqa: S608 - a test's own text
+            stored = connection.execute(f"SELECT {column} FROM {table} WHERE {where}").fetchone()  # noqa: S608 - likewise
+        except sqlite3.IntegrityError:
+            return None
+        finally:
+            connection.close()
+    reported = inspected(unsynced(path, lambda: now))
+    told = watch(lambda clock: unsynced(path, clock), now)
+    if stored is not None and KINDS[table][column].problem(stored[0]) and (table, column) not in reported:
+        told.failures.append(f"{table}.{column}: the damage is not reported")
+    return told
+
+
+def inspected(store):
+    """The tables and columns in which an inspection finds damage."""
+    found, after = set(), None
+    while True:
+        page = drive(store.inspect(after, limit=10_000))
+        found |= {(one.table, one.column) for one in page.damaged}
+        after = page.after
+        if after is None:
+            drive(store.close())
+            return found
+
+
+def rows(path, table):
+    """The rows of a table: what finds each, and whose it is."""
+    connection = sqlite3.connect(path)
+    names = dict(connection.execute("SELECT schedule, uid FROM schedule_states").fetchall())
+    keys = [column.name for column in metadata.tables[table].primary_key]
+    cursor = connection.execute(f"SELECT * FROM {table} ORDER BY {', '.join(keys)}")  # noqa: S608 - likewise
+    found = []
+    for values in cursor.fetchall():
+        row = dict(zip([one[0] for one in cursor.description], values, strict=True))
+        where = " AND ".join(f"{key} = {row[key]!r}" for key in keys)
+        if table in NOBODYS:
+            found.append((where, None))
+        elif table == "concurrency_keys":
+            found.append((where, "keyed"))
+        else:
+            found.append((where, names[row["key" if table == "schedules" else "schedule"]]))
+    connection.close()
+    return found
+
+
+def cases(path, table):
+    """Every cell of a table that is damaged, and how."""
+    found = rows(path, table)
+    assert found, f"there is no row in {table}"
+    for place, column in enumerate(metadata.tables[table].columns):
+        if EVERY:
+            yield from ((column.name, where, owner, name) for where, owner in found for name in VALUES)
+            continue
+        where, owner = found[7 * place % len(found)]
+        yield column.name, where, owner, USUAL[(place + len(table)) % len(USUAL)]
+        if (table, column.name) in ONCE:
+            whose, name = ONCE[table, column.name]
+            where, owner = [one for one in found if whose in one][-1]
+            yield column.name, where, owner, name
+
+
+def test_an_undamaged_store_works(undamaged):
+    assert undamaged.failures == []
+    assert {undamaged.fires[one] for one in ("one", "two", "three", "up", "down", "gated")} == {MINUTES}
+    assert {undamaged.fires[one] for one in ("ears", "picky", "abroad")} == {MINUTES}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_damaged_cell_costs_at_most_its_own_schedule(prepared, undamaged, tmp_path, table):
+    wrong = {}
+    for column, where, owner, name in cases(prepared[0], table):
+        told = tried(prepared, tmp_path / "noonmark.db", (table, column, where, VALUES[name]))
+        if told is not None and (problems := judged(undamaged, told, owner)):
+            wrong[f"{table}.{column} = {name} of {owner or where}"] = problems[:3]
+    assert not wrong, "\n".join(f"{one}: {problems}" for one, problems in wrong.items())
+
+
+def test_every_column_has_a_kind():
+    expected = {
+        table.name: {column.name: (column.type.python_type, column.nullable) for column in table.columns}
+        for table in metadata.tables.values()
+        if table.name not in LEFT_OUT
+    }
+    assert {
+        table: {name: (kind.holds, kind.is_optional) for name, kind in kinds.items()} for table, kinds in KINDS.items()
+    } == expected
