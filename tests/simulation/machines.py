@@ -28,6 +28,9 @@ class MachineClock:
     def monotonic(self):
         return self.lapse(self._booted)
 
+    def boot(self):
+        return self.monotonic()
+
     def lapse(self, since):
         """How long ago that was, as this machine sees it."""
         return (self._world.time - since) * (MILLION + self.drift) // MILLION
