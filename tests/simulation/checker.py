@@ -13,7 +13,9 @@ from tests.simulation.hearing import Hearing
 from tests.simulation.targets import Effect
 from tests.simulation.trace import Violation, short, summary
 
-READS = frozenset({"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat"})
+READS = frozenset(
+    {"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat", "newest_time"}
+)
 READS |= {"unmatched", "lead", "leave"}
 FULL_EVERY = 50
 """So many writes lie between two looks at everything that has ended."""
@@ -34,6 +36,8 @@ class Checker:
         self._accepted = set()
         self._exclusive = set()
         self._keys = {}
+        self._limits = {}
+        """The highest under which each occurrence has waited or begun, by occurrence and key."""
         self._effects = {}
         self._may_repeat = set()
         self._writes = 0
@@ -137,14 +141,27 @@ class Checker:
             raise Violation("leaders", f"two lead under one term: {terms}")
 
     def _judge_admissions(self, admissions, answers, before):
+        started = []
         for admission, answer, was in zip(admissions, answers, before, strict=True):
             if not isinstance(answer, Admitted):
                 continue
             one = admission.claim.occurrence
             if was is None or was.fence != one.fence:
                 raise Violation("stale fence", f"fence {one.fence} was admitted for {was and summary(was)}")
+            self._note_limit(admission.claim.schedule.declaration.concurrency, one)
             if isinstance(admission, Start):
                 self._note_start(admission, one)
+                started.append(one)
+        # All of them have begun by now, and one may have begun before under a key that its schedule has no more.
+        for one in started:
+            if one.id in self._keys:
+                self._check_limit(self._keys[one.id].key)
+
+    def _note_limit(self, concurrency, one):
+        """It may be handed a place while it waits, or keep one after a lost lease, and begin under a lower limit."""
+        if concurrency is not None:
+            place = (one.id, concurrency.key)
+            self._limits[place] = max(concurrency.limit, self._limits.get(place, 0))
 
     def _note_start(self, start, one):
         declared = start.claim.schedule.declaration
@@ -152,10 +169,11 @@ class Checker:
             self._exclusive.add(one.id)
         if declared.concurrency is None:
             self._keys.pop(one.id, None)
-            return
-        self._keys[one.id] = declared.concurrency
-        key = declared.concurrency.key
-        others = {other: held.limit for other, held in self._keys.items() if held.key == key}
+        else:
+            self._keys[one.id] = declared.concurrency
+
+    def _check_limit(self, key):
+        others = {other: self._limits[other, key] for other, held in self._keys.items() if held.key == key}
         together = {other: limit for other, limit in others.items() if self._is_delivered(other)}
         # Whoever asks for a low limit may have come before somebody with a higher one.
         if len(together) > max(together.values(), default=0):

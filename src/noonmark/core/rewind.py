@@ -71,9 +71,11 @@ def _correct(snapshot: Snapshot, trigger: Trigger, single: Sequence[Stretch], *,
     undone = tuple(gap.id for gap in snapshot.gaps if gap.first > now)
     shortened = tuple(_shorten(snapshot, trigger, gap, now=now) for gap in snapshot.gaps if gap.first <= now)
     times = [last for _, last in single] + [gap.last for gap in shortened]
-    if snapshot.admitted is not None:
-        times.append(min(snapshot.admitted, now))
-    return Rewound(newest=max(times, default=None), undone=undone, shortened=shortened)
+    # The fire before now is the newest that can have one, where only what is undone came after it.
+    newest = max(times) if times else trigger.previous_micros(now + 1)
+    if snapshot.admitted is None or (newest is not None and snapshot.admitted < newest):
+        newest = snapshot.admitted
+    return Rewound(newest=newest, undone=undone, shortened=shortened)
 
 
 def _shorten(snapshot: Snapshot, trigger: Trigger, gap: Gap, *, now: Micros) -> Gap:

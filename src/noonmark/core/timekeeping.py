@@ -83,6 +83,15 @@ def confirm(trust: Trust, reading: Reading) -> Trust:
     return replace(trust, last=reading, doubt=None, unproven=None, has_fallen_back=False)
 
 
+def discrepancy(time: Micros, remembered: Micros | None) -> Micros:
+    """How far a time is from the newest one that a store remembers, where that is more than a leap; else 0.
+
+    Positive: the store was not used for so long, or its time is ahead. Negative: its time was ahead once, or is behind.
+    """
+    apart = 0 if remembered is None else time - remembered
+    return apart if abs(apart) > LEAP else 0
+
+
 def _believe(trust: Trust, reading: Reading, ahead: Micros) -> Trust:
     if trust.last is None:
         unproven = reading if ahead > LEAP else None

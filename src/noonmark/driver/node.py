@@ -83,7 +83,7 @@ class Node:
         """The newest time that the store remembers, where that lies ahead, and the moment since when it is so."""
         self.failures: dict[str, Failure] = {}
         """The duties that have failed since they last succeeded, by name."""
-        self.took_up: Micros | None = None
+        self.took_up: Micros = self.reckoning.monotonic()
         """When it last claimed anything, or was too full to; a moment of this machine."""
         self.ask: Ask = ask or _await
         self.ask_apart = ask_apart or self.ask

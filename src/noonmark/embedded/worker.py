@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from noonmark.targets.runner import FunctionRunner
 
 
+FAILED_TIMES = 3
+FAILED_FOR: Micros = 2 * SECOND
+"""A duty that failed so often, and for so long, without having succeeded, fails over and over."""
+
+
 class Worker:
     """Runs what is due, between `start` and `stop`, in threads of its own. All of it may be called from any thread."""
 
@@ -149,7 +154,12 @@ class Worker:
             delivering=sum(len(node.deliveries) for node in nodes),
             abandoned=sum(runner.abandoned for one in self._runners if (runner := one()) is not None),
         )
-        return _led(vitals, nodes[-1]) if nodes else vitals
+        return _led(_judged(vitals, nodes[-1]), nodes[-1]) if nodes else vitals
+
+    def routes(self) -> tuple[str, ...]:
+        """What it serves now; nothing while it does not run."""
+        current = self._engines.current
+        return () if current is None else tuple(current.loop.driver.node.runtime.target.routes())
 
     def _wind_up(self) -> None:
         engine = self._engines.wind_up()
@@ -172,6 +182,18 @@ class Worker:
         self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
         target = make_target(self._runtime.store, runner, self._programs, self._outbound, self._seal)
         return Engine(replace(self._runtime, target=target), looks=looks)
+
+
+def _judged(vitals: Vitals, node: Node) -> Vitals:
+    """With what keeps this node from its work."""
+    now, doubt = node.reckoning.monotonic(), node.trust.doubt
+    failing = tuple(
+        f"{duty.lstrip('_')}: {one.error}"
+        for duty, one in sorted(node.failures.copy().items())
+        if one.times >= FAILED_TIMES and now - one.since >= FAILED_FOR
+    )
+    ahead = None if doubt is None else doubt.ahead
+    return replace(vitals, clock_ahead=ahead, failing=failing, idle_for=now - node.took_up)
 
 
 def _led(vitals: Vitals, node: Node) -> Vitals:

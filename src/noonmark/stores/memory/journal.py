@@ -40,8 +40,8 @@ class Journal:
         return list(islice(found, limit))
 
     def newest_time(self) -> Micros | None:
-        """When the last of the newest notes was kept; only the newest of each tenant is looked at."""
-        return max((notes[next(reversed(notes))].at for notes in self._notes.values() if notes), default=None)
+        """When the last note was kept."""
+        return max((note.at for notes in self._notes.values() for note in notes.values()), default=None)
 
     def mend(self, *, now: Micros, after: Micros) -> int:
         """Set back the times of notes and keys that lie too far ahead; says how many."""

@@ -66,7 +66,7 @@ class Ledger:
         self.by_age: Agenda[str] = Agenda()
         self.by_count: Agenda[str] = Agenda()
         self.newest_end: Micros | None = None
-        """When an occurrence last ended, also one that is forgotten."""
+        """The latest end of the occurrences that have ended."""
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
         self.in_line: dict[str, None] = {}
         """What is pending and has begun to wait for something; perhaps it has its turn by now."""
@@ -200,6 +200,8 @@ class Ledger:
             return
         del sheet.ended[one.id]
         self.by_age.discard(one.id)
+        if one.ended == self.newest_end:
+            self.newest_end = self.by_age.last()
         if sheet.ended:
             self.by_count.put(one.uid, -len(sheet.ended))
         else:

@@ -67,8 +67,7 @@ class RepairVerbs:
             else:
                 continue
             count += 1
-        if ledger.newest_end is not None and ledger.newest_end > after:
-            ledger.newest_end = now
+        ledger.newest_end = ledger.by_age.last()
         nodes = ledger.nodes
         for name, heard in nodes.heard.items():
             if heard.seen > after:

@@ -35,6 +35,7 @@ PLANNED_AHEAD = """
 """
 _LEASED = "SELECT key FROM occurrences WHERE lease_end IS NOT NULL AND lease_end > ? /* quick: occurrences */"
 _ENDED = "SELECT key FROM occurrences WHERE ended IS NOT NULL AND ended > ? /* quick: occurrences */"
+_LEAD = "UPDATE leadership SET until = ? WHERE until > ? AND node IS NOT NULL RETURNING key"
 _TIMES = (
     ("nodes", "name", "seen"),
     ("served_routes", "route", "seen"),
@@ -76,5 +77,5 @@ def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
             after,
         )
         count += len(found)
-    found = session.query("UPDATE leadership SET until = ? WHERE until > ? RETURNING key", now + lease, after)
+    found = session.query(_LEAD, now + lease, after)
     return count + len(found)
