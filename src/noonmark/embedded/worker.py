@@ -119,6 +119,18 @@ class Worker:
         """Something that runs may have been asked to stop."""
         self._engines.attend()
 
+    def confirm_time(self) -> None:
+        """The store's time is right, although it leapt ahead; one that does not run has nothing to confirm."""
+        current = self._engines.current
+        if current is not None and current.is_alive:
+            current.call(lambda loop: loop.driver.node.confirm_time())
+            current.wake()
+
+    @property
+    def clock_ahead(self) -> Micros | None:
+        """By how much the store's time leapt ahead, while that is in doubt."""
+        return self.vitals().clock_ahead
+
     def status(self) -> dict[str, Any]:
         """What it does, and how it is set up."""
         vitals, timing = self.vitals(), self._runtime.timing
@@ -129,6 +141,7 @@ class Worker:
             "leader": vitals.leader,
             "is_leader": vitals.leads,
             "term": vitals.term,
+            "clock_ahead_seconds": None if vitals.clock_ahead is None else micros_to_seconds(vitals.clock_ahead),
             "claimed": vitals.claimed,
             "delivering": vitals.delivering,
             "functions": sorted(route.partition(":")[2] for route in self._functions.routes()),
