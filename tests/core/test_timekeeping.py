@@ -61,7 +61,7 @@ def test_a_time_is_believed_when_it_has_gone_on_for_a_lease(second, is_believed)
     assert (after.doubt is None) == is_believed
     assert not after.may_forget
     if is_believed:
-        assert (after.last, after.unproven) == (reading(16, YEARS), reading(1, YEARS))
+        assert (after.last, after.unproven, after.leapt) == (reading(16, YEARS), reading(1, YEARS), reading(1, YEARS))
         hour = PROOF // SECOND
         assert not judged(reading(hour, YEARS), trust=after).may_forget
         assert judged(reading(hour + 1, YEARS), trust=after).may_forget
@@ -76,7 +76,11 @@ def test_two_readings_that_disagree_confirm_nothing():
 
 def test_an_operator_confirms_at_once_and_for_everything():
     doubted = judged(reading(0), reading(1, YEARS))
-    assert confirm(doubted, reading(2, YEARS)) == Trust(last=reading(2, YEARS))
+    assert confirm(doubted, reading(2, YEARS)) == Trust(last=reading(2, YEARS), leapt=reading(2, YEARS))
+
+
+def test_where_nothing_is_in_doubt_an_operator_confirms_no_leap():
+    assert confirm(Trust(), reading(0)) == Trust(last=reading(0))
 
 
 @pytest.mark.parametrize(("wrong", "fell"), [(-LEAP, False), (-LEAP - 1, True)])
@@ -116,7 +120,7 @@ class TestStarting:
         assert after.last is None
         assert not after.may_forget
         year = self.started(silence, reading(15))
-        assert (year.doubt, year.last, year.unproven) == (None, reading(15), reading(0))
+        assert (year.doubt, year.last, year.unproven, year.leapt) == (None, reading(15), reading(0), None)
         assert self.started(silence, reading(15), reading(3_600)).may_forget
 
     def test_a_wrong_clock_that_is_set_right_meanwhile_is_forgiven(self):

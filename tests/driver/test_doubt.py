@@ -138,6 +138,18 @@ def test_after_a_lease_the_time_is_taken_for_right_but_nothing_is_pruned_for_an_
     assert rig.prune_once() == PruneReport(notes=1)
 
 
+def test_nobody_is_told_to_be_lost_before_the_others_can_have_believed_the_time_too(rig):
+    other = Leaping(rig, node="node-b")
+    other.reap_once()
+    rig.leap_by(2 * HOUR)
+    rig.renew_once()
+    rig.advance(LEASE)
+    assert rig.lead_once().lost == 0
+    assert rig.reap_once().orphans == 0
+    rig.advance(2 * LEASE)
+    assert rig.lead_once().lost == 1, "it has not said a word"
+
+
 def test_an_operator_may_confirm_it_at_once(rig):
     rig.leap_by(YEARS)
     rig.renew_once()

@@ -1,5 +1,7 @@
 """The checker: it sees every answer of the store, and looks at what was written, after every step."""
 
+from dataclasses import replace
+
 from noonmark.core.admission import Start
 from noonmark.core.lifecycle import FINAL, LIVE, TRANSITIONS, Phase, SchedulePhase
 from noonmark.core.policies.delivery import Delivery
@@ -16,7 +18,7 @@ from tests.simulation.trace import Violation, short, summary
 READS = frozenset(
     {"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat", "newest_time"}
 )
-READS |= {"unmatched", "lead", "leave"}
+READS |= {"unmatched", "lead", "leave", "planned_ahead"}
 FULL_EVERY = 50
 """So many writes lie between two looks at everything that has ended."""
 REACH = {phase: ways.union(*map(TRANSITIONS.get, ways)) for phase, ways in TRANSITIONS.items()}
@@ -58,15 +60,7 @@ class Checker:
             self._judge_lead(answer)
         if verb in READS:
             return
-        match verb:
-            case "settle":
-                self._judge_settlements(args[0], answer, before)
-            case "admit":
-                self._judge_admissions(args[0], answer, before)
-            case "create":
-                self._note_created(args[0], answer)
-            case "commit_plans":
-                self._note_plans(args[0], answer)
+        self._judge(verb, args, answer, before)
         self._look()
         self.hearing.look()
         self._note_pauses()
@@ -76,6 +70,19 @@ class Checker:
         self._writes += 1
         if self._writes % FULL_EVERY == 0:
             self.check_everything()
+
+    def _judge(self, verb, args, answer, before):
+        match verb:
+            case "settle":
+                self._judge_settlements(args[0], answer, before)
+            case "admit":
+                self._judge_admissions(args[0], answer, before)
+            case "create":
+                self._note_created(args[0], answer)
+            case "commit_plans":
+                self._note_plans(args[0], answer)
+            case "mend":
+                self._note_mended()
 
     def begins(self, machine, assignment):
         """A delivery begins; what it does cannot be undone."""
@@ -197,7 +204,28 @@ class Checker:
                 uid = plan.snapshot.schedule.uid
                 sheet = self._ledger.sheets[uid]
                 self._changed.add(uid)
+                if plan.rewound is not None:
+                    self._note_rewound(plan, sheet, self.known[uid])
                 self.accounts[uid].committed(plan, sheet, self.known[uid], self._runs(uid))
+
+    def _note_rewound(self, plan, sheet, known):
+        """Of what has ended, only gaps that a clock ahead had closed may change, and only to count less."""
+        for undone in plan.rewound.undone:
+            known.pop(undone, None)
+        for gap in plan.rewound.shortened:
+            was, row = known.get(gap.id), sheet.ended.get(gap.id)
+            if was is not None and row is not None:
+                if not was.missed_count >= row.occurrence.missed_count >= 1:
+                    raise Violation("gap rows", f"{summary(was)} has become {summary(row.occurrence)}")
+                known[gap.id] = row.occurrence
+
+    def _note_mended(self):
+        """Times of ends that lay ahead are set back; nothing else about them changes."""
+        for uid, sheet in self._ledger.sheets.items():
+            known = self.known[uid]
+            for one, row in sheet.ended.items():
+                if one in known and replace(known[one], ended=row.occurrence.ended) == row.occurrence:
+                    known[one] = row.occurrence
 
     def _note_pauses(self):
         for uid, sheet in self._ledger.sheets.items():

@@ -17,6 +17,8 @@ from tests.simulation.workload import FUNCTIONS, Workload
 ROUTES = tuple(f"function:{name}" for name in FUNCTIONS)
 MOST_MACHINES = 4
 HOUR = 3_600 * SECOND
+CONFIRMED = 0.5
+"""So often, an operator believes a clock that jumped."""
 DRAIN_STEPS = 80
 BACKLOG = 60
 """More than so many at once are not worked off in that time, one after another."""
@@ -156,8 +158,11 @@ class World:
 
     def set_store_clock(self):
         """It jumps ahead, and some day back again."""
-        jump = self.rng.choice([SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR])
+        jump = self.rng.choice([SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR, 365 * 24 * HOUR])
         self._set_shift(0 if self.shift else jump)
+        if self.shift and self.rng.random() < CONFIRMED:
+            for machine in self.awake():
+                machine.begin("confirm")
 
     def awake(self):
         return [one for one in self.machines if not one.is_frozen]
@@ -169,6 +174,8 @@ class World:
         self._change_shifts()
         # What was leased while the store's clock was ahead is free when it has come that far again.
         self.time += 3 * HOUR if self.went_back >= self.workload.begins else 0
+        if self.went_back >= self.workload.begins:
+            self._rewind()
         began = self.store_time
         self._match_events()
         self._work_off(lambda: self._overdue(began))
@@ -194,6 +201,15 @@ class World:
             self._finish_tasks()
             machine.begin("renew")
         self._finish_tasks()
+
+    def _rewind(self):
+        """For a lease nobody writes times that lie ahead; then what was planned by them is planned anew."""
+        for _ in range(3):
+            self.advance(self.timing.lease)
+            for machine in self.machines:
+                self._finish_tasks()
+                machine.begin("turn")
+            self._finish_tasks()
 
     def _match_events(self):
         """Every look matches a page at least."""

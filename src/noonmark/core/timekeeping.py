@@ -57,6 +57,8 @@ class Trust:
     doubt: Doubt | None = None
     unproven: Reading | None = None
     """The first reading after a leap that was believed, until enough time has passed since."""
+    leapt: Reading | None = None
+    """The first reading after the last leap that was believed while the node ran."""
     has_fallen_back: bool = False
     """The last reading was earlier than the one before it by more than a leap: what was written ahead is wrong."""
 
@@ -74,13 +76,15 @@ def judge(trust: Trust, reading: Reading, *, lease: Micros) -> Trust:
     doubt = trust.doubt
     since = doubt.since if doubt is not None and _agree(doubt.since, reading) else reading
     if reading.asked - since.arrived >= lease:
-        return replace(trust, last=reading, doubt=None, unproven=since, has_fallen_back=False)
+        leapt = None if trust.last is None else since
+        return replace(trust, last=reading, doubt=None, unproven=since, leapt=leapt, has_fallen_back=False)
     return replace(trust, doubt=Doubt(since=since, ahead=ahead), has_fallen_back=False)
 
 
 def confirm(trust: Trust, reading: Reading) -> Trust:
     """An operator says that the time is right, for whatever is done with it."""
-    return replace(trust, last=reading, doubt=None, unproven=None, has_fallen_back=False)
+    leapt = trust.leapt if trust.doubt is None else reading
+    return replace(trust, last=reading, doubt=None, unproven=None, leapt=leapt, has_fallen_back=False)
 
 
 def discrepancy(time: Micros, remembered: Micros | None) -> Micros:

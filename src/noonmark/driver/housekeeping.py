@@ -56,7 +56,9 @@ async def reap_once(node: Node) -> ReapReport:
     if not await node.trusts_time():
         return ReapReport(adopted=adopted)
     await beat_once(node)
-    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=await _end_orphans(node))
+    # By a time that has just leapt, no route was served lately.
+    orphans = await _end_orphans(node) if node.hears_others else 0
+    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans)
 
 
 async def prune_once(node: Node) -> PruneReport:
@@ -97,8 +99,19 @@ async def rewind_once(node: Node) -> RewindReport:
         return RewindReport()
     rewound = await _rewind_all(node)
     mended = await node.ask(node.store.mend(now=node.now, after=node.now + LEAP, lease=timing.lease))
+    await _give_back_far(node)
     node.must_rewind, node.remembers_ahead = False, None
     return RewindReport(rewound=rewound, mended=mended)
+
+
+async def _give_back_far(node: Node) -> None:
+    """What was claimed ahead of a false time is claimed again when it is due by the right one."""
+    far = [claim for claim in node.held.values() if claim.occurrence.due > node.now + LEAP]
+    if far:
+        holds = [Hold(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in far]
+        await node.ask(node.store.release(holds))
+        for claim in far:
+            node.drop(claim)
 
 
 async def _rewind_all(node: Node) -> int:

@@ -51,7 +51,7 @@ async def lead_once(node: Node) -> LeadReport:
     if gained or (led and not leads):
         logs.leader(node.id, after.leader, after.term)
         node.tell([LeaderChanged(node.id, after.term, after.leader)])
-    lost = await _miss_the_lost(node) if leads else 0
+    lost = await _miss_the_lost(node) if leads and node.hears_others else 0
     return LeadReport(leads=leads, gained=gained, term=after.term, lost=lost)
 
 

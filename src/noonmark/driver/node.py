@@ -35,6 +35,8 @@ logger = logging.getLogger("noonmark.driver")
 
 KEPT_FOR_OTHERS = 10
 """One in so many places of its capacity."""
+SILENT_LEASES = 3
+"""After a leap others believe the time within a lease and a third, and then tell that they are alive."""
 BRIEFLY = 100
 """Where there is no transaction to share, many at once gain nothing: their values would only live long enough for the
 garbage collector to take them for ones that stay, and to walk over everything that is stored to find out."""
@@ -127,7 +129,9 @@ class Node:
         reading = Reading(boot, time, self.runtime.clock.boot())
         before, self.trust = self.trust, judge(self.trust, reading, lease=self.timing.lease)
         logs.clock(before, self.trust)
-        self.must_rewind = self.must_rewind or self.trust.has_fallen_back
+        # Also after a doubt that came to nothing: verbs of the store that read its clock themselves may have written.
+        has_returned = before.doubt is not None and self.trust.doubt is None and self.trust.unproven is before.unproven
+        self.must_rewind = self.must_rewind or self.trust.has_fallen_back or has_returned
         if self.trust.doubt is None:
             self.reckoning.note(time, asked)
         return time
@@ -150,6 +154,12 @@ class Node:
     def is_in_doubt(self) -> bool:
         """Whether the store's time leapt ahead, and nothing bears that out yet."""
         return self.trust.doubt is not None
+
+    @property
+    def hears_others(self) -> bool:
+        """Whether others that are alive must have been heard of since the time last leapt and was taken for right."""
+        leapt, last = self.trust.leapt, self.trust.last
+        return leapt is None or last is None or last.asked - leapt.arrived >= SILENT_LEASES * self.timing.lease
 
     def note_failure(self, duty: str, error: str) -> None:
         """A duty has failed, perhaps again."""

@@ -15,7 +15,7 @@ class Repair(Protocol):
     """Part of a store."""
 
     async def newest_time(self) -> Micros | None:
-        """The newest of the times at which an occurrence ended, a node was heard of, or a note was kept.
+        """The newest of the times at which an occurrence ended, a node was heard of, a note was kept, or a lease ends.
 
         None where nothing of that kind is stored. Costs next to nothing.
         """
@@ -36,4 +36,8 @@ class Repair(Protocol):
         The ends of leases, of occurrences and of the lead, to now + lease, so that a holder that lives renews them; and
         to now when nodes were heard of and which routes they served, when occurrences ended, when notes were kept, and
         when keys were first used.
+
+        What waits for a false time gets another, now: a pending row that can be claimed only after its due time, an
+        occurrence that somebody asked for, or that is leased, and a retry that is due later than any policy puts it;
+        and a schedule that is to be planned after its watermark.
         """

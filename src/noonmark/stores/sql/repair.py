@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.policies.retry import LONGEST_RETRY
 from noonmark.stores.sql import snapshots
 from noonmark.stores.sql.finding import FIRST_LEASED, FIRST_READY
 
@@ -21,6 +22,7 @@ NEWEST = """
     SELECT max(time) FROM (
         SELECT max(seen) AS time FROM nodes WHERE seen < ? UNION ALL
         SELECT max(ended) FROM occurrences WHERE ended IS NOT NULL AND ended < ? UNION ALL
+        SELECT max(lease_end) FROM occurrences WHERE lease_end IS NOT NULL AND lease_end < ? UNION ALL
         SELECT max(noted) FROM notes WHERE noted < ?
     ) AS times
 """
@@ -35,6 +37,17 @@ PLANNED_AHEAD = """
 """
 _LEASED = "SELECT key FROM occurrences WHERE lease_end IS NOT NULL AND lease_end > ? /* quick: occurrences */"
 _ENDED = "SELECT key FROM occurrences WHERE ended IS NOT NULL AND ended > ? /* quick: occurrences */"
+# Rows that would wait: which, and what of them becomes now.
+_WAITING = (
+    ("phase = 'pending' AND ready IS NOT NULL AND ready > due AND ready > ?", ("ready",)),
+    ("phase = 'pending' AND ready IS NOT NULL AND origin <> 'trigger' AND attempt = 0 AND due > ?", ("due", "ready")),
+    (f"phase = 'pending' AND ready IS NOT NULL AND attempt > 0 AND due - {LONGEST_RETRY} > ?", ("due", "ready")),
+    ("lease_end IS NOT NULL AND due > ?", ("due",)),
+)
+_PLANNED = """
+    SELECT schedule FROM schedule_states WHERE plan_at IS NOT NULL AND plan_at > ? AND plan_at > watermark
+    /* quick: schedule_states */
+"""
 _LEAD = "UPDATE leadership SET until = ? WHERE until > ? AND node IS NOT NULL RETURNING key"
 _TIMES = (
     ("nodes", "name", "seen"),
@@ -46,7 +59,7 @@ _TIMES = (
 
 def newest_time(session: Session) -> Micros | None:
     """The newest time that something was written."""
-    [(time,)] = session.query(NEWEST, _ANY, _ANY, _ANY)
+    [(time,)] = session.query(NEWEST, _ANY, _ANY, _ANY, _ANY)
     return time if isinstance(time, int) else None
 
 
@@ -70,6 +83,16 @@ def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
         if keys:
             session.update("occurrences", ("key", column), [(key, time) for key in keys])
         count += len(keys)
+    for condition, columns in _WAITING:
+        query = f"SELECT key FROM occurrences WHERE ended IS NULL AND {condition} /* quick: occurrences */"  # noqa: S608
+        keys = [key for (key,) in session.query(query, after)]
+        if keys:
+            session.update("occurrences", ("key", *columns), [(key, *(now for _ in columns)) for key in keys])
+        count += len(keys)
+    planned = session.query(_PLANNED, after)
+    if planned:
+        session.update("schedule_states", ("schedule", "plan_at"), [(key, now) for (key,) in planned])
+    count += len(planned)
     for table, key, column in _TIMES:
         found = session.query(
             f"UPDATE {table} SET {column} = ? WHERE {column} > ? RETURNING {key}",  # noqa: S608 - our own names

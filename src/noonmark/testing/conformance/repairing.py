@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.admission import Wait
 from noonmark.core.audit import Note
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
+from noonmark.core.policies.limits import Dependency
+from noonmark.core.reasons import Reason
 from noonmark.core.rewind import rewind
 from noonmark.core.timekeeping import LEAP
 from noonmark.core.triggers import OnceTrigger
@@ -38,7 +41,7 @@ async def _rewind(bench: Bench) -> list[bool]:
 
 
 @case
-async def the_newest_time_is_that_of_an_end_a_beat_or_a_note(bench: Bench) -> None:
+async def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Bench) -> None:
     assert await bench.store.newest_time() is None
     made = await bench.create_quiet()
     assert await bench.store.newest_time() is None
@@ -47,7 +50,9 @@ async def the_newest_time_is_that_of_an_end_a_beat_or_a_note(bench: Bench) -> No
     await bench.store.beat(Beat(node="node-a", lease=LEASE), now=NOW)
     assert await bench.store.newest_time() == NOW
     bench.advance(5)
-    await bench.settle(await bench.run(made, "one"))
+    one = await bench.run(made, "one")
+    assert await bench.store.newest_time() == NOW + 5 + LEASE
+    await bench.settle(one)
     assert await bench.store.newest_time() == NOW + 5
     assert await bench.store.prune(before=NOW + 6, keep=9, limit=9) == 1
     assert await bench.store.newest_time() == NOW
@@ -154,7 +159,7 @@ async def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
     # The end, the lease, the lead, the node, its route, the note and the key.
     assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 7
     assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
-    assert await bench.store.newest_time() == now
+    assert await bench.store.newest_time() == now + LEASE
     assert (await bench.row(ended)).ended == now
     [node] = await bench.store.nodes()
     assert (node.seen, node.is_alive, node.is_leader) == (now, True, True)
@@ -164,6 +169,28 @@ async def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
     bench.advance(LEASE)
     assert (await bench.store.lead("node-a", now=bench.now, lease=LEASE)).leader == "node-a"
     assert (await bench.claim_one()).occurrence.id == held.id
+
+
+@case
+async def what_waits_for_a_false_time_gets_another(bench: Bench) -> None:
+    made = await bench.create_quiet()
+    first = await bench.run(made, "first")
+    retried = await bench.run(await bench.create_quiet("uid-2"), "retried")
+    waiting = await bench.add(made, "waiting")
+    claim = await bench.claim_one()
+    await bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED))
+    follower = await bench.create("uid-3", trigger=None, depends_on=(Dependency(schedule_id=made.schedule_id),))
+    bench.advance(YEAR)
+    await bench.settle(first)
+    await bench.retry(retried, bench.now + MINUTE)
+    asked = await bench.add(made, "asked", after=YEAR)
+    bench.advance(MINUTE - YEAR)
+    now = bench.now
+    assert await bench.claim() == []
+    assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) > 0
+    assert {one.occurrence.id for one in await bench.claim()} == {waiting.id, retried.id, asked.id}
+    assert [one.schedule.uid for one in await bench.store.plannable(now, 9)] == [follower.uid]
+    assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
 
 
 @case
