@@ -17,6 +17,7 @@ from tests.simulation.workload import FUNCTIONS, Workload
 ROUTES = tuple(f"function:{name}" for name in FUNCTIONS)
 MOST_MACHINES = 4
 HOUR = 3_600 * SECOND
+YEAR = 365 * 24 * HOUR
 CONFIRMED = 0.5
 """So often, an operator believes a clock that jumped."""
 DRAIN_STEPS = 80
@@ -27,8 +28,11 @@ BACKLOG = 60
 class World:
     """Everything in one place. Actions are drawn one at a time; each seed has weights of its own."""
 
-    def __init__(self, seed, make_twin=None):
-        """With a way to make another store of a clock, that is asked all that the memory store is asked."""
+    def __init__(self, seed, make_twin=None, *, leaps=False):
+        """With a way to make another store of a clock, that is asked all that the memory store is asked.
+
+        With leaps, the store's clock is ahead by hours or a year again and again, and is believed.
+        """
         self.rng = rng = random.Random(seed)
         self.trace = Trace()
         self.workload = Workload(rng)
@@ -65,8 +69,10 @@ class World:
             self.freeze: rng.choice([0, 0.1, 0.4]),
             self.retire: rng.choice([0, 0.05, 0.2]),
             self.set_machine_clock: rng.choice([0, 0.1]),
-            self.set_store_clock: rng.choice([0, 0, 0, 0.02, 0.1]),
+            self.set_store_clock: 0.6 if leaps else rng.choice([0, 0, 0, 0.02, 0.1]),
         }
+        self._jumps = (2 * HOUR, YEAR) if leaps else (SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR, YEAR)
+        self._confirmed = 1 if leaps else CONFIRMED
         for _ in range(rng.choice([1, 2, 3])):
             self.boot()
         self.others += [self.users.create() for _ in range(rng.choice([1, 3, 5]))]
@@ -158,9 +164,9 @@ class World:
 
     def set_store_clock(self):
         """It jumps ahead, and some day back again."""
-        jump = self.rng.choice([SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR, 365 * 24 * HOUR])
+        jump = self.rng.choice(self._jumps)
         self._set_shift(0 if self.shift else jump)
-        if self.shift and self.rng.random() < CONFIRMED:
+        if self.shift and self.rng.random() < self._confirmed:
             for machine in self.awake():
                 machine.begin("confirm")
 
