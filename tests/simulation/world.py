@@ -71,7 +71,7 @@ class World:
             self.set_machine_clock: rng.choice([0, 0.1]),
             self.set_store_clock: 0.6 if leaps else rng.choice([0, 0, 0, 0.02, 0.1]),
         }
-        self._jumps = (2 * HOUR, YEAR) if leaps else (SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR, YEAR)
+        self._jumps = (2 * HOUR, YEAR) if leaps else (SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR)
         self._confirmed = 1 if leaps else CONFIRMED
         for _ in range(rng.choice([1, 2, 3])):
             self.boot()
