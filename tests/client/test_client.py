@@ -269,6 +269,7 @@ class TestShape:
             "secret/set",
             "worker/start",
             "worker/stop",
+            "worker/confirm-time",
         }
         assert {name for name, one in OPERATIONS.items() if one.is_change} == {*keys.KEYS, *keys.ONCE, *same_again}
         assert all(argument in OPERATIONS[name].parameters for name, argument in keys.KEYS.items())

@@ -40,6 +40,9 @@ class NodeClock:
     def monotonic(self):
         return self._world.now - NOW
 
+    def boot(self):
+        return self.monotonic()
+
 
 class Wrapped:
     """A real store that counts its calls, and fails when it is told to: before it has done its work, or after."""

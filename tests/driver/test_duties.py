@@ -692,6 +692,7 @@ class TestPruning:
 
     def test_forgets_old_notes_and_keys_that_mean_nothing_any_more(self):
         rig = Rig(keep_for=2 * KEY_LIFETIME, batch=2)
+        rig.lead_once()
         drive(rig.store.note("acme", [Note(at=NOW, caller="ada", operation="pause") for _ in range(3)]))
         drive(rig.store.claim_key("acme", "key", "body", now=NOW, lifetime=KEY_LIFETIME))
         for passed, forgotten in (

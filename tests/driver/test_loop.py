@@ -18,6 +18,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
+from noonmark.driver import retries
 from noonmark.driver.alarm import Alarm
 from noonmark.driver.drive import drive
 from noonmark.driver.loop import Loop
@@ -122,8 +123,8 @@ class Place:
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(loop_module, "FIRST_RETRY", SECOND // 1_000)
-    monkeypatch.setattr(loop_module, "LAST_RETRY", SECOND // 100)
+    monkeypatch.setattr(retries, "FIRST_RETRY", SECOND // 1_000)
+    monkeypatch.setattr(retries, "LAST_RETRY", SECOND // 100)
 
 
 def test_it_runs_what_is_due_and_writes_its_end():
@@ -514,8 +515,8 @@ def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkey
             assignment = await place.started(one)
             place.store.is_down = True
             with monkeypatch.context() as patient:
-                patient.setattr(loop_module, "FIRST_RETRY", HOUR)
-                patient.setattr(loop_module, "LONGEST_RETRY", HOUR)
+                patient.setattr(retries, "FIRST_RETRY", HOUR)
+                patient.setattr(retries, "LONGEST_RETRY", HOUR)
                 loop.wake()
                 await place.sink.until(lambda told: failed(told, "_look_once"))
             place.target.end(assignment)
@@ -528,8 +529,8 @@ def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkey
 
 
 def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_do(monkeypatch):
-    monkeypatch.setattr(loop_module, "FIRST_RETRY", HOUR)
-    monkeypatch.setattr(loop_module, "LONGEST_RETRY", HOUR)
+    monkeypatch.setattr(retries, "FIRST_RETRY", HOUR)
+    monkeypatch.setattr(retries, "LONGEST_RETRY", HOUR)
     duties = ("_look_once", "_renew_leases")
 
     async def story():

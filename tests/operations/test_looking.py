@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound
+from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
 from noonmark.operations import schedules
@@ -346,6 +346,10 @@ class StandingWorker:
     """A driver of another kind: it only knows whether it is to work."""
 
     is_running = False
+    clock_ahead = None
+
+    def confirm_time(self):
+        self.clock_ahead = None
 
     def start(self):
         self.is_running = True
@@ -359,7 +363,7 @@ class StandingWorker:
 
 class TestWorkers:
     def test_without_one_it_is_said_so(self, desk):
-        for name in ("start", "stop", "status"):
+        for name in ("start", "stop", "confirm-time", "status"):
             with pytest.raises(Conflict):
                 desk(f"worker/{name}")
 
@@ -375,6 +379,19 @@ class TestWorkers:
             ("worker/start", "local", "node here", "req-1"),
         ]
         assert [one["schedule_id"] for one in entries] == [None, None]
+
+    def test_nothing_is_changed_while_the_time_is_in_doubt_until_an_operator_confirms_it(self, desk):
+        worker = StandingWorker()
+        desk.service = replace(desk.service, worker=worker)
+        made = desk.create()["schedule_id"]
+        worker.clock_ahead = 7_200 * SECOND
+        for name, operation in OPERATIONS.items():
+            if operation.is_change and not name.startswith("worker/"):
+                with pytest.raises(StoreUnavailable, match=r"leapt ahead by 7200 s"):
+                    desk(name)
+        assert desk("schedule/get", schedule_id=made)["schedule_id"] == made
+        assert desk("worker/confirm-time")["status"] == "stopped"
+        desk("schedule/pause", schedule_id=made)
 
     def test_it_is_stopped_also_while_nobody_can_write_that_down(self, desk, tmp_path, caplog):
         worker = StandingWorker()

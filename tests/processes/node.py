@@ -2,7 +2,8 @@
 
 With `"is_quiet": true` it writes down nothing of what it does: for schedules that fire all the time.
 
-With `"clock": {"offset": 90, "gain": 0.05, "file": ".."}` it goes by a clock that is wrong.
+With `"clock": {"offset": 90, "gain": 0.05, "file": ".."}` it goes by a clock that is wrong; with `"is_stores": true`,
+so does its store, whatever the time of a server is.
 """
 
 import json
@@ -13,6 +14,7 @@ from contextlib import nullcontext
 
 from noonmark import Scheduler
 from noonmark.ports import sink
+from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sqlite import SqliteStore
 from tests.processes.clocks import WrongClock
 from tests.processes.work import note
@@ -65,10 +67,13 @@ def main():
     journal = JournalSink(freezes=settings.pop("freezes", False))
     grace = settings.pop("grace", 5)
     clock = settings.pop("clock", None)
+    is_stores = clock is not None and clock.pop("is_stores", False)
     clock = None if clock is None else WrongClock(**clock)
     sinks = {} if settings.pop("is_quiet", False) else {"sink": journal}
     scheduler = Scheduler(settings.pop("store"), clock=clock, **sinks, **settings)
     journal.store = scheduler.runtime.store
+    if is_stores and isinstance(journal.store, PostgresStore):
+        journal.store._clock = clock.micros
     scheduler.start()
     note("ready")
     signal.sigwait({signal.SIGTERM})

@@ -46,7 +46,9 @@ class Account:
     def committed(self, plan, sheet, known, runs):
         """A plan was written; `known` are the rows as they were before, `runs` how often it has run."""
         before, after = plan.snapshot.schedule, plan.schedule
-        if not plan.snapshot.exhausted:
+        if plan.rewound is not None:
+            self._rewound(plan, sheet, known)
+        if plan.rewound is not None or not plan.snapshot.exhausted:
             # Two may plan at once: one finds `max_runs` used up, the other names some more times all the same.
             self.rules[-1].until = None
             self.ahead = {time for time in self.ahead if not self.rules[-1].count(time - 1, time)}
@@ -89,6 +91,14 @@ class Account:
             if gap.missed_first != gap.nominal or gap.missed_count + alone > named:
                 what = f"{gap.missed_count} missed and {alone} others, but {named} were named"
                 raise Violation("gap rows", f"{gap.id} of {self.uid}: {what}")
+
+    def _rewound(self, plan, sheet, known):
+        """A gap that is forgotten, or a rule that begins later than the time it is, blurs how much was named."""
+        is_forgotten = any(
+            one.missed_count and one.missed_last > plan.watermark and one.id not in sheet.ended
+            for one in known.values()
+        )
+        self.is_blurred = self.is_blurred or is_forgotten or self.rules[-1].after > plan.watermark
 
     def _counts(self, one):
         return one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED and one.id not in self.withdrawn

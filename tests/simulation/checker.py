@@ -1,5 +1,7 @@
 """The checker: it sees every answer of the store, and looks at what was written, after every step."""
 
+from dataclasses import replace
+
 from noonmark.core.admission import Start
 from noonmark.core.lifecycle import FINAL, LIVE, TRANSITIONS, Phase, SchedulePhase
 from noonmark.core.policies.delivery import Delivery
@@ -13,8 +15,10 @@ from tests.simulation.hearing import Hearing
 from tests.simulation.targets import Effect
 from tests.simulation.trace import Violation, short, summary
 
-READS = frozenset({"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat"})
-READS |= {"unmatched", "lead", "leave"}
+READS = frozenset(
+    {"clock", "find", "snapshot", "plannable", "overdue", "routes", "next_time", "occurrence", "beat", "newest_time"}
+)
+READS |= {"unmatched", "lead", "leave", "planned_ahead"}
 FULL_EVERY = 50
 """So many writes lie between two looks at everything that has ended."""
 REACH = {phase: ways.union(*map(TRANSITIONS.get, ways)) for phase, ways in TRANSITIONS.items()}
@@ -34,6 +38,8 @@ class Checker:
         self._accepted = set()
         self._exclusive = set()
         self._keys = {}
+        self._limits = {}
+        """The highest under which each occurrence has waited or begun, by occurrence and key."""
         self._effects = {}
         self._may_repeat = set()
         self._writes = 0
@@ -54,15 +60,7 @@ class Checker:
             self._judge_lead(answer)
         if verb in READS:
             return
-        match verb:
-            case "settle":
-                self._judge_settlements(args[0], answer, before)
-            case "admit":
-                self._judge_admissions(args[0], answer, before)
-            case "create":
-                self._note_created(args[0], answer)
-            case "commit_plans":
-                self._note_plans(args[0], answer)
+        self._judge(verb, args, answer, before)
         self._look()
         self.hearing.look()
         self._note_pauses()
@@ -72,6 +70,19 @@ class Checker:
         self._writes += 1
         if self._writes % FULL_EVERY == 0:
             self.check_everything()
+
+    def _judge(self, verb, args, answer, before):
+        match verb:
+            case "settle":
+                self._judge_settlements(args[0], answer, before)
+            case "admit":
+                self._judge_admissions(args[0], answer, before)
+            case "create":
+                self._note_created(args[0], answer)
+            case "commit_plans":
+                self._note_plans(args[0], answer)
+            case "mend":
+                self._note_mended()
 
     def begins(self, machine, assignment):
         """A delivery begins; what it does cannot be undone."""
@@ -137,14 +148,27 @@ class Checker:
             raise Violation("leaders", f"two lead under one term: {terms}")
 
     def _judge_admissions(self, admissions, answers, before):
+        started = []
         for admission, answer, was in zip(admissions, answers, before, strict=True):
             if not isinstance(answer, Admitted):
                 continue
             one = admission.claim.occurrence
             if was is None or was.fence != one.fence:
                 raise Violation("stale fence", f"fence {one.fence} was admitted for {was and summary(was)}")
+            self._note_limit(admission.claim.schedule.declaration.concurrency, one)
             if isinstance(admission, Start):
                 self._note_start(admission, one)
+                started.append(one)
+        # All of them have begun by now, and one may have begun before under a key that its schedule has no more.
+        for one in started:
+            if one.id in self._keys:
+                self._check_limit(self._keys[one.id].key)
+
+    def _note_limit(self, concurrency, one):
+        """It may be handed a place while it waits, or keep one after a lost lease, and begin under a lower limit."""
+        if concurrency is not None:
+            place = (one.id, concurrency.key)
+            self._limits[place] = max(concurrency.limit, self._limits.get(place, 0))
 
     def _note_start(self, start, one):
         declared = start.claim.schedule.declaration
@@ -152,10 +176,11 @@ class Checker:
             self._exclusive.add(one.id)
         if declared.concurrency is None:
             self._keys.pop(one.id, None)
-            return
-        self._keys[one.id] = declared.concurrency
-        key = declared.concurrency.key
-        others = {other: held.limit for other, held in self._keys.items() if held.key == key}
+        else:
+            self._keys[one.id] = declared.concurrency
+
+    def _check_limit(self, key):
+        others = {other: self._limits[other, key] for other, held in self._keys.items() if held.key == key}
         together = {other: limit for other, limit in others.items() if self._is_delivered(other)}
         # Whoever asks for a low limit may have come before somebody with a higher one.
         if len(together) > max(together.values(), default=0):
@@ -179,7 +204,28 @@ class Checker:
                 uid = plan.snapshot.schedule.uid
                 sheet = self._ledger.sheets[uid]
                 self._changed.add(uid)
+                if plan.rewound is not None:
+                    self._note_rewound(plan, sheet, self.known[uid])
                 self.accounts[uid].committed(plan, sheet, self.known[uid], self._runs(uid))
+
+    def _note_rewound(self, plan, sheet, known):
+        """Of what has ended, only gaps that a clock ahead had closed may change, and only to count less."""
+        for undone in plan.rewound.undone:
+            known.pop(undone, None)
+        for gap in plan.rewound.shortened:
+            was, row = known.get(gap.id), sheet.ended.get(gap.id)
+            if was is not None and row is not None:
+                if not was.missed_count >= row.occurrence.missed_count >= 1:
+                    raise Violation("gap rows", f"{summary(was)} has become {summary(row.occurrence)}")
+                known[gap.id] = row.occurrence
+
+    def _note_mended(self):
+        """Times of ends that lay ahead are set back; nothing else about them changes."""
+        for uid, sheet in self._ledger.sheets.items():
+            known = self.known[uid]
+            for one, row in sheet.ended.items():
+                if one in known and replace(known[one], ended=row.occurrence.ended) == row.occurrence:
+                    known[one] = row.occurrence
 
     def _note_pauses(self):
         for uid, sheet in self._ledger.sheets.items():

@@ -9,7 +9,7 @@ from tests.simulation.targets import SimulatedTarget
 
 MILLION = 1_000_000
 DUTIES = {"match": 2, "plan": 1, "claim": 2, "admit": 1, "settle": 1}
-DUTIES |= {"renew": 1, "reap": 2, "lead": 1, "prune": 1, "turn": 1}
+DUTIES |= {"renew": 1, "reap": 2, "rewind": 1, "lead": 1, "prune": 1, "turn": 1}
 """How many of each a node may have under way at once: a caller may fetch, and a look may reap, beside the loop."""
 BEGINNING = frozenset({"match", "plan", "claim", "admit", "turn"})
 """What a node that stops does no more."""
@@ -27,6 +27,9 @@ class MachineClock:
 
     def monotonic(self):
         return self.lapse(self._booted)
+
+    def boot(self):
+        return self.monotonic()
 
     def lapse(self, since):
         """How long ago that was, as this machine sees it."""
@@ -87,7 +90,8 @@ class Machine:
         return [duty for duty in free if not self._clashes(duty, under_way)]
 
     def begin(self, duty):
-        work = self._turn() if duty == "turn" else getattr(self.driver, f"{duty}_once")()
+        others = {"turn": self._turn, "confirm": self.node.confirm_time}
+        work = others[duty]() if duty in others else getattr(self.driver, f"{duty}_once")()
         self.tasks.append(Task(self.name, duty, work))
 
     def leave(self):
@@ -115,6 +119,7 @@ class Machine:
         await self.driver.renew_once()
         await self.driver.lead_once()
         await self.driver.reap_once()
+        await self.driver.rewind_once()
         await self.driver.match_once()
         await self.driver.plan_once()
         await self.driver.claim_once()

@@ -29,9 +29,9 @@ class SimulationFailed(AssertionError):
         self.invariant = invariant
 
 
-def simulate(seed, steps=STEPS, make_twin=None):
+def simulate(seed, steps=STEPS, make_twin=None, *, leaps=False):
     """Play one seed to its end; with a way to make another store, that must give the same answers all the while."""
-    world = World(seed, make_twin)
+    world = World(seed, make_twin, leaps=leaps)
     try:
         for _ in range(steps):
             world.step()

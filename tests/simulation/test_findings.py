@@ -55,6 +55,9 @@ class Nothing:
     def routes(self):
         return ()
 
+    def boot(self):
+        return 0
+
     def adopt(self, routes):
         return False
 

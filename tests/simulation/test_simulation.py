@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from noonmark.stores.memory import planning
 from noonmark.stores.postgres import PostgresStore
 from tests.simulation import mutants
 from tests.simulation.running import SimulationFailed, simulate
@@ -34,6 +35,27 @@ def test_whatever_happens_the_ledger_holds(first):
 @pytest.mark.parametrize("seed", [9, 10, 16])
 def test_whatever_happens_postgresql_answers_as_the_memory_store_does(seed, postgres):
     simulate(seed, SHORT, lambda clock: PostgresStore(f"{postgres.url()}?schema=seed_{next(SCHEMAS)}", clock))
+
+
+def leap(seeds):
+    for seed in seeds:
+        simulate(seed, SHORT, leaps=True)
+
+
+def test_a_clock_that_is_ahead_again_and_again_leaves_nothing_lost_silent_or_counted_twice():
+    leap(range(1, 13))
+
+
+def test_a_gap_that_is_not_shortened_is_noticed(monkeypatch):
+    """What a clock ahead has counted is counted twice, if it is only named again."""
+    monkeypatch.setattr(planning, "_rewind", lambda ledger, sheet, rewound: None)
+    with pytest.raises(SimulationFailed):
+        leap(range(1, 40))
+
+
+def test_postgresql_answers_as_the_memory_store_does_when_its_clock_is_ahead(postgres):
+    make = lambda clock: PostgresStore(f"{postgres.url()}?schema=seed_{next(SCHEMAS)}", clock)  # noqa: E731
+    simulate(5, SHORT // 2, make, leaps=True)
 
 
 def test_one_seed_gives_one_trace():

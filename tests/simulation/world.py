@@ -17,6 +17,9 @@ from tests.simulation.workload import FUNCTIONS, Workload
 ROUTES = tuple(f"function:{name}" for name in FUNCTIONS)
 MOST_MACHINES = 4
 HOUR = 3_600 * SECOND
+YEAR = 365 * 24 * HOUR
+CONFIRMED = 0.5
+"""So often, an operator believes a clock that jumped."""
 DRAIN_STEPS = 80
 BACKLOG = 60
 """More than so many at once are not worked off in that time, one after another."""
@@ -25,8 +28,11 @@ BACKLOG = 60
 class World:
     """Everything in one place. Actions are drawn one at a time; each seed has weights of its own."""
 
-    def __init__(self, seed, make_twin=None):
-        """With a way to make another store of a clock, that is asked all that the memory store is asked."""
+    def __init__(self, seed, make_twin=None, *, leaps=False):
+        """With a way to make another store of a clock, that is asked all that the memory store is asked.
+
+        With leaps, the store's clock is ahead by hours or a year again and again, and is believed.
+        """
         self.rng = rng = random.Random(seed)
         self.trace = Trace()
         self.workload = Workload(rng)
@@ -63,8 +69,10 @@ class World:
             self.freeze: rng.choice([0, 0.1, 0.4]),
             self.retire: rng.choice([0, 0.05, 0.2]),
             self.set_machine_clock: rng.choice([0, 0.1]),
-            self.set_store_clock: rng.choice([0, 0, 0, 0.02, 0.1]),
+            self.set_store_clock: 0.6 if leaps else rng.choice([0, 0, 0, 0.02, 0.1]),
         }
+        self._jumps = (2 * HOUR, YEAR) if leaps else (SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR)
+        self._confirmed = 1 if leaps else CONFIRMED
         for _ in range(rng.choice([1, 2, 3])):
             self.boot()
         self.others += [self.users.create() for _ in range(rng.choice([1, 3, 5]))]
@@ -156,8 +164,11 @@ class World:
 
     def set_store_clock(self):
         """It jumps ahead, and some day back again."""
-        jump = self.rng.choice([SECOND, 30 * SECOND, 300 * SECOND, 2 * HOUR])
+        jump = self.rng.choice(self._jumps)
         self._set_shift(0 if self.shift else jump)
+        if self.shift and self.rng.random() < self._confirmed:
+            for machine in self.awake():
+                machine.begin("confirm")
 
     def awake(self):
         return [one for one in self.machines if not one.is_frozen]
@@ -169,6 +180,8 @@ class World:
         self._change_shifts()
         # What was leased while the store's clock was ahead is free when it has come that far again.
         self.time += 3 * HOUR if self.went_back >= self.workload.begins else 0
+        if self.went_back >= self.workload.begins:
+            self._rewind()
         began = self.store_time
         self._match_events()
         self._work_off(lambda: self._overdue(began))
@@ -194,6 +207,15 @@ class World:
             self._finish_tasks()
             machine.begin("renew")
         self._finish_tasks()
+
+    def _rewind(self):
+        """For a lease nobody writes times that lie ahead; then what was planned by them is planned anew."""
+        for _ in range(3):
+            self.advance(self.timing.lease)
+            for machine in self.machines:
+                self._finish_tasks()
+                machine.begin("turn")
+            self._finish_tasks()
 
     def _match_events(self):
         """Every look matches a page at least."""

@@ -153,6 +153,7 @@ METHODS = {
     "audit/list": Method("audit", (), "entries"),
     "worker/start": Method("worker_start"),
     "worker/stop": Method("worker_stop"),
+    "worker/confirm-time": Method("worker_confirm_time"),
     "worker/status": Method("worker_status"),
 }
 NOT_PAGED = ("nodes", "secrets", "event_id", "count", "signing_key")

@@ -194,6 +194,7 @@ UPLOADS = (
 WORKER = (
     Row("worker/start", command=_on("worker", "start")),
     Row("worker/stop", command=_on("worker", "stop")),
+    Row("worker/confirm-time", command=_on("worker", "confirm-time")),
     Row("worker/status", command=_on("worker", "status")),
 )
 """They speak of the process that is asked: a command that works on a store itself has none."""
@@ -319,5 +320,6 @@ WRONG = (
            "invalid_request", "schedule_id"),
     _wrong("worker/start", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("worker/stop", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("worker/confirm-time", MORE, None, "invalid_request", "surprise", is_typed=False),
     _wrong("worker/status", MORE, None, "invalid_request", "surprise", is_typed=False),
 )  # fmt: skip

@@ -26,7 +26,10 @@ class Driver:
     """The driver of this process, as the service steers it."""
 
     def __init__(self, scheduler):
-        self.scheduler, self.running = scheduler, False
+        self.scheduler, self.running, self.clock_ahead = scheduler, False, None
+
+    def confirm_time(self):
+        self.clock_ahead = None
 
     def start(self):
         self.scheduler.start()

@@ -1,13 +1,15 @@
 """Health: what is said of a process that works, of one that lacks something, and of one whose store hangs."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.instants import SECOND
 from noonmark.ports.records import Beat, heard_of
 from noonmark.telemetry import probing
-from noonmark.telemetry.health import Health
+from noonmark.telemetry.health import STALLED, Health
 from noonmark.telemetry.vitals import Vitals
 from tests.embedded.waiting import SOON
 
@@ -24,9 +26,9 @@ class Worker:
         return self._vitals
 
 
-def one(nodes=lambda: [LEADER, OTHER], vitals=RUNS):
+def one(nodes=lambda: [LEADER, OTHER], vitals=RUNS, waiting=None):
     worker = None if vitals is None else Worker(vitals)
-    return Health(nodes, node="here", version="0.0", worker=worker)
+    return Health(nodes, node="here", version="0.0", worker=worker, waiting=waiting)
 
 
 def down():
@@ -70,6 +72,38 @@ def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, vitals, faili
     assert {name for name, how in said["checks"].items() if how != "ok"} == failing
     assert is_ready == (not failing)
     assert said["status"] == ("ready" if is_ready else "not_ready")
+
+
+@pytest.mark.parametrize(
+    ("changes", "waiting", "problems"),
+    [
+        ({"failing": ("lead: no space", "look_once: no space")}, 0, {"duties": "lead: no space; look_once: no space"}),
+        ({"idle_for": STALLED}, STALLED - 1, {}),
+        ({"idle_for": STALLED - 1}, 9 * STALLED, {}),
+        ({"idle_for": STALLED, "is_wanted": False, "is_running": False}, STALLED, {}),
+        (
+            {"idle_for": 9 * STALLED},
+            3 * STALLED,
+            {"claims": "work of this node has been due for 30 s, and it has claimed none for that long"},
+        ),
+        (
+            {"clock_ahead": 7_200 * SECOND, "idle_for": 9 * STALLED},
+            9 * STALLED,
+            {
+                "clock": "the store's time leapt ahead by 7200 s: nothing is planned, started or pruned until it"
+                " returns, goes on for a lease, or an operator confirms it"
+            },
+        ),
+    ],
+)
+def test_each_check_that_fails_says_why(changes, waiting, problems):
+    is_ready, said = one(vitals=replace(RUNS, **changes), waiting=lambda: waiting).ready()
+    assert (is_ready, said["problems"]) == (not problems, problems)
+    assert {name for name, how in said["checks"].items() if how != "ok"} == set(problems)
+
+
+def test_a_store_that_fails_says_why():
+    assert one(down).ready()[1]["problems"] == {"store": "the store does not answer: down"}
 
 
 def test_the_leader_is_known_from_the_store_where_no_worker_runs():

@@ -126,6 +126,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "start": ("steering:start_worker", "Let the server run what is due."),
             "stop": ("steering:stop_worker", "Let the server start nothing more; other nodes go on."),
+            "confirm-time": ("steering:confirm_time", "Tell the server that its store's time is right."),
             "status": ("steering:worker_status", "Say whether the server runs what is due."),
         },
     ),

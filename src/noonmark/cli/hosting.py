@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from noonmark.config import Loaded, Settings
+    from noonmark.core.instants import Micros
     from noonmark.core.targets.reach import Reach
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
@@ -137,6 +138,12 @@ def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
         return await store.backlog(await store.clock(), MOST_COUNTED)
 
     return Recent(lambda: drive(count()), monotonic=clock.monotonic, lifetime=SECOND).look
+
+
+async def _waiting(store: Store, worker: Worker) -> Micros:
+    """How long the first of what this node could claim has been due."""
+    since = await store.due_since(worker.routes())
+    return 0 if since is None else max(0, await store.clock() - since)
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
@@ -257,7 +264,14 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         public_url=settings.public_url,
         body_seconds=settings.request_timeout,
     )
-    health = Health(lambda: drive(store.nodes()), node=node, version=__version__, worker=worker, damage=store.damage)
+    health = Health(
+        lambda: drive(store.nodes()),
+        node=node,
+        version=__version__,
+        worker=worker,
+        waiting=lambda: drive(_waiting(store, worker)),
+        damage=store.damage,
+    )
     return make_app(service, http, metrics, health=health)
 
 

@@ -184,6 +184,11 @@ def stop_worker(*, place: Where = USUAL_PLACE) -> None:
     _worker(place, "worker/stop")
 
 
+def confirm_time(*, place: Where = USUAL_PLACE) -> None:
+    """Tell the server that is asked that its store's time is right, although it leapt ahead."""
+    _worker(place, "worker/confirm-time")
+
+
 def worker_status(*, place: Where = USUAL_PLACE) -> None:
     """Say whether the server that is asked runs what is due."""
     _worker(place, "worker/status")

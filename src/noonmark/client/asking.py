@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,6 +61,7 @@ ROUTES: Mapping[str, str] = {
     "audit/list": "GET /audit",
     "worker/start": "POST /worker/start",
     "worker/stop": "POST /worker/stop",
+    "worker/confirm-time": "POST /worker/confirm-time",
     "worker/status": "GET /worker/status",
 }
 """Every operation, with its method and path."""
@@ -187,3 +188,8 @@ def _pairs(name: str, value: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JS
     if isinstance(value, list | tuple | set | frozenset):
         return [(name, ",".join(str(one) for one in value))]
     return [(name, str(value))]
+
+
+def several(hosts: object) -> object:
+    """A list, unless it is one text: that is refused by whoever judges it, and not taken apart here."""
+    return hosts if isinstance(hosts, str) or not isinstance(hosts, Iterable) else list(hosts)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from noonmark.client.answers import read_result
-from noonmark.client.asking import BARE_PREVIEW, Http, Listing, Request, ask, ask_by_name, given, plain
+from noonmark.client.asking import BARE_PREVIEW, Http, Listing, Request, ask, ask_by_name, given, plain, several
 from noonmark.client.values import (
     AuditEntry,
     Backfill,
@@ -27,7 +26,7 @@ from noonmark.client.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from noonmark.core.triggers import Trigger
@@ -287,7 +286,7 @@ def events(*, event_type: str | None = None, page_size: int | None = None) -> Li
 
 def set_secret(name: str, value: str, *, hosts: Iterable[str]) -> Request[Secret]:
     """Keep a secret that requests to these hosts may carry; one of that name gets the new value and hosts."""
-    return ask("secret/set", _one(Secret), given(name=name, value=value, hosts=_several(hosts)))
+    return ask("secret/set", _one(Secret), given(name=name, value=value, hosts=several(hosts)))
 
 
 def secrets() -> Request[list[Secret]]:
@@ -365,6 +364,11 @@ def worker_stop() -> Request[WorkerStatus]:
     return ask("worker/stop", _one(WorkerStatus), {})
 
 
+def worker_confirm_time() -> Request[WorkerStatus]:
+    """Tell the node that answers that the store's time is right, although it leapt ahead."""
+    return ask("worker/confirm-time", _one(WorkerStatus), {})
+
+
 def worker_status() -> Request[WorkerStatus]:
     """What the driver of the node that answers does."""
     return ask("worker/status", _one(WorkerStatus), {})
@@ -380,11 +384,6 @@ def call(name: str, arguments: Mapping[str, Any] | None = None) -> Request[Docum
     return ask_by_name(name, read_result, arguments or {})
 
 
-def _several(hosts: object) -> object:
-    """A list, unless it is one text: that is refused by whoever judges it, and not taken apart here."""
-    return hosts if isinstance(hosts, str) or not isinstance(hosts, Iterable) else list(hosts)
-
-
 def _one(kind: type[T]) -> Callable[[Document], T]:
     return lambda document: read(kind, document)
 
@@ -394,7 +393,5 @@ def _all(name: str, kind: type[T]) -> Callable[[Document], list[T]]:
 
 
 def _listing(operation: str, name: str, kind: type[T], arguments: Document) -> Listing[T]:
-    def page(document: Document) -> Page[T]:
-        return Page(_all(name, kind)(document), document["next_cursor"])
-
-    return Listing(operation=operation, arguments=arguments, read=page)
+    many = _all(name, kind)
+    return Listing(operation=operation, arguments=arguments, read=lambda one: Page(many(one), one["next_cursor"]))

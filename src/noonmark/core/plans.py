@@ -40,6 +40,28 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A row that stands for many fires, or for one that did not run: the first, the last, and how many."""
+
+    id: str
+    first: Micros
+    last: Micros
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewound:
+    """What a clock that was ahead has closed, put right."""
+
+    newest: Micros | None
+    """The newest nominal time of the trigger that was admitted, or has ended."""
+    undone: tuple[str, ...] = ()
+    """Gaps of which no fire has come yet: they vanish, and are counted no more."""
+    shortened: tuple[Gap, ...] = ()
+    """Gaps that end earlier, and count for less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A schedule as it was read, with its projections in the order of their nominal times."""
 
@@ -55,6 +77,8 @@ class Snapshot:
 
     In order. There is hardly ever one: somebody cancelled it ahead, or the clock was ahead for a while.
     """
+    gaps: tuple[Gap, ...] = ()
+    """Those of `beyond` that stand for gaps; read only to rewind, and then both reach back to now."""
     exhausted: bool = False
     """The last plan said that nothing follows."""
     unserved: bool = False
@@ -93,6 +117,8 @@ class Plan:
     """The decision about what was overdue, for those who ask why."""
     note: Note | None = None
     """Who asked for it, where somebody did; kept with what is written."""
+    rewound: Rewound | None = None
+    """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
 
     @property
     def gone(self) -> frozenset[str]:

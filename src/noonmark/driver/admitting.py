@@ -49,6 +49,8 @@ logger = logging.getLogger("noonmark.driver")
 
 async def admit_once(node: Node) -> AdmitReport:
     """Decide about every claim whose time has come, and hand over what starts."""
+    if node.is_in_doubt:
+        return AdmitReport()
     now, lease = node.now, node.timing.lease
     due = node.take_due(node.batch)
     decisions = [_decide(one, now=now, lease=lease) for one in due]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.settlement import Underway
 from noonmark.driver.admitting import admit_once
 from noonmark.driver.claiming import claim_once, release, renew_once
-from noonmark.driver.housekeeping import adopt_once, is_asked_to_stop, prune_once, reap_once
+from noonmark.driver.housekeeping import adopt_once, is_asked_to_stop, prune_once, reap_once, rewind_once
 from noonmark.driver.leading import lead_once, leave
 from noonmark.driver.matching import match_once
 from noonmark.driver.node import Node
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PruneReport,
         ReapReport,
         RenewReport,
+        RewindReport,
         SettleReport,
     )
     from noonmark.ports.runtime import Runtime
@@ -98,6 +99,10 @@ class Driver:
     async def reap_once(self) -> ReapReport:
         """Tell that this node is alive; end what has overstayed its deadline, and what nobody can serve."""
         return await reap_once(self.node)
+
+    async def rewind_once(self) -> RewindReport:
+        """Plan anew what a clock that was ahead had planned."""
+        return await rewind_once(self.node)
 
     async def prune_once(self) -> PruneReport:
         """Forget what is old, or too much, if this node leads."""

@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.admission import unserved
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.rewind import rewind
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
+from noonmark.core.timekeeping import LEAP
+from noonmark.driver import logs
 from noonmark.driver.leading import beat_once, still_leads
-from noonmark.driver.reports import PruneReport, ReapReport
+from noonmark.driver.reports import PruneReport, ReapReport, RewindReport
 from noonmark.ports.records import KEY_LIFETIME, Admitted, Hold
-from noonmark.ports.sink import Ended, Pruned, Settled
+from noonmark.ports.sink import Ended, Planned, Pruned, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from noonmark.core.instants import Micros
+    from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.settlement import Settlement
     from noonmark.driver.node import Node
 
@@ -54,8 +59,12 @@ async def reap_once(node: Node) -> ReapReport:
     # All of them: what could not be imported a while ago may be there by now.
     node.routes_seen = set(await node.ask(node.store.routes(TRUSTED)))
     adopted = node.runtime.target.adopt(node.routes_seen)
+    if not await node.trusts_time():
+        return ReapReport(adopted=adopted)
     await beat_once(node)
-    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=await _end_orphans(node))
+    # By a time that has just leapt, no route was served lately.
+    orphans = await _end_orphans(node) if node.hears_others else 0
+    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans)
 
 
 async def prune_once(node: Node) -> PruneReport:
@@ -63,7 +72,7 @@ async def prune_once(node: Node) -> PruneReport:
 
     And look at some of what is kept, whether it is sound.
     """
-    if not await still_leads(node):
+    if not await still_leads(node) or not node.trust.may_forget:
         return PruneReport()
     timing = node.timing
     # Damage that lets a row never be found, a time that is none, is seen by nobody else.
@@ -77,6 +86,70 @@ async def prune_once(node: Node) -> PruneReport:
     if any(counts):
         node.tell([Pruned(*counts)])
     return PruneReport(forgotten=forgotten, events=events, notes=notes, keys=keys, more=limit in counts)
+
+
+async def rewind_once(node: Node) -> RewindReport:
+    """Plan anew what a clock that was ahead had planned, and set back the times that it left behind.
+
+    Only when nobody has written such times for a lease: a node whose own clock is behind would take the others for
+    ahead. Any node may do it, and several at once: each plan is written once, by watermark.
+    """
+    if not await node.trusts_time():
+        return RewindReport()
+    now, timing = node.now, node.timing
+    newest = await node.ask(node.store.newest_time())
+    is_ahead = newest is not None and newest > now + LEAP
+    if not is_ahead and not node.must_rewind:
+        node.remembers_ahead = None
+        return RewindReport()
+    last, moment = node.remembers_ahead, node.runtime.clock.boot()
+    if last is None or (is_ahead and newest is not None and newest > last[0]):
+        node.remembers_ahead = (now if newest is None else newest, moment)
+        return RewindReport()
+    if moment - last[1] < timing.lease:
+        return RewindReport()
+    rewound = await _rewind_all(node)
+    mended = await node.ask(node.store.mend(now=node.now, after=node.now + LEAP, lease=timing.lease))
+    await _give_back_far(node)
+    node.must_rewind, node.remembers_ahead = False, None
+    return RewindReport(rewound=rewound, mended=mended)
+
+
+async def _give_back_far(node: Node) -> None:
+    """What was claimed ahead of a false time is claimed again when it is due by the right one."""
+    far = [claim for claim in node.held.values() if claim.occurrence.due > node.now + LEAP]
+    if far:
+        holds = [Hold(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in far]
+        await node.ask(node.store.release(holds))
+        for claim in far:
+            node.drop(claim)
+
+
+async def _rewind_all(node: Node) -> int:
+    count, after, limit = 0, "", node.timing.batch
+    while True:
+        now = node.now
+        page = await node.ask(node.store.planned_ahead(now=now, until=now + LEAP, after=after, limit=limit))
+        made = [_rewind(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in page]
+        plans = [plan for plan in made if plan is not None]
+        written = await node.ask(node.store.commit_plans(plans)) if plans else []
+        done = [plan for plan, is_written in zip(plans, written, strict=True) if is_written]
+        for plan in done:
+            logs.rewound(plan.snapshot.schedule, plan)
+        node.tell([Planned(plan) for plan in done])
+        count += len(done)
+        if len(page) < limit:
+            return count
+        after = page[-1].schedule.uid
+
+
+def _rewind(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None:
+    """Rewind one schedule; a record that makes no sense keeps nobody from the others."""
+    try:
+        return rewind(snapshot, now=now, lookahead=lookahead)
+    except Exception:
+        logger.exception("schedule %s cannot be rewound", snapshot.schedule.schedule_id)
+        return None
 
 
 async def _end_overdue(node: Node) -> int:

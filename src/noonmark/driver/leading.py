@@ -40,15 +40,18 @@ async def beat_once(node: Node) -> None:
 
 async def lead_once(node: Node) -> LeadReport:
     """Take the lead, or keep it, or learn who has it. Whoever leads tells which nodes were lost."""
-    before = node.leadership
-    now = await node.time()
+    # By the store's time as it is now: by a false one, every other node is lost.
+    await node.read_clock()
+    if node.is_in_doubt:
+        return LeadReport()
+    before, now = node.leadership, node.now
     after = node.leadership = await node.ask(node.store.lead(node.id, now=now, lease=node.timing.lease))
     led, leads = before is not None and before.leader == node.id, after.leader == node.id
     gained = leads and (before is None or not led or before.term != after.term)
     if gained or (led and not leads):
         logs.leader(node.id, after.leader, after.term)
         node.tell([LeaderChanged(node.id, after.term, after.leader)])
-    lost = await _miss_the_lost(node) if leads else 0
+    lost = await _miss_the_lost(node) if leads and node.hears_others else 0
     return LeadReport(leads=leads, gained=gained, term=after.term, lost=lost)
 
 
@@ -76,8 +79,8 @@ async def still_leads(node: Node) -> bool:
     """Whether this node leads, by the store's time as it is now."""
     if node.leadership is None or node.leadership.leader != node.id:
         return False
-    node.reckoning.note(await node.ask(node.store.clock()))
-    return node.leads
+    await node.read_clock()
+    return node.leads and not node.is_in_doubt
 
 
 async def leave(node: Node) -> None:

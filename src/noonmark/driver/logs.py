@@ -6,14 +6,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.in_brief import in_brief
-from noonmark.core.instants import to_text
+from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import Phase
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.plans import Plan
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
+    from noonmark.core.timekeeping import Trust
 
 logger = logging.getLogger("noonmark.driver")
 jobs = logging.getLogger("noonmark.jobs")
@@ -61,6 +63,35 @@ def leader(node: str, leads: str | None, term: int) -> None:
 def lost(node: str, seen: Micros) -> None:
     """Another node fell silent."""
     logger.warning("node %s is lost: it was last heard of at %s, and had not said that it stops", node, to_text(seen))
+
+
+def clock(before: Trust, after: Trust) -> None:
+    """The store's time leapt ahead, was borne out after all, or came back."""
+    if after.doubt is not None and (before.doubt is None or before.doubt.since != after.doubt.since):
+        logger.warning(
+            "the store's time leapt ahead by %d s, to %s: nothing is planned, started or pruned until it returns,"
+            " goes on for a lease, or an operator confirms it",
+            after.doubt.ahead // SECOND,
+            to_text(after.doubt.since.time),
+        )
+    elif before.doubt is not None and after.doubt is None and after.last is not None:
+        is_accepted = after.unproven is not None or after.last.time >= before.doubt.since.time
+        meaning = "is taken for right" if is_accepted else "is back"
+        logger.warning("the store's time %s: it is %s", meaning, to_text(after.last.time))
+    if after.has_fallen_back and after.last is not None:
+        logger.warning(
+            "the store's time fell back to %s: what was planned ahead is looked at", to_text(after.last.time)
+        )
+
+
+def rewound(schedule: Schedule, plan: Plan) -> None:
+    """What a clock that was ahead had closed or planned is open again."""
+    logger.warning(
+        "%s was planned up to %s by a clock that was ahead, and is planned anew from %s",
+        _called(schedule),
+        to_text(plan.snapshot.watermark),
+        to_text(plan.watermark),
+    )
 
 
 def _ids(row: Occurrence) -> dict[str, str]:

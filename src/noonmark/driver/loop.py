@@ -10,14 +10,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from noonmark.core.errors import NoonmarkError
-from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Underway
+from noonmark.driver import retries
 from noonmark.driver.access import Access
 from noonmark.driver.alarm import Alarm
 from noonmark.driver.duties import Driver
+from noonmark.driver.retries import Retries
 from noonmark.driver.settling import LAST_CALL, until_ended
-from noonmark.ports.sink import NodeStarted, NodeStopped, StoreFailed
+from noonmark.ports.sink import NodeStarted, NodeStopped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("noonmark.driver")
 
-FIRST_RETRY: Micros = SECOND // 10
-LONGEST_RETRY: Micros = 2 * SECOND
-"""A call to the store that failed is made again after a while, twice as long each time, up to this."""
-LAST_RETRY: Micros = 5 * SECOND
-"""When the pause would be so long, whoever stops gives up."""
 LAST_CHANCES = 10
 """So often, in the end, it waits for the report of a run that has ended."""
 TELL_EVERY: Micros = SECOND
@@ -43,6 +39,8 @@ REAP_EVERY: Micros = 10 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
 PACE: Micros = SECOND // 50
 """Between two looks for work, unless the first found more than it could take: many small transactions make one."""
+DOUBTFUL: Micros = SECOND
+"""While the store's time is in doubt, it is read so often."""
 FRUITLESS: Micros = SECOND // 4
 """After a look that found nothing to do although there was something: another node is about to do it."""
 
@@ -58,8 +56,7 @@ class Loop:
         self.driver = Driver(runtime, self._access.ask, self._renewals.ask)
         self._runtime, self._node = runtime, self.driver.node
         self._alarms: list[Alarm] = []
-        self._retrying: set[Alarm] = set()
-        """Of the duties that failed, and wait to be tried again: they ring when the store is back, or at the end."""
+        self._retries = Retries(self._node)
         self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
         self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
         self._prune, self._tell = self._alarm(), self._alarm()
@@ -174,7 +171,7 @@ class Loop:
         """Give claims back, wait for what runs, for as long as the latest stop says, then give that up as well."""
         node = self._node
         while self._fetches:
-            await self._drain.wait(FIRST_RETRY)
+            await self._drain.wait(retries.FIRST_RETRY)
         await self._try(self.driver.release)
         handed_back = self.driver.withdraw()
         self._settle.ring()
@@ -198,7 +195,7 @@ class Loop:
             task.cancel()
         await asyncio.wait(duties)  # what they are being given is held, too
         while self._fetches:
-            await self._drain.wait(FIRST_RETRY)
+            await self._drain.wait(retries.FIRST_RETRY)
         self.driver.withdraw()
         self.driver.hand_back()
         try:
@@ -222,6 +219,10 @@ class Loop:
     async def _look_once(self) -> Micros | None:
         """How long until the next look; None when only somebody else can bring something to do."""
         node = self._node
+        if not await node.trusts_time():
+            await node.read_clock()
+            if node.is_in_doubt:
+                return DOUBTFUL
         time: Micros | None = await node.ask(node.store.next_time(self._runtime.target.routes()))
         if time is None:
             return None
@@ -246,8 +247,8 @@ class Loop:
         while not self._is_stopping:
             decision = node.next_decision
             pause = None if decision is None else decision + node.timing.early // 4 - node.now
-            if pause is None or pause > 0:
-                await self._start.wait(pause)
+            if pause is None or pause > 0 or node.is_in_doubt:
+                await self._start.wait(FRUITLESS if node.is_in_doubt else pause)
                 continue
             report = await self._try(self.driver.admit_once)
             if self._node.finished:  # the answer came too late, and what was started is handed back
@@ -266,7 +267,10 @@ class Loop:
             if not self._node.finished:
                 # A run that has just ended may not have been reported yet.
                 chances -= self._is_drained
-                await self._settle.wait(FIRST_RETRY if self._is_drained else None)
+                await self._settle.wait(retries.FIRST_RETRY if self._is_drained else None)
+                continue
+            if self._node.is_in_doubt and not self._is_stopping:
+                await self._settle.wait(FRUITLESS)  # it would be told to have ended at a time that is false
                 continue
             report = await self._try(self.driver.settle_once)
             if report is None:
@@ -325,6 +329,8 @@ class Loop:
 
     async def _reap(self) -> None:
         report = await self.driver.reap_once()
+        if (await self.driver.rewind_once()).rewound:
+            self._look.ring()
         if report.adopted or report.overdue or report.orphans:
             self._look.ring()
 
@@ -348,38 +354,14 @@ class Loop:
 
     async def _try(self, duty: Callable[[], Awaitable[T]]) -> T | None:
         """Do a duty, again and again until it succeeds; None when the time to try is over."""
-        backoff, has_failed = FIRST_RETRY, False
-        while True:
-            pause = min(backoff, LONGEST_RETRY)
-            try:
-                answer = await duty()
-            except NoonmarkError as error:
-                logger.warning("%s failed, again in %s s: %s", duty.__name__, micros_to_seconds(pause), error)
-                self._node.tell([StoreFailed(duty.__name__, str(error), pause)])
-            except Exception as error:
-                logger.exception("%s failed, again in %s s", duty.__name__, micros_to_seconds(pause))
-                self._node.tell([StoreFailed(duty.__name__, repr(error), pause)])
-            else:
-                if has_failed:  # the store is back, and the others need not wait to find that out
-                    for other in self._retrying:
-                        other.ring()
-                return answer
-            if self._is_over(duty, backoff):
-                return None
-            has_failed = True
-            # Whatever there is to do rings elsewhere meanwhile: a store that is down is not asked more often for that.
-            retry = Alarm()
-            self._retrying.add(retry)
-            await retry.wait(pause)
-            self._retrying.discard(retry)
-            backoff = min(2 * backoff, LAST_RETRY)
+        return await self._retries.attempt(duty, self._is_over)
 
     def _is_over(self, duty: Callable[[], Awaitable[object]], backoff: Micros) -> bool:
         """Whether a duty that failed is given up; what is held or has ended is told to the store if at all possible."""
         if duty == self.driver.release:
-            return backoff >= LAST_RETRY
+            return backoff >= retries.LAST_RETRY
         if duty == self.driver.settle_once:
-            return self._is_drained and backoff >= LAST_RETRY
+            return self._is_drained and backoff >= retries.LAST_RETRY
         return self._is_drained or (self._is_stopping and duty in (self._look_once, self.driver.admit_once))
 
     def _report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
@@ -392,8 +374,9 @@ class Loop:
             self._drain.ring()
 
     def _ring_all(self) -> None:
-        for alarm in (*self._alarms, *self._retrying):
+        for alarm in self._alarms:
             alarm.ring()
+        self._retries.ring()
 
     def _alarm(self) -> Alarm:
         self._alarms.append(Alarm())

@@ -31,7 +31,9 @@ async def match_once(node: Node) -> MatchReport:
     if not audiences:
         return MatchReport()
     # By the store's own time, not by this node's reckoning of it: it decides about the order of what waits in line.
-    now = await node.ask(node.store.clock())
+    now = await node.read_clock()
+    if node.is_in_doubt:
+        return MatchReport()
     reactions = [_react(one, now=now) for one in audiences]
     written = await _commit(node, reactions)
     done = [one for one, is_written in zip(reactions, written, strict=True) if is_written]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.reasons import Reason
+from noonmark.core.timekeeping import Reading, Trust, confirm, judge
 from noonmark.core.turns import Turns
+from noonmark.driver import logs
 from noonmark.driver.reckoning import Reckoning
 from noonmark.ports.records import Hold
 from noonmark.ports.sink import LeaseLost
@@ -33,6 +36,8 @@ logger = logging.getLogger("noonmark.driver")
 
 KEPT_FOR_OTHERS = 10
 """One in so many places of its capacity."""
+SILENT_LEASES = 3
+"""After a leap others believe the time within a lease and a third, and then tell that they are alive."""
 BRIEFLY = 100
 """Where there is no transaction to share, many at once gain nothing: their values would only live long enough for the
 garbage collector to take them for ones that stay, and to walk over everything that is stored to find out."""
@@ -43,6 +48,16 @@ class Ask(Protocol):
 
     def __call__(self, call: Coroutine[Any, Any, T], *, first: bool = False) -> Awaitable[T]:
         """The answer to a call; what stands between an occurrence and its start or its end is asked first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A duty that fails over and over."""
+
+    since: Micros
+    """When it first failed; a moment of this machine."""
+    times: int
+    error: str
 
 
 class Node:
@@ -63,6 +78,16 @@ class Node:
         self.batch = runtime.timing.batch if runtime.store.traits.is_durable else min(runtime.timing.batch, BRIEFLY)
         """So many are started, or settled, at once."""
         self.reckoning = Reckoning(runtime.clock)
+        self.trust = Trust()
+        """What it makes of the store's time."""
+        self.must_rewind = False
+        """The store's time fell back, or lies behind what the store remembers: what is planned ahead is looked at."""
+        self.remembers_ahead: tuple[Micros, Micros] | None = None
+        """The newest time that the store remembers, where that lies ahead, and the moment since when it is so."""
+        self.failures: dict[str, Failure] = {}
+        """The duties that have failed since they last succeeded, by name."""
+        self.took_up: Micros = self.reckoning.monotonic()
+        """When it last claimed anything, or was too full to; a moment of this machine."""
         self.ask: Ask = ask or _await
         self.ask_apart = ask_apart or self.ask
         self.held: dict[str, Claim] = {}
@@ -97,10 +122,53 @@ class Node:
             await self.read_clock()
         return self.now
 
-    async def read_clock(self, ask: Ask | None = None) -> None:
-        """Learn the store's time."""
-        asked = self.reckoning.monotonic()
-        self.reckoning.note(await (ask or self.ask)(self.store.clock()), asked)
+    async def read_clock(self, ask: Ask | None = None) -> Micros:
+        """Learn the store's time. While it is in doubt, this node goes by the time that it last believed."""
+        ask = ask or self.ask
+        if self.trust == Trust():
+            self.trust = Trust(remembered=await ask(self.store.newest_time()))
+        boot, asked = self.runtime.clock.boot(), self.reckoning.monotonic()
+        time: Micros = await ask(self.store.clock())
+        reading = Reading(boot, time, self.runtime.clock.boot())
+        before, self.trust = self.trust, judge(self.trust, reading, lease=self.timing.lease)
+        logs.clock(before, self.trust)
+        # Also after a doubt that came to nothing: verbs of the store that read its clock themselves may have written.
+        has_returned = before.doubt is not None and self.trust.doubt is None and self.trust.unproven is before.unproven
+        self.must_rewind = self.must_rewind or self.trust.has_fallen_back or has_returned
+        if self.trust.doubt is None:
+            self.reckoning.note(time, asked)
+        return time
+
+    async def confirm_time(self) -> None:
+        """An operator says that the store's time is right."""
+        boot, asked = self.runtime.clock.boot(), self.reckoning.monotonic()
+        time: Micros = await self.ask(self.store.clock())
+        before, self.trust = self.trust, confirm(self.trust, Reading(boot, time, self.runtime.clock.boot()))
+        logs.clock(before, self.trust)
+        self.reckoning.note(time, asked)
+
+    async def trusts_time(self) -> bool:
+        """Whether anything may be decided by the store's time, as it was last read."""
+        if not self.reckoning.is_noted:
+            await self.read_clock()
+        return not self.is_in_doubt
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the store's time leapt ahead, and nothing bears that out yet."""
+        return self.trust.doubt is not None
+
+    @property
+    def hears_others(self) -> bool:
+        """Whether others that are alive must have been heard of since the time last leapt and was taken for right."""
+        leapt, last = self.trust.leapt, self.trust.last
+        return leapt is None or last is None or last.asked - leapt.arrived >= SILENT_LEASES * self.timing.lease
+
+    def note_failure(self, duty: str, error: str) -> None:
+        """A duty has failed, perhaps again."""
+        before = self.failures.get(duty)
+        since = self.reckoning.monotonic() if before is None else before.since
+        self.failures[duty] = Failure(since, 1 if before is None else before.times + 1, error)
 
     @property
     def load(self) -> int:

@@ -25,6 +25,8 @@ logger = logging.getLogger("noonmark.driver")
 
 async def plan_once(node: Node) -> PlanReport:
     """Plan one batch of schedules. Several nodes may plan the same one; the first to commit wins."""
+    if not await node.trusts_time():
+        return PlanReport()
     limit = node.timing.batch
     snapshots = await node.ask(node.store.plannable(await node.time(), limit))
     if not snapshots:

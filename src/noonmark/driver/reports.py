@@ -98,6 +98,14 @@ class ReapReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RewindReport:
+    """Schedules that a clock which was ahead had planned, and times that it had left behind."""
+
+    rewound: int = 0
+    mended: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport:
     """Occurrences, events, notes of what callers did, and keys they used, that were forgotten."""
 

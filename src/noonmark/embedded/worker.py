@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from noonmark.targets.runner import FunctionRunner
 
 
+FAILED_TIMES = 3
+FAILED_FOR: Micros = 2 * SECOND
+"""A duty that failed so often, and for so long, without having succeeded, fails over and over."""
+
+
 class Worker:
     """Runs what is due, between `start` and `stop`, in threads of its own. All of it may be called from any thread."""
 
@@ -114,6 +119,18 @@ class Worker:
         """Something that runs may have been asked to stop."""
         self._engines.attend()
 
+    def confirm_time(self) -> None:
+        """The store's time is right, although it leapt ahead; one that does not run has nothing to confirm."""
+        current = self._engines.current
+        if current is not None and current.is_alive:
+            current.call(lambda loop: loop.driver.node.confirm_time())
+            current.wake()
+
+    @property
+    def clock_ahead(self) -> Micros | None:
+        """By how much the store's time leapt ahead, while that is in doubt."""
+        return self.vitals().clock_ahead
+
     def status(self) -> dict[str, Any]:
         """What it does, and how it is set up."""
         vitals, timing = self.vitals(), self._runtime.timing
@@ -124,6 +141,7 @@ class Worker:
             "leader": vitals.leader,
             "is_leader": vitals.leads,
             "term": vitals.term,
+            "clock_ahead_seconds": None if vitals.clock_ahead is None else micros_to_seconds(vitals.clock_ahead),
             "claimed": vitals.claimed,
             "delivering": vitals.delivering,
             "functions": sorted(route.partition(":")[2] for route in self._functions.routes()),
@@ -149,7 +167,12 @@ class Worker:
             delivering=sum(len(node.deliveries) for node in nodes),
             abandoned=sum(runner.abandoned for one in self._runners if (runner := one()) is not None),
         )
-        return _led(vitals, nodes[-1]) if nodes else vitals
+        return _led(_judged(vitals, nodes[-1]), nodes[-1]) if nodes else vitals
+
+    def routes(self) -> tuple[str, ...]:
+        """What it serves now; nothing while it does not run."""
+        current = self._engines.current
+        return () if current is None else tuple(current.loop.driver.node.runtime.target.routes())
 
     def _wind_up(self) -> None:
         engine = self._engines.wind_up()
@@ -172,6 +195,18 @@ class Worker:
         self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
         target = make_target(self._runtime.store, runner, self._programs, self._outbound, self._seal)
         return Engine(replace(self._runtime, target=target), looks=looks)
+
+
+def _judged(vitals: Vitals, node: Node) -> Vitals:
+    """With what keeps this node from its work."""
+    now, doubt = node.reckoning.monotonic(), node.trust.doubt
+    failing = tuple(
+        f"{duty.lstrip('_')}: {one.error}"
+        for duty, one in sorted(node.failures.copy().items())
+        if one.times >= FAILED_TIMES and now - one.since >= FAILED_FOR
+    )
+    ahead = None if doubt is None else doubt.ahead
+    return replace(vitals, clock_ahead=ahead, failing=failing, idle_for=now - node.took_up)
 
 
 def _led(vitals: Vitals, node: Node) -> Vitals:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.errors import MethodNotFound
+from noonmark.core.errors import MethodNotFound, StoreUnavailable
+from noonmark.core.instants import SECOND
 from noonmark.core.jsonvalues import shown
 from noonmark.operations import (
     declaring,
@@ -66,6 +67,7 @@ _CHANGES = (
     Operation("secret/delete", secrets.delete_secret, ("name",)),
     Operation("worker/start", telling.start_worker, ()),
     Operation("worker/stop", telling.stop_worker, ()),
+    Operation("worker/confirm-time", telling.confirm_time, ()),
 )
 _LOOKS = (
     Operation("schedule/get", looking.get, ("schedule_id", "include_deleted")),
@@ -109,4 +111,16 @@ async def perform(service: Service, caller: Caller, name: str, arguments: Mappin
     operation = OPERATIONS.get(name)
     if operation is None:
         raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
+    if operation.is_change and not name.startswith("worker/"):
+        _refuse_in_doubt(service)
     return await operation.call(service, replace(caller, operation=name), arguments)
+
+
+def _refuse_in_doubt(service: Service) -> None:
+    """Nothing is created or changed by a time that may be false: what it names would lie years away."""
+    ahead = None if service.worker is None else service.worker.clock_ahead
+    if ahead is not None:
+        raise StoreUnavailable(
+            f"the store's time leapt ahead by {ahead // SECOND} s, and nothing is changed until it returns, has gone on"
+            " for a lease, or an operator confirms it by `noonmark worker confirm-time`; try again in a while"
+        )

@@ -35,6 +35,13 @@ class Worker(Protocol):
         A second caller does not wait: `status` tells that it is stopping.
         """
 
+    def confirm_time(self) -> None:
+        """The store's time is right, although it leapt ahead."""
+
+    @property
+    def clock_ahead(self) -> Micros | None:
+        """By how much the store's time leapt ahead, while that is in doubt."""
+
     def status(self) -> dict[str, Any]:
         """What it does, and how it is set up."""
 

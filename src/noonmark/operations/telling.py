@@ -47,6 +47,14 @@ async def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, 
     return _status(worker)
 
 
+async def confirm_time(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Tell the driver of this node that the store's time is right, although it leapt ahead."""
+    worker = _worker(service, arguments)
+    worker.confirm_time()
+    await _write_down(service, caller)
+    return _status(worker)
+
+
 async def worker_status(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
     """What the driver of this node does."""
     return _status(_worker(service, arguments))

@@ -9,10 +9,13 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Two readings that only ever meet in a node's own reckoning of now."""
+    """Three readings that only ever meet in a node's own reckoning of now."""
 
     def micros(self) -> Micros:
         """The time of day. It may jump, in either direction."""
 
     def monotonic(self) -> Micros:
         """Time that passes evenly, from a beginning of no importance."""
+
+    def boot(self) -> Micros:
+        """The same, and it passes in sleep too; the time of day is judged by it."""

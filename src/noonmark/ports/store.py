@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from noonmark.ports.journal import Journal
 from noonmark.ports.reading import Reading
+from noonmark.ports.repair import Repair
 from noonmark.ports.soundness import Soundness
 from noonmark.ports.vault import Vault
 
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     )
 
 
-class Store(Reading, Journal, Vault, Soundness, Protocol):
+class Store(Reading, Journal, Vault, Soundness, Repair, Protocol):
     """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property
@@ -128,7 +129,8 @@ class Store(Reading, Journal, Vault, Soundness, Protocol):
         Every row touched has its fence raised, and an id that comes back after it was removed has a higher fence than
         it ever had. A projection that was sent back to be planned, and that the plan does not touch, can be claimed
         again at its due time. Tallies count what ended. An active schedule with nothing live and nothing to come is
-        completed. The note of a plan that is written is kept too.
+        completed. The note of a plan that is written is kept too. With `rewound`, gaps vanish or are shortened first,
+        and tallies count them no more.
 
         A change of the schedule also changes the rows that the plan does not name. When it is paused, pending rows of
         trigger and event origin cannot be claimed, and claimed ones go back, with their fence raised. When it is active

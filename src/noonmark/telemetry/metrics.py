@@ -195,6 +195,9 @@ class Metrics:
         yield _counter(
             "http_refused", "Requests that were answered with 503, for too many connections.", callers.refused
         )
+        ahead = 0 if worker.clock_ahead is None else worker.clock_ahead / SECOND
+        yield _gauge("clock_ahead_seconds", "By how much the store's time leapt ahead, while that is in doubt.", ahead)
+        yield _gauge("duties_failing", "Duties of this node that fail over and over.", len(worker.failing))
         names = {"node": worker.node, "version": self._version}
         yield InfoMetricFamily("noonmark_node", "This node.", value=names)
 

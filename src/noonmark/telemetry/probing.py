@@ -25,6 +25,8 @@ class Probe(Generic[T]):
         """`ask` asks the store and waits for the answer; it raises when there is none."""
         self._question = ask
         self._lock = Lock()
+        self.problem = ""
+        """What went wrong when it was last asked."""
         self._pending: list[_Answer[T]] = []
 
     def look(self) -> T | None:
@@ -38,12 +40,14 @@ class Probe(Generic[T]):
             answer = self._pending[-1]
         if not answer.has_come.wait(PATIENCE):
             answer.is_late = True
+            self.problem = f"it has not answered for {PATIENCE:g} s"
         return answer.told
 
     def _ask(self, answer: _Answer[T]) -> None:
         try:
             answer.told = self._question()
         except Exception as error:  # noqa: BLE001 - whatever it is, the store did not answer
+            self.problem = str(error)
             logger.warning("the store does not answer: %s", error)
         finally:
             answer.has_come.set()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,12 @@ class Vitals:
     """Who led when it last heard of a leader, unless that was too long ago to mean anything."""
     leads: bool = False
     term: int = 0
+    clock_ahead: Micros | None = None
+    """By how much the store's time leapt ahead, while nothing bears that out; None when the time is good."""
+    failing: tuple[str, ...] = ()
+    """The duties that fail over and over, each with its last error."""
+    idle_for: Micros = 0
+    """How long ago it last claimed anything, or was too full to."""
 
 
 class Watched(Protocol):

@@ -31,6 +31,10 @@ class FakeClock:
         """The same: it never jumps."""
         return self._micros
 
+    def boot(self) -> Micros:
+        """The same."""
+        return self._micros
+
     def advance(self, seconds: float) -> None:
         """Let so much time pass; nothing happens by itself meanwhile."""
         if seconds < 0:

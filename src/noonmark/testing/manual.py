@@ -39,6 +39,7 @@ class ManualDriver:
         target = InlineRunner(scheduler.functions)
         self._driver = Driver(replace(runtime, target=target, sink=self._record, timing=timing))
         target.open(self._driver.report, self._driver.node.reckoning.now)
+        drive(self._driver.node.confirm_time())  # whoever drives by hand says what time it is
 
     def run_due(self) -> list[Run]:
         """Run everything that is due by now, and what falls due because of it; gives the runs, in order."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 100
 MAX_MULTIPLIER = 100
 MAX_BACKOFF_SECONDS = 604_800
+LONGEST_RETRY: Micros = MAX_BACKOFF_SECONDS * SECOND
+"""No retry is due later than this after the end before it."""
 """A week."""
 
 

@@ -55,6 +55,10 @@ class Agenda(Generic[K]):
             heappop(heap)
         return heap[0] if heap else None
 
+    def last(self) -> Micros | None:
+        """The latest time; this reads every key."""
+        return max((entry[0] for entry in self._entries.values()), default=None)
+
     def some(self, time: Micros, limit: int) -> list[K]:
         """Keys with a time up to that, in no order, at most so many; this reads none that come later but the next."""
         heap, entries, places = self._heap, self._entries, [0]

@@ -81,6 +81,15 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
         ledger.note(Fact.SCHEDULE_COMPLETED, sheet.schedule)
 
 
+def uncount(sheet: Sheet, one: Occurrence, fires: int) -> None:
+    """Take fires of a gap back that were counted too soon."""
+    sheet.total -= fires
+    if one.phase is Phase.MISFIRED:
+        sheet.missed -= fires
+    elif one.phase is Phase.SKIPPED:
+        sheet.skipped -= fires
+
+
 def _count(sheet: Sheet, one: Occurrence) -> None:
     fires = max(1, one.missed_count)
     sheet.total += fires

@@ -39,6 +39,24 @@ class Journal:
         )
         return list(islice(found, limit))
 
+    def newest_time(self) -> Micros | None:
+        """When the last note was kept."""
+        return max((note.at for notes in self._notes.values() for note in notes.values()), default=None)
+
+    def mend(self, *, now: Micros, after: Micros) -> int:
+        """Set back the times of notes and keys that lie too far ahead; says how many."""
+        count = 0
+        for notes in self._notes.values():
+            for number, note in notes.items():
+                if note.at > after:
+                    notes[number] = replace(note, at=now)
+                    count += 1
+        for name, key in self._keys.items():
+            if key.created > after:
+                self._keys[name] = replace(key, created=now)
+                count += 1
+        return count
+
     def prune_notes(self, before: Micros, limit: int) -> int:
         """Forget notes that are old, the oldest first."""
         old = [

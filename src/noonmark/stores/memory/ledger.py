@@ -65,6 +65,8 @@ class Ledger:
         self.vault = Vault()
         self.by_age: Agenda[str] = Agenda()
         self.by_count: Agenda[str] = Agenda()
+        self.newest_end: Micros | None = None
+        """The latest end of the occurrences that have ended."""
         self.holders: defaultdict[Key, set[str]] = defaultdict(set)
         self.in_line: dict[str, None] = {}
         """What is pending and has begun to wait for something; perhaps it has its turn by now."""
@@ -119,11 +121,12 @@ class Ledger:
         else:
             self.plans.put(sheet.schedule.uid, sheet.plan_at)
 
-    def snapshot(self, sheet: Sheet, upstreams: Standings | None) -> Snapshot:
-        """The schedule as planning reads it."""
-        route, since = sheet.schedule.declaration.target.route, self.now() - _patience(sheet.schedule)
-        nodes_live = self.nodes.is_any_alive(since)
-        return sheet.snapshot(unserved=nodes_live and not self.is_served(route, since), upstreams=upstreams)
+    def snapshot(self, sheet: Sheet, upstreams: Standings | None, *, since: Micros | None = None) -> Snapshot:
+        """The schedule as planning reads it, or as rewinding to a time does."""
+        route, served_since = sheet.schedule.declaration.target.route, self.now() - _patience(sheet.schedule)
+        nodes_live = self.nodes.is_any_alive(served_since)
+        unserved = nodes_live and not self.is_served(route, served_since)
+        return sheet.snapshot(unserved=unserved, upstreams=upstreams, since=since)
 
     def is_served(self, route: str, since: Micros) -> bool:
         """Whether a node has said after an instant that it serves a route."""
@@ -182,6 +185,7 @@ class Ledger:
         sheet.ended[one.id] = row
         self.file(row)
         self.by_age.put(one.id, ended)
+        self.newest_end = ended if self.newest_end is None else max(self.newest_end, ended)
         self.by_count.put(one.uid, -len(sheet.ended))
 
     def forget(self, row: Row) -> None:
@@ -196,6 +200,8 @@ class Ledger:
             return
         del sheet.ended[one.id]
         self.by_age.discard(one.id)
+        if one.ended == self.newest_end:
+            self.newest_end = self.by_age.last()
         if sheet.ended:
             self.by_count.put(one.uid, -len(sheet.ended))
         else:

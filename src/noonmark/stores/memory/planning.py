@@ -15,7 +15,7 @@ from noonmark.stores.telling import More
 
 if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Projection
+    from noonmark.core.plans import Plan, Projection, Rewound
     from noonmark.core.schedule import Schedule
     from noonmark.stores.memory.ledger import Ledger
 
@@ -95,7 +95,29 @@ def _has_moved_on(ledger: Ledger, then: Projection) -> bool:
     return row is None or (row.occurrence.waiting_for is not None and then.waiting_for is None)
 
 
+def _rewind(ledger: Ledger, sheet: Sheet, rewound: Rewound) -> None:
+    """Undo and shorten gaps that a clock which was ahead has closed."""
+    for undone in rewound.undone:
+        if (row := _gap(ledger, undone)) is not None:
+            sheet.fences = max(sheet.fences, row.occurrence.fence + 1)
+            endings.uncount(sheet, row.occurrence, row.occurrence.missed_count)
+            ledger.forget(row)
+    for gap in rewound.shortened:
+        if (row := _gap(ledger, gap.id)) is not None:
+            endings.uncount(sheet, row.occurrence, row.occurrence.missed_count - gap.count)
+            row.occurrence = altered(row.occurrence, missed_last=gap.last, missed_count=gap.count)
+    sheet.newest = rewound.newest
+
+
+def _gap(ledger: Ledger, occurrence_id: str) -> Row | None:
+    row = ledger.rows.get(occurrence_id)
+    is_gap = row is not None and row.occurrence.phase in FINAL and row.occurrence.missed_last is not None
+    return row if is_gap else None
+
+
 def _write_rows(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
+    if plan.rewound is not None:
+        _rewind(ledger, sheet, plan.rewound)
     for removed in plan.removed:
         if (row := _projection(ledger, removed)) is not None:
             sheet.fences = max(sheet.fences, row.occurrence.fence + 1)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.plans import Snapshot, projection
+from noonmark.core.plans import Gap, Snapshot, projection
 from noonmark.core.run import in_place_of
 from noonmark.ports.records import Kept, Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from noonmark.core.events import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -144,8 +146,9 @@ class Sheet:
             next_own=min((row.occurrence.due for row in rows if row.is_own), default=None),
         )
 
-    def snapshot(self, *, unserved: bool, upstreams: Standings | None) -> Snapshot:
-        """The schedule as planning reads it."""
+    def snapshot(self, *, unserved: bool, upstreams: Standings | None, since: Micros | None = None) -> Snapshot:
+        """The schedule as planning reads it, or with what has an outcome after a time, as rewinding does."""
+        beyond = self._beyond(since)
         found = [one for row in self.live.values() if (one := projection(row.occurrence)) is not None]
         return Snapshot(
             schedule=self.schedule,
@@ -153,20 +156,27 @@ class Sheet:
             projections=tuple(sorted(found, key=lambda one: one.nominal)),
             admitted=self.newest,
             runs=self.admitted,
-            beyond=self._beyond(),
+            beyond=tuple(sorted((one.nominal, one.missed_last or one.nominal) for one in beyond)),
+            gaps=() if since is None else tuple(_gaps(beyond)),
             exhausted=self.exhausted,
             unserved=unserved,
             upstreams=upstreams,
         )
 
-    def _beyond(self) -> tuple[tuple[Micros, Micros], ...]:
-        """What was admitted or has ended after the watermark; there is hardly ever anything."""
-        if self.newest is None or self.newest <= self.watermark:
-            return ()
+    def _beyond(self, since: Micros | None) -> list[Occurrence]:
+        """What was admitted or has ended after the watermark, or after that time; there is hardly ever anything."""
+        after = self.watermark if since is None else min(since, self.watermark)
+        if self.newest is None or self.newest <= after:
+            return []
         rows = [row for row in (*self.live.values(), *self.ended.values()) if not row.is_projection]
         named = [row.occurrence for row in rows if row.occurrence.origin == TRIGGER]
-        found = [(one.nominal, one.missed_last or one.nominal) for one in named if one.phase is not Phase.SUPERSEDED]
-        return tuple(sorted(times for times in found if times[1] > self.watermark))
+        return [one for one in named if one.phase is not Phase.SUPERSEDED and (one.missed_last or one.nominal) > after]
+
+
+def _gaps(rows: Iterable[Occurrence]) -> Iterator[Gap]:
+    for one in rows:
+        if one.missed_last is not None:
+            yield Gap(id=one.id, first=one.nominal, last=one.missed_last, count=one.missed_count)
 
 
 @dataclass(slots=True, eq=False)

@@ -17,6 +17,7 @@ from noonmark.stores.memory import events as emitted
 from noonmark.stores.memory.atomic import atomic
 from noonmark.stores.memory.callers import CallersVerbs
 from noonmark.stores.memory.ledger import Ledger
+from noonmark.stores.memory.repair import RepairVerbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -48,7 +49,7 @@ LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
 UNCOMMITTED = frozenset({Phase.PENDING, Phase.CLAIMED})
 
 
-class MemoryStore(CallersVerbs):
+class MemoryStore(CallersVerbs, RepairVerbs):
     """Forgets everything when the process ends. Verbs may be called from any thread; none awaits anything."""
 
     def __init__(self, clock: Callable[[], Micros]) -> None:

@@ -88,6 +88,15 @@ def complete_if_done(ledger: Ledger, sheet: Sheet) -> None:
         ledger.note(Fact.SCHEDULE_COMPLETED, sheet)
 
 
+def uncount(sheet: Sheet, row: Row, fires: int) -> None:
+    """Take fires of a gap back that were counted too soon."""
+    sheet.total -= fires
+    if row.phase == Phase.MISFIRED:
+        sheet.missed -= fires
+    elif row.phase == Phase.SKIPPED:
+        sheet.skipped -= fires
+
+
 def _count(sheet: Sheet, row: Row) -> None:
     fires, phase = max(1, row.missed_count), row.phase
     sheet.total += fires

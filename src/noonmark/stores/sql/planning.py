@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
-    from noonmark.core.plans import Plan, Projection, Snapshot
+    from noonmark.core.plans import Plan, Projection, Rewound, Snapshot
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row
@@ -112,7 +112,8 @@ def _new_sheet(key: int, schedule: Schedule, plan: Plan) -> Sheet:
 def _named(plan: Plan) -> list[str]:
     """Every row that a plan speaks of."""
     rows = [row.id for row in (*plan.planned, *plan.closed)]
-    return [*rows, *plan.removed, *plan.superseded, *plan.cancelled]
+    gaps = () if plan.rewound is None else (*plan.rewound.undone, *(gap.id for gap in plan.rewound.shortened))
+    return [*rows, *plan.removed, *plan.superseded, *plan.cancelled, *gaps]
 
 
 def _commit(ledger: Ledger, sheet: Sheet | None, plan: Plan) -> bool:
@@ -179,7 +180,29 @@ def _write(ledger: Ledger, sheet: Sheet, plan: Plan, before: Schedule, after: Sc
     endings.complete_if_done(ledger, sheet)
 
 
+def _rewind(ledger: Ledger, sheet: Sheet, rewound: Rewound) -> None:
+    """Undo and shorten gaps that a clock which was ahead has closed."""
+    for undone in rewound.undone:
+        if (row := _gap(ledger, undone)) is not None:
+            sheet.fences = max(sheet.fences, row.fence + 1)
+            endings.uncount(sheet, row, row.missed_count)
+            _forget(ledger, sheet, row)
+    for gap in rewound.shortened:
+        if (row := _gap(ledger, gap.id)) is not None:
+            endings.uncount(sheet, row, row.missed_count - gap.count)
+            row.missed_last, row.missed_count = gap.last, gap.count
+            ledger.changed(row)
+    sheet.newest = rewound.newest
+
+
+def _gap(ledger: Ledger, occurrence_id: str) -> Row | None:
+    row = ledger.row(occurrence_id)
+    return row if row is not None and row.ended is not None and row.missed_last is not None else None
+
+
 def _write_rows(ledger: Ledger, sheet: Sheet, plan: Plan) -> None:
+    if plan.rewound is not None:
+        _rewind(ledger, sheet, plan.rewound)
     for removed in plan.removed:
         if (row := _projection(ledger, removed)) is not None:
             sheet.fences = max(sheet.fences, row.fence + 1)

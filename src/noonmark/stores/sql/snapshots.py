@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.plans import Snapshot
+from noonmark.core.plans import Gap, Snapshot
 from noonmark.ports.records import NODE_LISTED, Kept, Tally
 from noonmark.stores.sql import upstreams
 from noonmark.stores.sql.records import PHASES, Unreadable, to_projection
 from noonmark.stores.sql.soundness import FURTHEST
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Projection
     from noonmark.core.schedule import Schedule
     from noonmark.stores.sql.ledger import Ledger
-    from noonmark.stores.sql.records import Sheet
+    from noonmark.stores.sql.records import Row, Sheet
     from noonmark.stores.sql.session import Session
 
     Identity = tuple[str, str]
@@ -120,7 +120,7 @@ def snapshot(ledger: Ledger, sheet: Sheet, schedule: Schedule) -> Snapshot:
 def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], dict[int, str]]:
     """Schedules whose time to plan has come, and what is wrong with those that cannot be read."""
     sheets = ledger.sheets_in(PLANNABLE, now, limit)
-    found = ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
+    found = _read(ledger, sheets)
     faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
     faults |= {sheet.schedule: sheet.fault for sheet in sheets if sheet.fault is not None}
     sound = [
@@ -129,6 +129,13 @@ def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], 
         if sheet.schedule not in faults and not isinstance(one := found[sheet.schedule], Unreadable)
     ]
     return _snapshots(ledger, sound), faults
+
+
+def since(ledger: Ledger, sheets: Sequence[Sheet], now: Micros) -> list[Snapshot]:
+    """Some schedules, with what has an outcome after that time; those that cannot be read are left out."""
+    found = _read(ledger, sheets)
+    sound = [(sheet, one) for sheet in sheets if not isinstance(one := found[sheet.schedule], Unreadable)]
+    return _snapshots(ledger, sound, since=now)
 
 
 def readable(ledger: Ledger, sheet: Sheet) -> Schedule:
@@ -144,8 +151,15 @@ def routes(session: Session, source: str) -> list[str]:
     return [route for (route,) in session.query(_ROUTES, source, source)]
 
 
-def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[Snapshot]:
+def _read(ledger: Ledger, sheets: Sequence[Sheet]) -> dict[int, Schedule | Unreadable]:
+    return ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
+
+
+def _snapshots(
+    ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]], *, since: Micros | None = None
+) -> list[Snapshot]:
     known = list(found)
+    beyond = {sheet.schedule: _beyond(ledger, sheet, since) for sheet, _ in known}
     projections: dict[int, list[Projection]] = {}
     for row in ledger.rows_in(PROJECTIONS, [sheet.schedule for sheet, _ in known]):
         if row.is_projection:
@@ -161,7 +175,8 @@ def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[
             projections=tuple(projections.get(sheet.schedule, ())),
             admitted=sheet.newest,
             runs=sheet.admitted,
-            beyond=_beyond(ledger, sheet),
+            beyond=tuple(sorted((row.nominal, row.missed_last or row.nominal) for row in beyond[sheet.schedule])),
+            gaps=() if since is None else tuple(_gaps(beyond[sheet.schedule])),
             exhausted=sheet.exhausted == 1,
             unserved=beats.lack(schedule.declaration.target.route, sheet.patience),
             upstreams=standings.get(sheet.schedule),
@@ -170,12 +185,18 @@ def _snapshots(ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]]) -> list[
     ]
 
 
-def _beyond(ledger: Ledger, sheet: Sheet) -> tuple[tuple[Micros, Micros], ...]:
-    """What was admitted or has ended after the watermark; there is hardly ever anything."""
-    if sheet.newest is None or sheet.newest <= sheet.watermark:
-        return ()
-    rows = [row for row in ledger.find(_BEYOND, sheet.schedule, sheet.watermark) if not row.is_projection]
-    return tuple(sorted((row.nominal, row.missed_last or row.nominal) for row in rows))
+def _beyond(ledger: Ledger, sheet: Sheet, since: Micros | None) -> list[Row]:
+    """What was admitted or has ended after the watermark, or after that time; there is hardly ever anything."""
+    after = sheet.watermark if since is None else min(since, sheet.watermark)
+    if sheet.newest is None or sheet.newest <= after:
+        return []
+    return [row for row in ledger.find(_BEYOND, sheet.schedule, after) if not row.is_projection]
+
+
+def _gaps(rows: Iterable[Row]) -> Iterator[Gap]:
+    for row in rows:
+        if row.missed_last is not None:
+            yield Gap(id=row.id, first=row.nominal, last=row.missed_last, count=row.missed_count)
 
 
 class _Beats:

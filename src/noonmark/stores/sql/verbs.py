@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.ports.records import KeyRecord
-from noonmark.stores.sql import claiming, history, inspection, journal, listing, runs, snapshots, vault
+from noonmark.stores.sql import claiming, history, inspection, journal, listing, repair, runs, snapshots, vault
 from noonmark.stores.sql import events as emitted
 from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.backlog import count as count_backlog
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.plans import Snapshot
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim
@@ -165,6 +166,22 @@ class SharedVerbs(ABC):
     async def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits."""
         return self._read(lambda ledger: count_backlog(ledger.session, now, limit))
+
+    async def newest_time(self) -> Micros | None:
+        """The newest time that something was written."""
+        return self._read(lambda ledger: repair.newest_time(ledger.session))
+
+    async def due_since(self, routes: Collection[str]) -> Micros | None:
+        """Since when the first row can be claimed."""
+        return self._read(lambda ledger: repair.due_since(ledger.session, routes))
+
+    async def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
+        """Schedules that are accounted for beyond a time."""
+        return self._read(lambda ledger: repair.planned_ahead(ledger, now=now, until=until, after=after, limit=limit))
+
+    async def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+        """Set back every time that lies too far ahead."""
+        return self._quick(lambda ledger: repair.mend(ledger.session, now=now, after=after, lease=lease))
 
     async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget events that are old, or too many."""

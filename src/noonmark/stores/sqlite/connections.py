@@ -17,6 +17,7 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.stores import forking
 from noonmark.stores.sqlite.checkpoint import LOG_BYTES, Checkpoints
 from noonmark.stores.sqlite.driver import check_version, is_busy, unavailable
+from noonmark.stores.sqlite.identity import FileIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +47,7 @@ class Connections:
         self._reader: sqlite3.Connection | None = None
         self.opened = 0
         """How often the one that writes was opened."""
+        self._identity = FileIdentity(self.path)
         self._writing, self._reading = RLock(), RLock()
         self.checkpoints = Checkpoints(self.path, self.connect, now)
 
@@ -63,8 +65,10 @@ class Connections:
             connection = self._open_writer()
             self._begin(connection)
             try:
+                self._identity.check()
                 yield connection
                 connection.execute("COMMIT")
+                self._identity.check()  # what went into a file that is gone is not acknowledged
             except BaseException:
                 # After some errors SQLite has undone it already.
                 with suppress(sqlite3.Error):
@@ -78,6 +82,7 @@ class Connections:
         with self.glancing() as connection:
             connection.execute("BEGIN")
             try:
+                self._identity.check()
                 yield connection
             finally:
                 with suppress(sqlite3.Error):
@@ -193,6 +198,7 @@ class Connections:
                 connection.close()
                 raise
             self._writer = connection
+            self._identity.forget()
             self.opened += 1
             self.checkpoints.begin()
         return self._writer

@@ -70,6 +70,7 @@ _BODIES: dict[str, tuple[type[BaseModel], ...]] = {
     "event/match": (bodies.MatchEvents,),
     "worker/start": (bodies.Body,),
     "worker/stop": (bodies.Body,),
+    "worker/confirm-time": (bodies.Body,),
 }
 _ANSWERS: dict[str, type[BaseModel]] = {
     **{
@@ -77,7 +78,7 @@ _ANSWERS: dict[str, type[BaseModel]] = {
         for one in ("create", "upsert", "update", "get", "pause", "resume", "delete")
     },
     **{f"occurrence/{one}": answers.Occurrence for one in ("get", "complete", "fail", "cancel")},
-    **{f"worker/{one}": answers.Worker for one in ("start", "stop", "status")},
+    **{f"worker/{one}": answers.Worker for one in ("start", "stop", "confirm-time", "status")},
     "schedule/list": answers.Schedules,
     "schedule/count": answers.Counted,
     "schedule/run": answers.Occurrence,

@@ -149,5 +149,6 @@ ROUTES: tuple[Route, ...] = (
     _get("audit/list", "/audit", {"schedule_id": TEXT, **_PAGE}),
     _post("worker/start", "/worker/start"),
     _post("worker/stop", "/worker/stop"),
+    _post("worker/confirm-time", "/worker/confirm-time"),
     _get("worker/status", "/worker/status"),
 )

@@ -1,0 +1,116 @@
+"""`/health/ready` of a real server that cannot plan or write: which check fails and why, and that it is well again."""
+
+import resource
+import shutil
+import sqlite3
+import threading
+
+import pytest
+
+from tests.embedded.waiting import eventually
+from tests.processes.fleet import SCALE
+from tests.service.server import serving
+
+CHECKS = {"store", "driver", "leader", "clock", "duties", "claims"}
+HOURLY = {
+    "trigger": {"type": "interval", "every_seconds": 3_600},
+    "target": {"target_kind": "event", "event_type": "x"},
+}
+
+
+def create(server, **fields):
+    return server.ask("POST", "/schedules", HOURLY | fields)
+
+
+def ready(server):
+    """The answer once it is ready."""
+    return eventually(lambda: (answer := server.get("/health/ready")).status == 200 and answer.json)
+
+
+def failing(server, check):
+    """What is told of a check, once that fails."""
+
+    def problem():
+        answer = server.get("/health/ready")
+        assert (answer.status == 503) == bool(answer.json["problems"])
+        return answer.json["problems"].get(check)
+
+    return eventually(problem)
+
+
+@pytest.fixture(scope="module")
+def one_for_all(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("server"), "--lease", "3") as one:
+        yield one
+
+
+@pytest.fixture
+def server(one_for_all):
+    """Ready, whatever was done to it before."""
+    told = ready(one_for_all)
+    assert told["checks"] == dict.fromkeys(CHECKS, "ok")
+    assert told["problems"] == {}
+    return one_for_all
+
+
+def test_nothing_is_acknowledged_into_a_file_that_was_removed_until_it_is_back(server):
+    kept = create(server).json["schedule_id"]
+    path, away = server.folder / "noonmark.db", server.folder / "away.db"
+    path.rename(away)
+    refused = create(server)
+    assert (refused.status, refused.json["code"]) == (503, "store_unavailable")
+    assert "was removed while it was open" in refused.text
+    assert server.get(f"/schedules/{kept}").status == 503, "what is read there may be gone as well"
+    assert "was removed" in failing(server, "store")
+    assert not path.exists(), "nobody makes another one in its place"
+    away.rename(path)
+    ready(server)
+    assert create(server).status == 201
+    assert server.get(f"/schedules/{kept}").status == 200
+
+
+def test_nor_into_one_that_was_replaced(server):
+    path, away = server.folder / "noonmark.db", server.folder / "away.db"
+    path.rename(away)
+    shutil.copy(away, path)
+    refused = create(server)
+    assert (refused.status, refused.json["code"]) == (503, "store_unavailable")
+    assert "was replaced while it was open" in refused.text
+    assert "restart this process" in failing(server, "store")
+    away.replace(path)
+
+
+def test_nor_beside_a_journal_that_was_removed(server):
+    journal, away = server.folder / "noonmark.db-wal", server.folder / "away"
+    journal.rename(away)
+    assert create(server).status == 503
+    assert "noonmark.db-wal was removed" in failing(server, "store")
+    away.rename(journal)
+
+
+def test_a_disk_that_is_full_is_told_and_it_goes_on_when_there_is_room(server):
+    pid, sizes = server.process.pid, [one.stat().st_size for one in server.folder.glob("noonmark.db*")]
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(sizes), hard))
+    eventually(lambda: create(server, labels={"filler": "x" * 250}).status == 503)
+    assert "lead: the database" in failing(server, "duties")
+    assert server.samples()["noonmark_duties_failing"] >= 1
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+    ready(server)
+    assert create(server).status == 201
+    assert server.samples()["noonmark_duties_failing"] == 0
+
+
+@pytest.mark.skipif(SCALE == 1, reason="due work has to wait for 10 seconds first")
+def test_due_work_that_nobody_claims_is_told(server):
+    often = {"type": "interval", "every_seconds": 1}
+    assert create(server, trigger=often).status == 201
+    locked = sqlite3.connect(server.folder / "noonmark.db", isolation_level=None)
+    try:
+        locked.execute("BEGIN IMMEDIATE")
+        assert "has been due for" in failing(server, "claims")
+        threading.Event().wait(1)
+        locked.execute("ROLLBACK")
+    finally:
+        locked.close()
+    ready(server)
