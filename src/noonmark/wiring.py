@@ -117,9 +117,9 @@ def make_target(
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.commands import CommandRunner
-        from noonmark.targets.leftovers import Leftovers
+        from noonmark.targets.orphans import OrphanedPrograms
 
-        kinds["command"] = CommandRunner(programs, Leftovers(store, drive), unsealer)
+        kinds["command"] = CommandRunner(programs, OrphanedPrograms(store, drive), unsealer)
     return Several(kinds)
 
 

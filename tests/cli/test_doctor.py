@@ -125,3 +125,34 @@ def test_a_file_too_large_to_be_checked_to_its_end_is_not_called_sound(file, mon
     done = call("doctor", "--store", f"sqlite:///{file}")
     assert done.code == 0
     assert "too large to be checked to its end" in done.out
+
+
+def test_the_advice_for_a_run_finds_that_run_alone(file):
+    """An occurrence has a run for each attempt: the statement must not remove the sound ones."""
+    damaged(
+        file,
+        "INSERT INTO runs (occurrence, fence, schedule, attempt, node, started, outcome)"
+        " VALUES (7, 1, 1, 1, 'n', 1, 'completed'), (7, 2, 1, 2, 'n', 1, 'no such outcome')",
+    )
+    [told] = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
+    statement = told["advice"].partition(": ")[2]
+    damaged(file, statement)
+    connection = sqlite3.connect(file)
+    assert list(connection.execute("SELECT fence FROM runs")) == [(1,)]
+    connection.close()
+
+
+def test_a_name_in_the_advice_is_a_text_of_sql(file):
+    damaged(
+        file,
+        "INSERT INTO nodes (name, routes, capacity, load, version, started, lease, seen)"
+        " VALUES ('17', '[]', 1, 'busy', '1', 1, 1, 1), ('it''s, too', '[]', 1, 'busy', '1', 1, 1, 1)",
+    )
+    told = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
+    assert [one["advice"].rpartition(" WHERE ")[2] for one in told] == ["name = '17'", "name = 'it''s, too'"]
+
+
+def test_it_looks_at_one_row_at_least(file):
+    done = call("doctor", "--store", f"sqlite:///{file}", "--rows", "0")
+    assert (done.code, done.out) == (2, "")
+    assert "rows" in done.err

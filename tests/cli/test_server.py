@@ -40,7 +40,9 @@ def test_a_server_tells_of_everything_wrong(desk):
 
 
 def test_the_worker_of_a_server_is_stopped_and_started(desk):
-    assert desk("worker", "status").startswith("The worker is running.\n")
+    told = desk("worker", "status")
+    assert told.startswith("The worker is running.\n")
+    assert "None" not in told
     assert desk.json("worker", "stop")["status"] == "stopped"
     assert desk("worker", "status").startswith("The worker is stopped.\n")
     assert desk.json("worker", "start")["status"] == "running"

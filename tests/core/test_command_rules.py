@@ -16,7 +16,9 @@ def test_variables_that_are_named_and_names_of_their_own_may_be_set(name):
     "name", ["TAR_OPTIONS", "MAKEFILES", "OPENSSL_CONF", "HOME", "LD_PRELOAD", "level", "LEVEL2", "NOONMARK_STORE", "*"]
 )
 def test_no_other_may(name):
-    assert RULES.env_problem(name) == f'callers may not set "{name}": --allow-env does not name it'
+    assert RULES.env_problem(name) == (
+        f'callers may not set "{name}"; to allow it, start the server with --allow-env {name}'
+    )
 
 
 def test_a_star_opens_all_but_what_a_program_is_told():
@@ -33,7 +35,7 @@ def test_folders_below_those_that_are_named_are_open(cwd):
 
 @pytest.mark.parametrize("cwd", ["/", "/srv", "/srv/jobs2", "/srv/jobs/..", "/srv/jobs/../../etc", "//data/x"])
 def test_no_others_are(cwd):
-    assert "not below a folder of --allow-cwd" in RULES.cwd_problem(cwd)
+    assert "not below a folder that --allow-cwd names" in RULES.cwd_problem(cwd)
 
 
 def test_it_must_be_absolute():

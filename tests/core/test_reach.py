@@ -196,8 +196,8 @@ def test_what_is_no_place_cannot_be_opened(written):
 
 def test_a_refusal_says_what_it_is_and_who_can_change_it():
     assert STRICT.url_problem(parse_url("http://[::1]:80/")) == (
-        "::1 is a loopback address, and this node sends no requests there; its settings target_guard and allow_hosts"
-        " say so"
+        "::1 is a loopback address, and this node sends no requests there; to allow it, name it in the setting"
+        " allow_hosts"
     )
     assert STRICT.address_problem("a.example", "fe80::1%eth0").startswith("a.example (fe80::1) is a link-local address")
     assert STRICT.url_problem(parse_url("https://example.com/")) is None

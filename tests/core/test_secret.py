@@ -176,7 +176,8 @@ def test_what_is_wrong_with_the_headers_of_a_request():
     ]
     [plain] = header_problems({"A": "token"}, parse_url("http://api.example.com/hook"), known)
     assert plain.message == (
-        "token is bound to api.example.com, and goes over plain http only to hosts that have http:// before them there"
+        "token is bound to api.example.com over https only; for plain http, set it again with the host"
+        " http://api.example.com"
     )
 
 

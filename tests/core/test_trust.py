@@ -71,6 +71,20 @@ def test_what_is_offered_may_be_called_with_anything():
         assert change_problem(one, changed(one, target=target), ("report",))[0] == "target"
 
 
+def test_a_refusal_says_what_would_allow_it():
+    by_module, offered, command = scheduled(), scheduled(REPORT), scheduled(BACKUP)
+    _, why = change_problem(by_module, changed(by_module, target=REPORT), ())
+    assert why.endswith("; to let callers do so, offer its function with --function")
+    _, why = change_problem(offered, changed(offered, target=BACKUP), ("report",))
+    assert why.endswith("; callers can change it to functions that the server offers with --function")
+    _, why = change_problem(command, changed(command, target=REPORT), ("report",))
+    assert "--function" not in why
+    assert payload_problem(by_module, ()).endswith(
+        "accepts_payload=True, or the server can offer its function with --function"
+    )
+    assert payload_problem(command, ()).endswith("declare it with accepts_payload=True")
+
+
 def test_what_a_caller_declared_is_for_callers():
     one = scheduled(BACKUP, "rest")
     for fields in ({"target": REPORT}, {"name": "x"}, {"accepts_payload": True}, {"trigger": EVENTS}):

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from noonmark.driver.drive import drive
+from noonmark.stores.sql.row_checks import KINDS
 from noonmark.stores.sql.schema import metadata
-from noonmark.stores.sql.soundness import KINDS
 from noonmark.stores.sqlite import SqliteStore
 from tests.stores.population import MINUTES, judged, populate, watch
 

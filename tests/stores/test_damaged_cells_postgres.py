@@ -4,7 +4,7 @@ import pytest
 
 from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
-from noonmark.stores.sql.soundness import KINDS
+from noonmark.stores.sql.row_checks import KINDS
 from tests.stores.population import judged, populate, watch
 
 DROP_CHECKS = """

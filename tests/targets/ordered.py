@@ -14,7 +14,7 @@ from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.commands import CommandRunner
-from noonmark.targets.leftovers import Leftovers
+from noonmark.targets.orphans import OrphanedPrograms
 from noonmark.targets.programs import Programs
 from noonmark.testing import factories
 from tests.targets.assigned import SOON, now
@@ -47,7 +47,7 @@ class Runner:
     """A runner, and what it reported."""
 
     def __init__(self, *allowed, **rules):
-        self.runner = CommandRunner(Programs(allowed, **rules), Leftovers(MemoryStore(now), drive))
+        self.runner = CommandRunner(Programs(allowed, **rules), OrphanedPrograms(MemoryStore(now), drive))
         self._reported, self._news = {}, threading.Condition()
         self.told = []
         """What it told of those that went on, and when."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from noonmark.core.targets.command_rules import CommandRules
+from noonmark.targets import programs
 from noonmark.targets.keeper import RUN_MARK
 from noonmark.targets.keeping import Keeping, Order
 from noonmark.targets.programs import Pin
@@ -190,6 +191,16 @@ class TestProgram:
             Path(path).write_text("#!/bin/sh\necho new\n")
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
             assert "was replaced on disk" in run(made, path).error
+
+    def test_one_that_cannot_be_read_keeps_no_node_from_starting(self, monkeypatch):
+        """A program may be runnable and not readable. Root can read everything, so the digest fails instead."""
+
+        def refuse(*_):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(programs, "file_digest", refuse)
+        with running("cat", pin=Pin.DIGEST) as made:
+            assert "could not be read or run" in run(made, "cat").error
 
     @pytest.mark.parametrize("kind", ["script", "binary"])
     def test_nor_is_one_that_was_replaced_after_it_was_checked(self, script, tmp_path, kind):

@@ -21,7 +21,7 @@ from httpcore2 import AnyIOBackend, AsyncNetworkStream
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.run import Outcome
 from noonmark.targets.calling import _Connection
-from noonmark.targets.faults import fault
+from noonmark.targets.connection_errors import describe_error
 from noonmark.targets.guard import Connector, Unusable
 from noonmark.targets.resolving import Resolver
 from tests.embedded.waiting import eventually
@@ -302,6 +302,6 @@ def test_what_is_wrong_with_a_connection_is_told_in_words_of_our_own(servers, mo
     ],
 )
 def test_nothing_that_a_library_says_is_told(error, words):
-    assert fault(error) == words
+    assert describe_error(error) == words
     error.__cause__ = ExceptionGroup("MARK", [OSError(111, "MARK")])
-    assert fault(error) == "nobody listens there (connection refused)"
+    assert describe_error(error) == "nobody listens there (connection refused)"

@@ -218,7 +218,7 @@ def test_a_secret_goes_over_plain_http_only_where_its_binding_says_so(secrets, r
     with secrets.calling(OLD) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
-    assert "goes over plain http only to hosts that have http:// before them there" in delivered.error
+    assert f"for plain http, set it again with the host {receiver.url}" in delivered.error
     assert receiver.requests == []
 
 

@@ -211,6 +211,8 @@ def _worker(place: Place, name: str) -> None:
 def _fact(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value is None:
+        return "none"
     return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 

@@ -293,7 +293,7 @@ def _outside_window(claim: Claim, now: Micros) -> End | None:
 
 
 def _misfire(claim: Claim, *, lease: Micros) -> End | Replan | None:
-    """Judge the lateness of the claim itself: one that was claimed ahead of its due time cannot misfire.
+    """RowCheck the lateness of the claim itself: one that was claimed ahead of its due time cannot misfire.
 
     Only what the trigger named is late, until it first started or queued: later it is retried, or waits its turn.
     """

@@ -77,7 +77,7 @@ class Secret:
         """Why a request to this URL may not carry it, in the words that follow its name."""
         hosts = ", ".join(self.hosts)
         if url.scheme == "http" and self._covers(url, is_plain=False):
-            return f"is bound to {hosts}, and goes over plain http only to hosts that have http:// before them there"
+            return f"is bound to {hosts} over https only; for plain http, set it again with the host {url.origin}"
         return f"is bound to {hosts}, not to this host"
 
     def _covers(self, url: Url, *, is_plain: bool) -> bool:

@@ -36,8 +36,8 @@ def change_problem(schedule: Schedule, changed: Declaration, offered: Collection
     before = schedule.declaration
     if changed.target != before.target and not _may_call(schedule, changed, offered):
         return "target", (
-            "a program declared this schedule, and only a program can change what it calls or with what; to let callers"
-            " do so, offer its function with --function"
+            "a program declared this schedule, and only a program can change what it calls or with what"
+            + _way_out(schedule, offered)
         )
     if not is_program_owned(schedule, offered):
         return None
@@ -49,7 +49,7 @@ def change_problem(schedule: Schedule, changed: Declaration, offered: Collection
     if listens_anew and not before.accepts_payload:
         return "trigger", (
             "a program declared this schedule, and only a program can say which events it gets, with their payloads;"
-            ' unless it says "accepts_payload": true'
+            " unless it declares it with accepts_payload=True"
         )
     return None
 
@@ -58,10 +58,20 @@ def payload_problem(schedule: Schedule, offered: Collection[str]) -> str | None:
     """Why callers may not send a payload along with a run; None if they may."""
     if schedule.declaration.accepts_payload or not is_program_owned(schedule, offered):
         return None
-    return (
-        "a program declared this schedule, and it takes no payloads from callers; the program can say"
-        ' "accepts_payload": true, or the server can offer its function with --function'
-    )
+    way_out = "; the program can declare it with accepts_payload=True"
+    if isinstance(schedule.declaration.target, FunctionTarget):
+        way_out += ", or the server can offer its function with --function"
+    return f"a program declared this schedule, and it takes no payloads from callers{way_out}"
+
+
+def _way_out(schedule: Schedule, offered: Collection[str]) -> str:
+    """What would let callers change a target, in words that follow the refusal; nothing does for most."""
+    target = schedule.declaration.target
+    if not isinstance(target, FunctionTarget):
+        return ""
+    if target.function in offered:
+        return "; callers can change it to functions that the server offers with --function"
+    return "; to let callers do so, offer its function with --function"
 
 
 def _may_call(schedule: Schedule, changed: Declaration, offered: Collection[str]) -> bool:

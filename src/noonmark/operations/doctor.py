@@ -49,20 +49,15 @@ _ADVICE = {
     "leadership": _BY_ITSELF,
     "served_routes": _BY_ITSELF,
 }
-_KEYS = {
-    "schedule_states": "schedule",
-    "nodes": "name",
-    "served_routes": "route",
-    "event_streams": "tenant",
-    "dependency_graphs": "tenant",
-    "runs": "occurrence",
-}
+_KEYS = {"runs": ("occurrence", "fence")}
+_NAMES = {"nodes": "name", "served_routes": "route", "dependency_graphs": "tenant"}
+"""Tables whose rows are found by a text; those of others by a number, `key`."""
 
 
 async def examine(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Look whether the store is sound, row by row, and whether clocks agree; changes nothing."""
     asked = Arguments(arguments)
-    rows: int = asked.integer("rows", USUAL_ROWS, high=MOST_ROWS)
+    rows: int = asked.integer("rows", USUAL_ROWS, low=1, high=MOST_ROWS)
     asked.done()
     if not caller.is_admin:
         raise NotAllowed("only an admin may look at the rows of all tenants")
@@ -144,9 +139,21 @@ def _check(name: str, problems: list[str], fine: str, besides: str = "") -> dict
 
 
 def _document(one: Damaged) -> dict[str, Any]:
-    column = _KEYS.get(one.table, "key")
-    first = one.key.partition(", ")[0]
-    quoted = first if first.lstrip("-").isdigit() else "'" + first.replace("'", "''") + "'"
-    where = f"{column} = {quoted}"
-    advice = _ADVICE[one.table].format(table=one.table, where=where, key=first)
+    advice = _ADVICE[one.table].format(table=one.table, where=_where(one), key=one.key)
     return {"table": one.table, "key": one.key, "column": one.column, "problem": one.problem, "advice": advice}
+
+
+def _where(one: Damaged) -> str:
+    """The condition of SQL that finds the row, and no other."""
+    if (name := _NAMES.get(one.table)) is not None:
+        return f"{name} = {_quoted(one.key)}"
+    columns = _KEYS.get(one.table, ("key",))
+    values = one.key.split(", ", len(columns) - 1)
+    return " AND ".join(
+        f"{column} = {value if value.lstrip('-').isdigit() else _quoted(value)}"
+        for column, value in zip(columns, values, strict=True)
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -19,7 +19,7 @@ from noonmark.core.targets import CommandTarget
 from noonmark.targets.endings import not_begun, undeliverable
 from noonmark.targets.keeper import RUN_MARK
 from noonmark.targets.keeping import Keeping, Order
-from noonmark.targets.marks import NODE_MARK, drop_mark, make_mark
+from noonmark.targets.node_marks import NODE_MARK, drop_mark, make_mark
 from noonmark.targets.programs import environment
 from noonmark.targets.run_folders import RunFolders
 from noonmark.targets.watching import Watch
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Delivered
     from noonmark.ports.target import Assignment, Report
     from noonmark.targets.keeping import Kept
-    from noonmark.targets.leftovers import Leftovers
+    from noonmark.targets.orphans import OrphanedPrograms
     from noonmark.targets.programs import Programs
     from noonmark.targets.unsealing import Unsealer
 
@@ -48,9 +48,9 @@ TRIES = 3
 class CommandRunner:
     """Delivers to programs."""
 
-    def __init__(self, programs: Programs, leftovers: Leftovers, unsealer: Unsealer | None = None) -> None:
+    def __init__(self, programs: Programs, orphans: OrphanedPrograms, unsealer: Unsealer | None = None) -> None:
         """Nothing runs until it is opened. With the key of the store, programs can prove which run they are."""
-        self._programs, self._leftovers, self._unsealer = programs, leftovers, unsealer
+        self._programs, self._orphans, self._unsealer = programs, orphans, unsealer
         self._folders = RunFolders()
         self._workers: Workers | None = None
         self._watched: set[Watch] = set()
@@ -76,7 +76,7 @@ class CommandRunner:
         self._workers = Workers(self._work, report, None, now, MAX_COMMANDS)
         if self._programs.is_offered:
             # Not here, on the loop: there may be a lot to end and to remove.
-            Thread(target=self._tidy_up, name="noonmark-leftovers", daemon=True).start()
+            Thread(target=self._tidy_up, name="noonmark-orphans", daemon=True).start()
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
         """Begin each at its time."""
@@ -103,7 +103,7 @@ class CommandRunner:
     def _tidy_up(self) -> None:
         """End what an earlier start has left, also where nothing is to be started for long, and remove its folders."""
         try:
-            self._leftovers.end(self._now)
+            self._orphans.end(self._now)
         except (NoonmarkError, OSError):
             logger.warning("what an earlier start may have left running could not be ended", exc_info=True)
         if self._programs.is_open:
@@ -117,7 +117,7 @@ class CommandRunner:
             with ExitStack() as cleanup:
                 try:
                     order = self._order(assignment, cleanup)
-                    self._end_leftovers(assignment)
+                    self._end_orphans(assignment)
                     kept = self._keeping.start(order)
                 except LookupError as error:
                     return undeliverable(str(error.args[0]), now=self._now())
@@ -127,10 +127,10 @@ class CommandRunner:
                     return delivered
         return undeliverable(f"the process that starts commands was lost {TRIES} times before it did", now=self._now())
 
-    def _end_leftovers(self, assignment: Assignment) -> None:
+    def _end_orphans(self, assignment: Assignment) -> None:
         """Nothing that a dead node has left of it may still be there; OSError when that is not certain."""
         try:
-            self._leftovers.end(self._now, at_once=assignment.occurrence.losses > 0)
+            self._orphans.end(self._now, at_once=assignment.occurrence.losses > 0)
         except OSError:
             raise
         except Exception as error:

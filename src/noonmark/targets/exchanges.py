@@ -24,8 +24,8 @@ from noonmark.core.settlement import Accepted, Delivered
 from noonmark.core.signatures import given_key
 from noonmark.core.targets.http import TIMEOUT, HttpTarget
 from noonmark.targets.calling import Pool
+from noonmark.targets.connection_errors import describe_error
 from noonmark.targets.endings import cut_off, undeliverable
-from noonmark.targets.faults import fault
 from noonmark.targets.guard import Refused
 from noonmark.targets.hushing import hush
 from noonmark.targets.requests import Signing, carrying, make_request, signing_of
@@ -162,7 +162,7 @@ class Exchanges:
         """The connection failed: before it stood nothing was sent, afterwards nobody knows what was done."""
         is_known = isinstance(error, httpcore2.ConnectError)
         what = "no connection to" if is_known else "the connection broke to"
-        failed = self._failed(assignment, f"{what} {request.url.origin}: {fault(error)}")
+        failed = self._failed(assignment, f"{what} {request.url.origin}: {describe_error(error)}")
         return replace(failed, is_unknown=not is_known)
 
     def _answered(self, target: HttpTarget, assignment: Assignment, answer: Answer, kept: dict[str, Any]) -> Delivered:

@@ -8,7 +8,7 @@ Then the node writes one byte for each signal to the whole family; the keeper an
 end is closed, the command must end.
 
 A family is known by its session, and by a variable that each of its processes has in its environment. That one also
-finds what has left the session, as a daemon does, and what is left when the keeper itself is killed; see `leftovers`.
+finds what has left the session, as a daemon does, and what is left when the keeper itself is killed; see `orphans`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ class Programs:
         self._rules, self._uploads, self._pin = rules or CommandRules(), uploads, pin
         self._found: dict[str, str] = {}
         places = {name: path for name in allowed if (path := _lookup(name)) is not None}
-        self._pinned = {name: _Pinned(path, _mark(path, pin)) for name, path in places.items()}
+        found = {name: _pinned(path, pin) for name, path in places.items()}
+        self._pinned = {name: one for name, one in found.items() if one is not None}
         self._allowed = frozenset(allowed)
 
     def find(self, schedule: Schedule, target: CommandTarget) -> Program:
@@ -94,10 +95,10 @@ class Programs:
             raise LookupError(problem)
         path = os.path.realpath(cwd)
         if not any(is_below(path, os.path.realpath(one)) for one in self._rules.folders):
-            raise LookupError(f"{cwd!r} leads to {path!r}, which is not below a folder of --allow-cwd")
+            raise LookupError(f"{cwd!r} leads to {path!r}, which is not below a folder that --allow-cwd names")
         try:
             if self._is_upload(path):
-                raise LookupError(f"{cwd!r} is where uploaded files are kept, and no program starts there")
+                raise LookupError(f"{cwd!r} is where uploaded files are kept, and no program of a caller starts there")
             found = os.stat(path)  # noqa: PTH116 - a text all along
         except OSError as error:
             raise LookupError(f"a program could not be started in {cwd!r}: {error.strerror}") from None
@@ -116,7 +117,10 @@ class Programs:
         """An allowed program, if it still is the file that it was when the node started."""
         pinned = self._pinned.get(name)
         if pinned is None:
-            raise LookupError(f"{name!r} was not found on this node, or is no program")
+            raise LookupError(
+                f"{name!r} was not found on this node when it started, or could not be read or run; restart it once it"
+                " can be"
+            )
         try:
             # Before its content is read: if it is replaced meanwhile, it is not the one that is started.
             identity = _identity(pinned.path)
@@ -147,6 +151,14 @@ def environment(target: CommandTarget, told: Mapping[str, str], home: str | None
         folders = kept.get("PATH", os.defpath).split(os.pathsep)
         kept |= {"HOME": home, "PATH": os.pathsep.join(one for one in folders if one.startswith(os.sep))}
     return {**kept, **target.env, **told}
+
+
+def _pinned(path: str, pin: Pin) -> _Pinned | None:
+    """A program as it is now; None if it cannot be read, as one that may only be run."""
+    try:
+        return _Pinned(path, _mark(path, pin))
+    except OSError:
+        return None
 
 
 def _mark(path: str, pin: Pin) -> Identity | bytes:

@@ -48,7 +48,7 @@ class CommandRules:
         is_own = name.startswith(OWN_PREFIX) and name not in self.reserved
         if is_own or name in self.env or ANY in self.env:
             return None
-        return f"callers may not set {shown(name)}: --allow-env does not name it"
+        return f"callers may not set {shown(name)}; to allow it, start the server with --allow-env {name}"
 
     def cwd_problem(self, cwd: str) -> str | None:
         """Why callers may not start a program in this folder, as far as its name tells; links are for the node."""
@@ -56,7 +56,7 @@ class CommandRules:
             return f"must be an absolute path, not {shown(cwd)}"
         if any(is_below(normpath(cwd), normpath(folder)) for folder in self.folders):
             return None
-        return f"callers may not start programs in {shown(cwd)}: it is not below a folder of --allow-cwd"
+        return f"callers may not start programs in {shown(cwd)}: it is not below a folder that --allow-cwd names"
 
 
 def is_below(path: str, folder: str) -> bool:

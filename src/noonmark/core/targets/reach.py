@@ -210,4 +210,4 @@ def _kind(address: Address) -> str | None:
 
 
 def _refusal(where: str, kind: str) -> str:
-    return f"{where} is {kind}, and this node sends no requests there; its settings target_guard and allow_hosts say so"
+    return f"{where} is {kind}, and this node sends no requests there; to allow it, name it in the setting allow_hosts"

@@ -17,8 +17,8 @@ from noonmark.stores.facts import to_detail
 from noonmark.stores.sql import endings, places
 from noonmark.stores.sql.finding import SELECTED, STRAY
 from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json, own_terms
+from noonmark.stores.sql.row_checks import RowCheck, told
 from noonmark.stores.sql.session import lease_end
-from noonmark.stores.sql.soundness import Judge, told
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ _END_STRAYS = """
         lease_end = NULL, node = NULL, stop = NULL, deadline = NULL, waiting_for = NULL, holds_slot = 0, held = 0
     WHERE key IN EACH(bigint)
 """
-_JUDGE = Judge("occurrences", [name for name in SELECTED if name != "version"])
+_JUDGE = RowCheck("occurrences", [name for name in SELECTED if name != "version"])
 
 
 def take(

@@ -10,7 +10,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import is_used_up
 from noonmark.ports.records import Graph
 from noonmark.stores.sql.records import Unreadable, from_json, occurrence, to_json
-from noonmark.stores.sql.soundness import number
+from noonmark.stores.sql.row_checks import number
 
 if TYPE_CHECKING:
     from collections.abc import Collection

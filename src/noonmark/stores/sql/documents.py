@@ -22,7 +22,7 @@ from noonmark.core.triggers import parse_trigger
 from noonmark.core.values import made
 from noonmark.stores.damage import DamageLog
 from noonmark.stores.sql.records import Unreadable, from_json
-from noonmark.stores.sql.soundness import Judge, told
+from noonmark.stores.sql.row_checks import RowCheck, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,8 +55,8 @@ _SELECTED = ", ".join(
 _SOURCE = """
     schedules CROSS JOIN schedule_states ON schedule = schedules.key WHERE schedules.key IN EACH(bigint)
 """
-_JUDGE = Judge("schedules", COLUMNS)
-_STATE = Judge("schedule_states", ("uid", "phase", "revision", "version", "updated"))
+_JUDGE = RowCheck("schedules", COLUMNS)
+_STATE = RowCheck("schedule_states", ("uid", "phase", "revision", "version", "updated"))
 _PHASES = {str(phase): phase for phase in SchedulePhase}
 _POLICIES = tuple(
     one.name

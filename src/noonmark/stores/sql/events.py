@@ -15,7 +15,7 @@ from noonmark.core.events import Event
 from noonmark.stores.sql import planning
 from noonmark.stores.sql.audiences import Pages
 from noonmark.stores.sql.records import Unreadable, from_json, to_json, trail
-from noonmark.stores.sql.soundness import FURTHEST, number
+from noonmark.stores.sql.row_checks import FURTHEST, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

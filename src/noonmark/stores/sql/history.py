@@ -10,7 +10,7 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE
 from noonmark.stores.sql.finding import FIRST_LEASED, FIRST_READY, STRAY
 from noonmark.stores.sql.records import Unreadable, from_json, occurrence
-from noonmark.stores.sql.soundness import FURTHEST
+from noonmark.stores.sql.row_checks import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.ports.soundness import Damaged, Inspected
-from noonmark.stores.sql.soundness import KINDS, Judge
+from noonmark.stores.sql.row_checks import KINDS, RowCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ PRIMARY = {
 }
 """The tables in the order in which they are looked at, and what finds a row of each."""
 _TABLES = list(PRIMARY)
-_JUDGES = {table: Judge(table, list(KINDS[table])) for table in PRIMARY}
+_JUDGES = {table: RowCheck(table, list(KINDS[table])) for table in PRIMARY}
 _STATES = "SELECT schedule FROM schedule_states WHERE schedule IN EACH(bigint)"
 _BELONGS = {"schedules": "key", "occurrences": "schedule", "runs": "schedule", "event_listeners": "schedule"}
 """The column that names the schedule to which a row belongs."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.audit import Note
 from noonmark.core.jsonvalues import storable
 from noonmark.ports.records import KeyRecord
-from noonmark.stores.sql.soundness import Judge
+from noonmark.stores.sql.row_checks import RowCheck
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -19,7 +19,7 @@ NOTE_COLUMNS = (
 )  # fmt: skip
 _TOLD = [name for name in NOTE_COLUMNS if name != "tenant"]
 _SELECTED = ", ".join(_TOLD)
-_JUDGE = Judge("notes", _TOLD)
+_JUDGE = RowCheck("notes", _TOLD)
 _OLD_NOTES = "SELECT key FROM notes WHERE noted < ? ORDER BY noted, key LIMIT ? /* quick: notes */"
 _KEY = "SELECT fingerprint, created FROM idempotency_keys WHERE tenant = ? AND name = ?"
 _OLD_KEYS = """

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from noonmark.stores.sql import documents, mending
+from noonmark.stores.sql import documents, salvage
 from noonmark.stores.sql.journal import NOTE_COLUMNS, note_values
-from noonmark.stores.sql.mending import PLACES, ROWS, SHEETS
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import (
     PLACE_COLUMNS,
@@ -25,7 +24,8 @@ from noonmark.stores.sql.records import (
     run_values,
     sheet_values,
 )
-from noonmark.stores.sql.soundness import told
+from noonmark.stores.sql.row_checks import told
+from noonmark.stores.sql.salvage import PLACES, ROWS, SHEETS
 from noonmark.stores.telling import NOTHING_MORE
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ class Ledger:
             row = Row(*columns)
             row.stored = columns
             if problems := ROWS.problems(columns, narrow=self.session.is_narrow):
-                mending.mend_row(row, problems, self.now())
+                salvage.mend_row(row, problems, self.now())
                 self._say("occurrences", row.key, problems)
             self._rows[row.key] = self._by_id[row.id] = row
 
@@ -318,7 +318,7 @@ class Ledger:
         self._places[columns[0]] = place = Place(*columns)
         place.stored = columns
         if problems := PLACES.problems(columns, narrow=self.session.is_narrow):
-            mending.mend_place(self.session, place)
+            salvage.mend_place(self.session, place)
             self._say("concurrency_keys", place.key, problems)
         return place
 
@@ -328,7 +328,7 @@ class Ledger:
                 self._sheets[columns[0]] = sheet = Sheet(*columns)
                 sheet.stored = columns
                 if problems := SHEETS.problems(columns, narrow=self.session.is_narrow):
-                    mending.mend_sheet(self.session, sheet, problems)
+                    salvage.mend_sheet(self.session, sheet, problems)
                     self._say("schedule_states", sheet.schedule, problems)
 
     def _say(self, table: str, key: int, problems: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from noonmark.core.discriminators import NONE, Discriminator, discriminator, is_fields
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import EventTrigger
-from noonmark.stores.sql.soundness import FURTHEST
+from noonmark.stores.sql.row_checks import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Beat, Leadership, heard_of
-from noonmark.stores.sql.soundness import FURTHEST, Judge
+from noonmark.stores.sql.row_checks import FURTHEST, RowCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.session import Session
 
 _SAID = ("name", "routes", "capacity", "load", "version", "started", "lease", "seen", "left_at")
-_JUDGE = Judge("nodes", _SAID)
+_JUDGE = RowCheck("nodes", _SAID)
 _HEARD = f"""
     SELECT {", ".join(_SAID)} FROM nodes
     WHERE seen >= ? AND (seen >= ? OR (left_at IS NULL AND lease <> ?))

@@ -23,8 +23,8 @@ from noonmark.stores.sql import listening
 from noonmark.stores.sql.endings import FAILURES
 from noonmark.stores.sql.progress import put_runs
 from noonmark.stores.sql.records import OWN, run_values, to_json
+from noonmark.stores.sql.row_checks import NARROW
 from noonmark.stores.sql.session import lease_end
-from noonmark.stores.sql.soundness import NARROW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

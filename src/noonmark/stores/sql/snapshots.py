@@ -9,7 +9,7 @@ from noonmark.core.plans import Gap, Snapshot
 from noonmark.ports.records import NODE_LISTED, Kept, Tally
 from noonmark.stores.sql import upstreams
 from noonmark.stores.sql.records import PHASES, Unreadable, to_projection
-from noonmark.stores.sql.soundness import FURTHEST
+from noonmark.stores.sql.row_checks import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.secret import Secret
 from noonmark.stores import own_key
-from noonmark.stores.sql.soundness import Judge
+from noonmark.stores.sql.row_checks import RowCheck
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated")
 _TOLD = ("name", "hosts", "sealed", "created", "updated")
 _SELECTED = ", ".join(_TOLD)
-_JUDGE = Judge("secrets", _TOLD)
+_JUDGE = RowCheck("secrets", _TOLD)
 _ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # noqa: S608 - our own text
 _SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"  # noqa: S608 - likewise
 _COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"

@@ -12,8 +12,8 @@ import sqlite3
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from noonmark.stores.sql.row_checks import FURTHEST
 from noonmark.stores.sql.session import varying_places
-from noonmark.stores.sql.soundness import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

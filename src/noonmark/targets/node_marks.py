@@ -1,4 +1,4 @@
-"""Marks: what tells the processes that a node has started from those of any other, as long as they live.
+"""Node marks: the variable by which a process tells which node started it, and whether that node is gone.
 
 A mark names the process of the node by its number and the time it began, as the system counts it, within one namespace
 of processes. So nobody who came to the same number later is taken for it; and of a node in another container, of which

@@ -1,4 +1,4 @@
-"""Leftovers: programs that go on though the node that started them is gone, and its keeper too; they are ended here.
+"""Orphans: processes of programs whose node and keeper are gone. They are found and ended here.
 
 A program dies with its keeper, but what it has started itself need not. So whoever starts programs on the same machine
 looks for such processes before it does: the node that is named in their environment is gone, and the store says that
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.targets.keeper import RUN_MARK, end_bearers, environment_of, processes
-from noonmark.targets.marks import NODE_MARK, is_gone
+from noonmark.targets.node_marks import NODE_MARK, is_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +29,8 @@ ANSWERED = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.DELIVERY_FAILED
 """The program ended by itself, or never began."""
 
 
-class Leftovers:
-    """What dead nodes have left on this machine, as far as it is of the same store."""
+class OrphanedPrograms:
+    """What dead nodes of the same store have left running on this machine."""
 
     def __init__(self, store: Store, drive: Drive) -> None:
         """Nobody has looked yet."""

@@ -1,4 +1,4 @@
-"""Soundness: what the cells of each table may hold, and what is wrong with a row whose cells hold something else.
+"""Row checks: what each column of each table may hold, and what is wrong with a row that holds something else.
 
 A file can be damaged, and anybody with SQL can write anything. SQLite keeps any kind of value in any column, and no
 database sees that a number makes no sense. Whoever reads rows has them judged one by one, so that one of them is set
@@ -153,8 +153,8 @@ KINDS: Mapping[str, Mapping[str, Kind]] = {
 NOTHING: Mapping[str, str] = {}
 
 
-class Judge:
-    """Says what is wrong with rows of some columns of a table."""
+class RowCheck:
+    """Checks rows of some columns of a table."""
 
     def __init__(self, table: str, names: Sequence[str]) -> None:
         """It has seen no row yet."""

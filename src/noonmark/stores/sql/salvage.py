@@ -1,4 +1,4 @@
-"""Mending: a record with damaged cells, as a transaction can work on it without failing the others.
+"""Salvage: give a record with damaged cells values that a transaction can work with, without failing others.
 
 What can be counted again is, and what is only told to people begins anew; then the schedule goes on. Of anything else
 nobody knows what it was, and the schedule is set aside: it has a fault, and is planned no more until it is edited. An
@@ -14,7 +14,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
 from noonmark.stores.sql.records import PLACE_COLUMNS, ROW_COLUMNS, SHEET_COLUMNS
-from noonmark.stores.sql.soundness import KINDS, Judge, number, told
+from noonmark.stores.sql.row_checks import KINDS, RowCheck, number, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.records import Place, Row, Sheet
     from noonmark.stores.sql.session import Session
 
-SHEETS = Judge("schedule_states", SHEET_COLUMNS)
-ROWS = Judge("occurrences", ROW_COLUMNS)
-PLACES = Judge("concurrency_keys", PLACE_COLUMNS)
+SHEETS = RowCheck("schedule_states", SHEET_COLUMNS)
+ROWS = RowCheck("occurrences", ROW_COLUMNS)
+PLACES = RowCheck("concurrency_keys", PLACE_COLUMNS)
 GOES_ON = frozenset({
     "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
     "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",

@@ -12,8 +12,8 @@ from noonmark.core.settlement import ENDS, run_id
 from noonmark.driver.drive import drive
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.keeper import RUN_MARK
-from noonmark.targets.leftovers import LOOK_EVERY, Leftovers
-from noonmark.targets.marks import NODE_MARK, drop_mark, is_gone, make_mark
+from noonmark.targets.node_marks import NODE_MARK, drop_mark, is_gone, make_mark
+from noonmark.targets.orphans import LOOK_EVERY, OrphanedPrograms
 from noonmark.testing.conformance.bench import LEASE, Bench, HandClock
 from tests.embedded.waiting import eventually
 from tests.targets.assigned import now
@@ -45,7 +45,7 @@ def left():
 
 def of_dead_process():
     """The mark of a process that has ended, of which somebody else may have the number by now."""
-    script = "from noonmark.targets.marks import make_mark; print(make_mark())"
+    script = "from noonmark.targets.node_marks import make_mark; print(make_mark())"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -63,7 +63,7 @@ def test_who_has_the_number_of_another_is_not_taken_for_it(mark):
 
 
 def test_a_process_that_has_ended_and_that_nobody_asked_about_is_gone():
-    script = "from noonmark.targets.marks import make_mark; print(make_mark(), flush=True)"
+    script = "from noonmark.targets.node_marks import make_mark; print(make_mark(), flush=True)"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as node:
         mark = node.stdout.readline().strip()
         eventually(lambda: is_gone(mark))
@@ -100,7 +100,7 @@ def ended(bench, one, outcome):
 
 def swept(bench, pid):
     """Look for what is left; whether a process is there afterwards."""
-    Leftovers(bench.store, drive).end(now)
+    OrphanedPrograms(bench.store, drive).end(now)
     return is_alive(pid)
 
 
@@ -141,13 +141,13 @@ def test_so_is_what_is_of_the_run_that_this_very_node_is_a_part_of(bench, begun,
 
 
 def test_nobody_looks_again_at_once_unless_there_is_a_reason(bench, begun, left):
-    leftovers = Leftovers(bench.store, drive)
-    leftovers.end(lambda: 0)
+    orphans = OrphanedPrograms(bench.store, drive)
+    orphans.end(lambda: 0)
     pid = left(of_dead_process(), run_id(begun))
-    leftovers.end(lambda: LOOK_EVERY - 1)
+    orphans.end(lambda: LOOK_EVERY - 1)
     assert is_alive(pid)
-    leftovers.end(lambda: LOOK_EVERY - 1, at_once=True)
+    orphans.end(lambda: LOOK_EVERY - 1, at_once=True)
     assert not is_alive(pid)
     pid = left(of_dead_process(), run_id(begun))
-    leftovers.end(lambda: 2 * LOOK_EVERY)
+    orphans.end(lambda: 2 * LOOK_EVERY)
     assert not is_alive(pid)

@@ -1,4 +1,4 @@
-"""Faults: what went wrong with a connection, in words of our own.
+"""Connection errors, in words of our own.
 
 What a library says of an error repeats what it was given: a header that it could not write, a line that it could not
 read. So nothing of that is kept. The kind of the error is enough to say what happened.
@@ -45,7 +45,7 @@ _CERTIFICATE = {
 """What is wrong with a certificate, by the number that OpenSSL gives it."""
 
 
-def fault(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """What went wrong, on one line, without a word of anybody else."""
     if isinstance(error, OWN):
         return str(error)
