@@ -13,6 +13,7 @@ from noonmark import IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
 from noonmark.ports.records import Beat
+from noonmark.stores.sqlite import backup
 from noonmark.testing import FakeClock, ManualDriver
 from tests.cli.calling import call
 from tests.embedded.conftest import START
@@ -197,6 +198,35 @@ class TestRestore:
         assert "--force replaces it" in complaint
         assert call("restore", str(copy), "--store", there, "--force").code == 0
         assert names(there) == ["kept"]
+
+    def test_a_store_that_is_locked_is_not_replaced_though_forced(self, keeper, url, copy, tmp_path, monkeypatch):
+        monkeypatch.setattr(backup, "BUSY_SECONDS", 0.1)
+        keeper.schedule(nothing, name="kept", trigger=NEVER)
+        call("backup", str(copy), "--store", url)
+        locked = tmp_path / "locked.db"
+        there = f"sqlite:///{locked}"
+        assert call("restore", str(copy), "--store", there).code == 0
+        before = locked.stat().st_ino
+        with closing(sqlite3.connect(locked, isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            [complaint] = call("restore", str(copy), "--store", there, "--force").complaints
+        assert "another process keeps it locked" in complaint
+        assert locked.stat().st_ino == before
+
+    @pytest.mark.parametrize("force", [(), ("--force",)], ids=["plain", "forced"])
+    def test_only_a_regular_file_is_replaced(self, keeper, url, copy, tmp_path, force):
+        keeper.list_jobs()
+        call("backup", str(copy), "--store", url)
+        pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+        os.mkfifo(pipe)
+        folder.mkdir()
+        for place in (pipe, folder):
+            done = call("restore", str(copy), "--store", f"sqlite:///{place}", *force)
+            assert done.complaints == [f"--store: {place} is not a regular file; name another one"]
+        done = call("backup", str(pipe), "--store", url, "--overwrite")
+        assert done.complaints == [f"FILE: {pipe} is not a regular file; name another one"]
+        assert pipe.is_fifo()
+        assert folder.is_dir()
 
     def test_the_database_of_another_program_is_never_replaced(self, keeper, url, copy, tmp_path):
         keeper.list_jobs()

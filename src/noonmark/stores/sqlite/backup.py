@@ -18,7 +18,7 @@ from noonmark.core.errors import Conflict, NotFound, StoreUnavailable
 from noonmark.stores.sql import nodes
 from noonmark.stores.sql.version import OUR_TABLES, VERSION
 from noonmark.stores.sqlite.connections import Connections
-from noonmark.stores.sqlite.driver import unavailable
+from noonmark.stores.sqlite.driver import is_damaged, unavailable
 from noonmark.stores.sqlite.opening import schema_version
 from noonmark.stores.sqlite.session import SqliteSession
 
@@ -62,8 +62,10 @@ def restore(backup: Path, store: str, *, force: bool, now: Callable[[], Micros])
     target = Path(store)
     if not backup.is_file():
         raise NotFound(f"there is no file {backup}", field="FILE")
-    if target.exists() and target.samefile(backup):
-        raise Conflict(f"{backup} is the store itself", field="FILE")
+    if target.exists():
+        _refuse_other_kinds(target, "--store")
+        if target.samefile(backup):
+            raise Conflict(f"{backup} is the store itself", field="FILE")
     with _draft(target) as draft:
         with _explained(str(backup)), closing(_read_only(backup)) as source:
             _check_is_ours(source, str(backup))
@@ -90,9 +92,16 @@ def _refuse_taken(target: Path, store: str, *, overwrite: bool) -> None:
         return
     if Path(store).exists() and target.samefile(store):
         raise Conflict(f"{target} is the store itself; name another file", field="FILE")
+    _refuse_other_kinds(target, "FILE")
     if not overwrite:
         raise Conflict(f"{target} exists; name another file, or add --overwrite", field="FILE")
     _refuse_leftovers(target)
+
+
+def _refuse_other_kinds(target: Path, field: str) -> None:
+    """A device or a pipe would be gone, and a file in its place."""
+    if not target.is_file():
+        raise Conflict(f"{target} is not a regular file; name another one", field=field)
 
 
 def _refuse_leftovers(target: Path) -> None:
@@ -165,6 +174,9 @@ def _is_in_order(store: str, *, force: bool, now: Callable[[], Micros]) -> bool:
             return True
         raise Conflict(f"{error.message}; --force replaces what it holds", field="--store") from error
     except sqlite3.DatabaseError as error:
+        # One that is locked, or may not be written to, is not damaged: under a process that uses it, it must not go.
+        if not is_damaged(error):
+            raise unavailable(store, error) from error
         if force:
             return False
         reason = str(unavailable(store, error))

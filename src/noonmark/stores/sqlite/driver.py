@@ -10,7 +10,7 @@ import sqlite3
 
 from noonmark.core.errors import StoreUnavailable
 
-__all__ = ["OLDEST", "check_version", "is_busy", "unavailable"]
+__all__ = ["OLDEST", "check_version", "is_busy", "is_damaged", "unavailable"]
 
 OLDEST = (3, 35, 0)
 """The first version with RETURNING. Statements use nothing newer."""
@@ -41,6 +41,11 @@ def check_version() -> None:
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether somebody else has the lock that was asked for."""
     return _name(error) in ("SQLITE_BUSY", "SQLITE_LOCKED")
+
+
+def is_damaged(error: sqlite3.Error) -> bool:
+    """Whether what the file holds is no database, or not a sound one, or lacks what our statements ask for."""
+    return _name(error) in ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")
 
 
 def unavailable(path: str, error: sqlite3.Error) -> StoreUnavailable:
