@@ -40,7 +40,7 @@ test: lint ## Set up, lint, then run every test with branch coverage of the core
 
 soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 times as long as in make test
 	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long, and every way to damage a cell"
-	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP -m "" tests/processes tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
+	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP -m "" tests/processes tests/frameworks/test_gunicorn.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
 	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"
 	@$(BIN)/python -m pytest -m soak --ignore tests/processes $(PYTEST_ARGS)
 

@@ -32,6 +32,8 @@ exit 0
 """
 """A program whose first beginning does as it is told."""
 ROWS = {}
+SLOW = ("node_killed program", "timed_out process")
+"""What takes seconds, though tests of programs, of processes or of the other kind guard the same."""
 
 
 def row(title, at_least_once, at_most_once, kinds=("",)):
@@ -285,7 +287,7 @@ def node_killed(stage, kind):
     stage.scheduler.start()
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.soak] if one in SLOW else []) for one in ROWS])
 def test_what_is_lost_is_begun_again_only_where_it_may_be(stage, name):
     _, play, expected = ROWS[name]
     play(stage)

@@ -7,7 +7,7 @@ import pytest
 from tests.frameworks.site import ask
 from tests.processes.fleet import SCALE
 
-FEW, MANY = 4 * SCALE, 10 * SCALE
+FEW, MANY = 3 * SCALE, 6 * SCALE
 APP = "tests.frameworks.sites.web:app"
 START = "python:tests.frameworks.sites.gunicorn_start"
 
@@ -38,7 +38,7 @@ def test_workers_that_read_the_history_themselves_lose_nothing(site):
     master = site.run(*command, "tests.frameworks.sites.watched:app", SITE_STARTS="import")
     address, seen = site.address(master), []
 
-    for place, runs in [("", 3 * SCALE), ("/pool", 6 * SCALE)]:
+    for place, runs in [("", 2 * SCALE), ("/pool", 5 * SCALE)]:
 
         def look(place=place, runs=runs):
             seen.append(ask(address + place))

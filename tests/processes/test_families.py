@@ -141,6 +141,7 @@ def test_a_node_that_stops_hands_a_program_back_when_all_of_it_has_ended(fleet, 
     assert node.wait(30) == 0
 
 
+@pytest.mark.soak  # what is ended and what is left alone is tried by itself as well, with the leftovers
 def test_what_a_program_has_left_on_purpose_is_left_alone(fleet, tmp_path):
     node = fleet.node(LEASE)
     script = "setsid sh -c 'echo $$ > left; exec sleep 600' & while ! test -s left; do sleep 0.01; done"

@@ -10,7 +10,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import IntervalTrigger
 from tests.processes import work
 
-COUNT = 50 if "NOONMARK_SOAK" in os.environ else 2
+COUNT = 50 if "NOONMARK_SOAK" in os.environ else 1
 BAR = SECOND
 """So long one change takes at most, where `make soak` measures it."""
 CLOCK = SystemClock()
