@@ -199,6 +199,21 @@ class TestRestore:
         assert call("restore", str(copy), "--store", there, "--force").code == 0
         assert names(there) == ["kept"]
 
+    def test_the_file_behind_a_link_is_replaced_and_its_log_with_it(self, keeper, url, copy, tmp_path):
+        keeper.schedule(nothing, name="kept", trigger=NEVER)
+        call("backup", str(copy), "--store", url)
+        link, real = tmp_path / "link.db", tmp_path / "real" / "jobs.db"
+        real.parent.mkdir()
+        real.write_text("what the disk made of it" * 100)
+        real.with_name("jobs.db-wal").write_text("the log of another life")
+        link.symlink_to(real)
+        assert call("restore", str(copy), "--store", f"sqlite:///{link}", "--force").code == 0
+        assert link.is_symlink()
+        assert [one.name for one in real.parent.iterdir()] == ["jobs.db"]
+        assert names(f"sqlite:///{link}") == ["kept"]
+        assert call("backup", str(link), "--store", url, "--overwrite").code == 0
+        assert link.is_symlink()
+
     def test_a_store_that_is_locked_is_not_replaced_though_forced(self, keeper, url, copy, tmp_path, monkeypatch):
         monkeypatch.setattr(backup, "BUSY_SECONDS", 0.1)
         keeper.schedule(nothing, name="kept", trigger=NEVER)

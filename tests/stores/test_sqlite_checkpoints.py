@@ -112,6 +112,21 @@ def test_the_log_stays_small_and_the_file_current_however_much_is_written(small_
     assert done(store.backlog(0, 1)).log_bytes == log_size(path)
 
 
+def test_so_it_does_where_the_path_is_a_link_to_the_file(small_log, path, clock, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    path.symlink_to(elsewhere / "real.db")
+    with closing(sqlite3.connect(elsewhere / "real.db")):
+        store = SqliteStore(path, clock, busy_seconds=0.1)
+        done(store.open())
+        for number in range(40):
+            done(store.create(plans(20, f"{number}")))
+        size = log_size(elsewhere / "real.db")
+        assert size < 4 * SMALL
+        assert done(store.backlog(0, 1)).log_bytes == done(store.condition()).journal_bytes == size
+        done(store.close())
+
+
 def test_what_was_committed_is_in_the_file_soon_though_nobody_commits_any_more(store, path, clock):
     done(store.create(plans(1)))
     done(store.changed_by_others())

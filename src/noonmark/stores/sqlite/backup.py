@@ -44,6 +44,7 @@ _ANOTHER_LIFE = (
 
 def back_up(store: str, target: Path, *, overwrite: bool, now: Callable[[], Micros]) -> int:
     """Write a copy of the store to a new file; says how many bytes it has."""
+    target = _followed(target)
     _refuse_taken(target, store, overwrite=overwrite)
     if not Path(store).is_file():
         raise NotFound(f"there is no file {store}", field="--store")
@@ -59,7 +60,7 @@ def back_up(store: str, target: Path, *, overwrite: bool, now: Callable[[], Micr
 
 def restore(backup: Path, store: str, *, force: bool, now: Callable[[], Micros]) -> None:
     """Let the store be what the backup holds, and nothing of what it was; all of it or nothing."""
-    target = Path(store)
+    target = _followed(Path(store))
     if not backup.is_file():
         raise NotFound(f"there is no file {backup}", field="FILE")
     if target.exists():
@@ -80,6 +81,11 @@ def restore(backup: Path, store: str, *, force: bool, now: Callable[[], Micros])
         if target.exists():
             _clear_away(target)
         _publish(draft, target, overwrite=True)
+
+
+def _followed(path: Path) -> Path:
+    """The file that a link stands for: the log is beside that one, and the link stays."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def _refuse_taken(target: Path, store: str, *, overwrite: bool) -> None:

@@ -45,12 +45,17 @@ PATIENCE_MS = 100
 """How long a checkpoint waits for the write lock; it can come later."""
 
 
+def log_of(path: str) -> str:
+    """Where SQLite keeps the log: beside the file itself, also where the path is a link to it."""
+    return f"{os.path.realpath(path)}-wal"
+
+
 class Checkpoints:
     """Of one file, made by whoever holds the process's lock for writing."""
 
     def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], now: Callable[[], Micros]) -> None:
         """Nothing is opened yet."""
-        self._log = f"{path}-wal"
+        self._path, self._log = path, log_of(path)
         self._connect, self._now = connect, now
         self.connection: sqlite3.Connection | None = None
         self._is_behind = False
@@ -60,6 +65,7 @@ class Checkpoints:
 
     def begin(self) -> None:
         """The file was opened: what others left in the log is copied in time."""
+        self._log = log_of(self._path)
         self._is_behind, self._tried, self._tried_size = True, self._now(), 0
 
     def after_commit(self, writer: sqlite3.Connection) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from importlib.resources import files
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
@@ -85,13 +84,12 @@ def condition(connections: Connections) -> Condition:
         schema = schema_version(connection, path)
         [(version,)] = connection.execute("SELECT sqlite_version()").fetchall()
     problems, is_complete = _problems(connections)
-    journal = Path(f"{path}-wal")
     return Condition(
         kind="sqlite",
         version=version,
         schema=schema or "",
         expected_schema=VERSION,
-        journal_bytes=journal.stat().st_size if journal.exists() else 0,
+        journal_bytes=connections.checkpoints.size(),
         problems=problems,
         is_complete=is_complete,
     )
