@@ -109,3 +109,19 @@ def test_when_it_runs_is_for_callers_but_not_what_comes_with_it(before, after, f
     one = scheduled(**before)
     refused = change_problem(one, changed(one, **after), ())
     assert (None if refused is None else refused[0]) == field
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, True), (0, False), (2, 2.0)])
+def test_what_python_takes_for_equal_is_another_argument(before, after):
+    one = scheduled(replace(RUN, args=(before,)))
+    assert change_problem(one, changed(one, target=replace(RUN, args=(after,))), ())[0] == "target"
+    named = scheduled(replace(RUN, kwargs={"deep": [before]}))
+    assert change_problem(named, changed(named, target=replace(RUN, kwargs={"deep": [after]})), ())[0] == "target"
+    listening = scheduled(trigger=EventTrigger("made", filters={"rows": before}))
+    wider = EventTrigger("made", filters={"rows": after})
+    assert change_problem(listening, changed(listening, trigger=wider), ())[0] == "trigger"
+
+
+def test_the_order_of_names_says_nothing():
+    one = scheduled(replace(RUN, kwargs={"check": True, "shell": False}))
+    assert change_problem(one, changed(one, target=replace(RUN, kwargs={"shell": False, "check": True})), ()) is None

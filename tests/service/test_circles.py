@@ -127,6 +127,32 @@ def test_a_schedule_that_asks_for_its_own_run_ends_in_time(server):
     )
 
 
+def test_a_circle_of_runs_does_not_multiply(server):
+    """Else 2 to the power of 16 would have to be run before it ended."""
+    call = {"jsonrpc": "2.0", "method": "schedule/run", "params": {"schedule_id": "doubled"}}
+    create(server, "doubled", posting(f"{server.url}/rpc", [{**call, "id": 1}, {**call, "id": 2}]), NEVER)
+    server.ask("POST", "/schedules/doubled/run", {})
+    eventually(lambda: phases(server, "doubled")[0][MAX_DEPTH:] == ["completed", "pending"])
+    runs = server.get("/schedules/doubled/runs").json["runs"]
+    answers = [one["result"]["body"] for one in runs if one["outcome"] == "completed"]
+    asked = [[one["result"]["occurrence_id"] for one in each if "result" in one] for each in answers]
+    assert sorted((len(each), len(set(each))) for each in asked) == [(0, 0)] + [(2, 1)] * MAX_DEPTH
+
+
+def test_what_would_multiply_a_circle_is_refused(server):
+    keyed = {"schedule_id": "keyed", "key": "{{occurrence_id}}-2"}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "schedule/run", "params": keyed}
+    create(server, "keyed", posting(f"{server.url}/rpc", call), NEVER)
+    past = {"from": "2020-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}
+    create(server, "many", posting(f"{server.url}/schedules/many/backfill", past), NEVER)
+    for name in ("keyed", "many"):
+        server.ask("POST", f"/schedules/{name}/run", {})
+    eventually(lambda: phases(server, "keyed", "many") == [["completed", "pending"], ["failed", "pending"]])
+    why = [server.get(f"/schedules/{name}/runs").json["runs"][0]["result"]["body"] for name in ("keyed", "many")]
+    assert "each run of a circle asks for one more" in why[0]["error"]["message"]
+    assert "no run of a circle asks for several" in why[1]["detail"]
+
+
 PROGRAM = "import sys; from noonmark.client import Client; Client(sys.argv[1]).emit('turned')"
 
 

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import uvicorn
 
+from noonmark.cli import connection_pool
 from noonmark.cli.connection_pool import ENOUGH, ConnectionLimits, ConnectionPool, address_of, most_connections
 from noonmark.cli.connections import Connection
 from noonmark.cli.listening import SEND_BUFFER
@@ -242,6 +243,17 @@ def test_answers_that_wait_are_bounded_together():
         assert server.pool.unsent <= 3 * LARGE
         with server.connect() as line:
             assert asked(line, HEALTH)
+
+
+def test_memory_is_given_back_while_others_still_do_not_read(monkeypatch):
+    given_back = threading.Event()
+    monkeypatch.setattr(connection_pool, "give_back", given_back.set)
+    with served(unsent_bytes=2 * LARGE, send_seconds=600, head_seconds=0.4) as server, ExitStack() as lines:
+        for _ in range(10):
+            lines.enter_context(server.connect()).sendall(READS_NOTHING)
+        eventually(lambda: server.pool.dropped >= 7)
+        assert given_back.wait(SOON)
+        assert server.pool.unsent > LARGE
 
 
 def test_the_rest_of_a_body_that_is_not_wanted_has_its_time_too():

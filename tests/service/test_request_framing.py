@@ -40,6 +40,18 @@ REFUSED = {
         b"Transfer-Encoding: chunked\r\n",
         CHUNKED.replace(b"19\r\n", b"19;a\nb\r\n", 1),
     ),
+    "a carriage return in the extension of a chunk": (
+        b"Transfer-Encoding: chunked\r\n",
+        CHUNKED.replace(b"19\r\n", b"19;a\rb\r\n", 1),
+    ),
+    "a carriage return in the extension of the last chunk": (
+        b"Transfer-Encoding: chunked\r\n",
+        CHUNKED.replace(b"0\r\n\r\n", b"0;a\rb\r\n\r\n", 1),
+    ),
+    "a line feed after the last chunk": (
+        b"Transfer-Encoding: chunked\r\n",
+        CHUNKED.replace(b"0\r\n\r\n", b"0\r\n\n", 1),
+    ),
     "headers after the chunks": (
         b"Transfer-Encoding: chunked\r\n",
         CHUNKED.replace(b"0\r\n\r\n", b"0\r\nX-A: b\n\n", 1),

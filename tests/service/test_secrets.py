@@ -149,13 +149,16 @@ def _be_refused(told):
     told.ask("PUT", "/secrets/given", {"value": GIVEN, "hosts": ["a.example"], "note": "x"}, status=400)
     for wrong in ({GIVEN: "value", "hosts": ["a.example"]}, {"value": GIVEN, "hosts": GIVEN}, {"value": [GIVEN]}):
         told.ask("PUT", "/secrets/given", wrong, status=400)
+    told.ask("PUT", "/secrets/given", {GIVEN: float("nan")}, status=400)
+    told.ask("PUT", f"/secrets/given?value={GIVEN}", {"hosts": ["a.example"]}, status=400)
+    told.ask("PUT", f"/secrets/{GIVEN}%20", {"value": "given", "hosts": ["a.example"]}, status=400)
     told.ask("GET", f"/schedules?token={TOKEN}", status=400)
     told.ask("GET", "/schedules", Authorization=f"Bearer {TOKEN}", status=200)
     one = next(iter(told.results.values()))[0]["occurrence_id"]
     told.ask("POST", f"/occurrences/{one}/complete", {"token": TOKEN}, status=403)
-    params = {"name": "given", "value": f"{GIVEN}\n", "hosts": ["a.example"]}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "secret/set", "params": params}
-    told.errors.append(json.dumps(told.ask("POST", "/rpc", call)))
+    for params in ({"name": "given", "value": f"{GIVEN}\n", "hosts": ["a.example"]}, {GIVEN: float("nan")}):
+        call = {"jsonrpc": "2.0", "id": 1, "method": "secret/set", "params": params}
+        told.errors.append(json.dumps(told.ask("POST", "/rpc", call)))
 
 
 def found(text):
@@ -186,7 +189,7 @@ def test_no_mark_is_in_the_metrics_or_in_what_was_refused(worked):
     metrics = worked.server.get("/metrics").text
     assert "noonmark" in metrics
     assert found(metrics) == []
-    assert len(worked.errors) == 25
+    assert len(worked.errors) == 29
     assert found("".join(worked.errors)) == []
 
 

@@ -294,6 +294,14 @@ def test_a_function_that_cannot_be_loaded_is_told(tmp_path):
     assert not (tmp_path / "noonmark.db").exists()
 
 
+def test_a_folder_for_programs_among_the_uploads_is_told(tmp_path):
+    (tmp_path / "link").symlink_to("noonmark.db.uploads")
+    folder = tmp_path / "link" / "default"
+    said = refused(tmp_path, "--allow-commands", "cat", "--allow-cwd", str(folder), code=2)
+    assert said.startswith(f"allow_cwd: {folder} is where uploaded files are kept, or lies below that")
+    assert not (tmp_path / "noonmark.db").exists()
+
+
 def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is_lost(database, tmp_path):
     said = refused(tmp_path, "--store", database.url, code=6)
     assert "does not exist yet" in said

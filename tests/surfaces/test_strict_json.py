@@ -95,3 +95,28 @@ def test_whatever_comes_is_json_or_refused(body):
     except InvalidRequest:
         return
     assert value == json.loads(body, parse_constant=lambda _: math.nan)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"hunter2": 1, "hunter2": 2}',
+        b'{"hunter2": {"a": 1, "a": 2}}',
+        b'{"hunter2": NaN}',
+        b'{"hunter2\\u0000": 1}',
+        b'{"hunter2": "\\ud800"}',
+        b'{"hunter2": ' + b"[" * 101 + b"]" * 101 + b"}",
+    ],
+)
+def test_of_a_body_that_brings_a_secret_nothing_is_repeated(body):
+    assert "hunter2" in str(refusal(body))
+    told = refusal(body, repeats=False)
+    assert "hunter2" not in str(told)
+    assert told.field == ""
+    assert told.message.startswith("something in the body ")
+
+
+def refusal(body, **options):
+    with pytest.raises(InvalidRequest) as caught:
+        parse(body, **options)
+    return caught.value

@@ -119,6 +119,21 @@ def test_requests_are_told_in_parts(log):
     }
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        (f"/secrets/shop.token?value={MARK}", 400, "/secrets/***?***"),
+        (f"/secrets/{MARK}%20", 400, "/secrets/***"),
+        ("/secrets/shop.token", 200, "/secrets/shop.token"),
+        ("/secrets", 200, "/secrets"),
+    ],
+)
+def test_a_secret_that_was_given_in_the_wrong_place_is_not_told(log, path, status, told):
+    lines = log()
+    logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "PUT", path, "1.1", status)
+    assert json.loads(lines()[0])["path"] == told
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_secrets_are_masked(log, form):
     lines = log(level="debug", form=form)

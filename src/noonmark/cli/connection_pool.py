@@ -231,7 +231,7 @@ class ConnectionPool:
                 late.append(one)
         for one in late:
             self._drop(one)
-        if self._produced >= GIVE_BACK_BYTES and not self._sending:
+        if self._produced >= GIVE_BACK_BYTES:
             self._produced = 0
             loop.run_in_executor(None, give_back)
         self._is_looking = self.open > 0

@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 import uvicorn
@@ -93,6 +94,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
         cleanup.callback(listener.close)
         on_signal = cleanup.enter_context(_Signals())
         try:
+            _check_folders(loaded)
             functions = _functions(loaded)
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
             cleanup.callback(lambda: drive(store.close()))
@@ -205,6 +207,15 @@ def _command_rules(settings: Settings) -> CommandRules:
         folders=settings.allow_cwd,
         reserved=frozenset({*read_here, FILE_VARIABLE, SERVER_VARIABLE}),
     )
+
+
+def _check_folders(loaded: Loaded) -> None:
+    """Refuse a folder for programs that lies among the uploads: nothing would ever start there."""
+    uploads = upload_folder(loaded.settings.upload_dir, loaded.settings.store)
+    for folder in loaded.settings.allow_cwd:
+        if uploads is not None and Path(folder).resolve().is_relative_to(uploads.resolve()):
+            why = f"{folder} is where uploaded files are kept, or lies below that, and no caller's program starts there"
+            raise loaded.refuse("allow_cwd", why)
 
 
 def _keys(settings: Settings) -> KeySettings:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 import h11
+from h11._receivebuffer import ReceiveBuffer
 
 if TYPE_CHECKING:
     from h11._events import Event
@@ -27,6 +28,7 @@ class StrictConnection(h11.Connection):
     def __init__(self) -> None:
         """Nothing has come yet."""
         super().__init__(h11.SERVER, MAX_HEAD)
+        self._receive_buffer = _Lines()
         self.produced = 0
         """Bytes of answers so far."""
         self.refusal = "this is no request of HTTP/1.1"
@@ -56,6 +58,23 @@ class StrictConnection(h11.Connection):
         output = super().send_with_data_passthrough(event)
         self.produced += sum(map(len, output or ()))
         return output
+
+
+class _Lines(ReceiveBuffer):
+    """What has come, in lines. The parser tells nobody how those between the chunks ended, so they are judged here."""
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        """The line before a chunk, when all of it is there."""
+        line = super().maybe_extract_next_line()
+        if line is not None and _BARE.search(line):
+            raise h11.RemoteProtocolError("the line before a chunk ends in something else than CR LF")
+        return line
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """A head, or what follows the last chunk, when all of it is there."""
+        if self._data.startswith(b"\n"):
+            raise h11.RemoteProtocolError("a line ends in something else than CR LF")
+        return super().maybe_extract_lines()
 
 
 def ambiguity(head: bytes) -> str | None:

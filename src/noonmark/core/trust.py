@@ -7,6 +7,7 @@ name is different: every caller may have it called with any arguments.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from noonmark.core.schedule import TRUSTED
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.targets import Target
+    from noonmark.core.triggers import Trigger
 
 BY_MODULE = ":"
 """In the name of a function: it was found by its module, so a program declared it."""
@@ -34,7 +37,7 @@ def is_program_owned(schedule: Schedule, offered: Collection[str]) -> bool:
 def change_problem(schedule: Schedule, changed: Declaration, offered: Collection[str]) -> tuple[str, str] | None:
     """The field that callers may not change like this, and why; None if they may."""
     before = schedule.declaration
-    if changed.target != before.target and not _may_call(schedule, changed, offered):
+    if not _says_the_same(changed.target, before.target) and not _may_call(schedule, changed, offered):
         return "target", (
             "a program declared this schedule, and only a program can change what it calls or with what"
             + _way_out(schedule, offered)
@@ -45,8 +48,8 @@ def change_problem(schedule: Schedule, changed: Declaration, offered: Collection
         return "name", "a program declared this schedule and finds it by its name, so only a program can change it"
     if changed.accepts_payload != before.accepts_payload:
         return "accepts_payload", "a program declared this schedule, and only a program can say that it takes payloads"
-    listens_anew = isinstance(changed.trigger, EventTrigger) and changed.trigger != before.trigger
-    if listens_anew and not before.accepts_payload:
+    listens = isinstance(changed.trigger, EventTrigger)
+    if listens and not _says_the_same(changed.trigger, before.trigger) and not before.accepts_payload:
         return "trigger", (
             "a program declared this schedule, and only a program can say which events it gets, with their payloads;"
             " unless it declares it with accepts_payload=True"
@@ -81,3 +84,9 @@ def _may_call(schedule: Schedule, changed: Declaration, offered: Collection[str]
     target = changed.target
     is_offered = isinstance(target, FunctionTarget) and target.function in offered
     return is_offered and not is_program_owned(schedule, offered)
+
+
+def _says_the_same(one: Target | Trigger | None, other: Target | Trigger | None) -> bool:
+    """Whether two are the same to whoever is given what they say; Python takes true, 1 and 1.0 for equal."""
+    said = [None if part is None else json.dumps(part.to_document(), sort_keys=True) for part in (one, other)]
+    return said[0] == said[1]

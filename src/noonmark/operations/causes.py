@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from noonmark.core.trails import Trail
     from noonmark.operations.service import Caller, Service
 
+CIRCLE = "a run of this schedule has led to this request"
+
 
 async def behind_event(service: Service, caller: Caller, event: Event) -> Trail | None:
     """What leads to an event that a caller tells of; a Conflict where the chain has no room for it."""
@@ -41,11 +43,36 @@ async def behind_event(service: Service, caller: Caller, event: Event) -> Trail 
     return trail_of_told(one, event.event_type)
 
 
-async def behind_run(service: Service, caller: Caller) -> Trail | None:
-    """What leads to a run that a caller asks for; a Conflict where the chain has no room for it."""
+async def behind_run(
+    service: Service, caller: Caller, schedule_id: str, key: str | None
+) -> tuple[Trail | None, str | None]:
+    """What leads to a run that a caller asks for, and the key of that run; a Conflict where the chain has no room.
+
+    In a circle, the work of each occurrence asks for one run of a schedule: if it could ask for two, they would double
+    with every turn. So the run has the id of the occurrence for its key.
+    """
+    if (found := await _cause(service, caller)) is None:
+        return None, key
+    one, trail = found[0], _room_for_run(found[0])
+    if not trail.leads_through(schedule_id):
+        return trail, key
+    if key not in {None, one.id}:
+        raise Conflict(f"it is not run: {CIRCLE}, and each run of a circle asks for one more; leave the key out")
+    return trail, one.id
+
+
+async def behind_backfill(service: Service, caller: Caller, schedule_id: str) -> Trail | None:
+    """What leads to a backfill that a caller asks for; a Conflict in a circle, which it would multiply."""
     if (found := await _cause(service, caller)) is None:
         return None
-    trail = trail_of_asked(found[0])
+    trail = _room_for_run(found[0])
+    if trail.leads_through(schedule_id):
+        raise Conflict(f"it is not run: {CIRCLE}, and no run of a circle asks for several")
+    return trail
+
+
+def _room_for_run(one: Occurrence) -> Trail:
+    trail = trail_of_asked(one)
     if (why := why_not_asked(trail)) is not None:
         raise Conflict(f"it is not run: {why}")
     return trail

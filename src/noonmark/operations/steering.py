@@ -22,7 +22,7 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
 from noonmark.operations.carrying import conceal, without_secrets
-from noonmark.operations.causes import behind_run
+from noonmark.operations.causes import behind_backfill, behind_run
 from noonmark.operations.declaring import told
 from noonmark.operations.documents import SMALL_TARGET, occurrence_document, occurrence_documents, schedule_document
 from noonmark.operations.page import fitting
@@ -82,7 +82,7 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
     check_payload(service, kept.schedule, payload)
     now = await service.store.clock()
-    behind = await behind_run(service, caller)
+    behind, key = await behind_run(service, caller, schedule_id, key)
     own = None if override is None and behind is None else OwnTerms(overlap_policy=override, behind=behind)
     one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own)
     if (known := await service.store.occurrence(one.id)) is None:
@@ -137,7 +137,10 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
     now = await service.store.clock()
     times = _past_times(kept.schedule, first, last, limit=limit, now=now)
     backfill_id = key or service.fresh_id()
-    own, behind = _own_terms(kept.schedule, backfill_id, concurrency), await behind_run(service, caller)
+    own, behind = (
+        _own_terms(kept.schedule, backfill_id, concurrency),
+        await behind_backfill(service, caller, schedule_id),
+    )
     if behind is not None:
         own = replace(own or OwnTerms(), behind=behind)
     origin = backfill_origin(backfill_id)

@@ -17,6 +17,7 @@ from noonmark.core.jsonvalues import key_path, shown, text_problem
 
 MAX_DEPTH = 100
 """More than a payload may have, which its own reader judges, with room for what stands around it."""
+TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 MAX_NUMBER = 100
 """No number that can be kept needs more characters."""
 MAX_PATH = 200
@@ -33,8 +34,11 @@ class _Refused(NamedTuple):
     key: str | None = None
 
 
-def parse(body: bytes) -> Any:  # noqa: ANN401 - JSON of any shape
-    """The JSON that a body holds; InvalidRequest says what is wrong with it, and where."""
+def parse(body: bytes, *, repeats: bool = True) -> Any:  # noqa: ANN401 - JSON of any shape
+    """The JSON that a body holds; InvalidRequest says what is wrong with it, and where.
+
+    Of a body that brings a secret, it `repeats` nothing, keys neither: the secret may stand in the wrong place there.
+    """
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -52,11 +56,11 @@ def parse(body: bytes) -> Any:  # noqa: ANN401 - JSON of any shape
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidRequest(f"the body is not JSON: {error.msg} at {where}") from None
     except RecursionError:
-        raise _too_deep("") from None
+        raise InvalidRequest(TOO_DEEP) from None
     # Nearly every body is innocent at a glance, and then nobody walks through it.
     may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
     if reading.has_refused or _SUSPECT.search(text) or (may_be_deep and _is_deep(value)):
-        _check(value)
+        _check(value, repeats=repeats)
     return value
 
 
@@ -102,24 +106,35 @@ def _is_deep(value: object) -> bool:
     return any(isinstance(item, dict | list) for item in level)
 
 
-def _check(value: object) -> None:
+def _check(value: object, *, repeats: bool) -> None:
     """Refuse what is refused anywhere inside; never recurses."""
+    if (found := _first_problem(value)) is None:
+        return
+    why, place, key = found
+    if not repeats:
+        raise InvalidRequest(f"something in the body {why}; what was given is not repeated here")
+    raise InvalidRequest(why if key is None else f"has a key, {shown(key)}, that {why}", field=str(place))
+
+
+def _first_problem(value: object) -> tuple[str, _Place, str | None] | None:
+    """What is refused first, why, and where; with the key, if that is what is wrong."""
     pending: list[tuple[object, _Place]] = [(value, _Place(None, "", 0))]
     while pending:
         item, place = pending.pop()
         if isinstance(item, _Refused):
-            raise InvalidRequest(item.why, field=str(place if item.key is None else place.below(item.key)))
+            return item.why, place if item.key is None else place.below(item.key), None
         if isinstance(item, str) and (problem := text_problem(item, multiline=True)) is not None:
-            raise InvalidRequest(problem, field=str(place))
+            return problem, place, None
         if isinstance(item, dict | list) and place.depth >= MAX_DEPTH:
-            raise _too_deep(str(place))
+            return TOO_DEEP, place, None
         if isinstance(item, list):
             pending.extend((member, place.below(number)) for number, member in enumerate(item))
         elif isinstance(item, dict):
             for key in item:
                 if (problem := text_problem(key, multiline=True)) is not None:
-                    raise InvalidRequest(f"has a key, {shown(key)}, that {problem}", field=str(place))
+                    return problem, place, key
             pending.extend((member, place.below(key)) for key, member in item.items())
+    return None
 
 
 class _Place(NamedTuple):
@@ -139,7 +154,3 @@ class _Place(NamedTuple):
             steps.append(f"[{place.step}]" if isinstance(place.step, int) else f".{key_path(place.step)}")
             place = place.above
         return "".join(reversed(steps)).removeprefix(".")[:MAX_PATH]
-
-
-def _too_deep(path: str) -> InvalidRequest:
-    return InvalidRequest(f"is nested more than {MAX_DEPTH} levels deep", field=path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import structlog
 
 from noonmark.telemetry.lines import as_json, as_text, guard
+from noonmark.telemetry.masking import MASK
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -17,6 +18,7 @@ IDS = ("request_id", "occurrence_id", "schedule_id", "run_id", "node")
 """What a record of the standard library may carry as `extra`; anything else stays where it is."""
 FORMATS = {"json": as_json, "text": as_text}
 _ACCESS = "uvicorn.access"
+_SECRETS = "/secrets/"
 
 
 def configure(*, level: str = "info", form: str = "json", stream: TextIO | None = None) -> None:
@@ -63,5 +65,13 @@ def _read_access(_logger: object, _method: str, event: MutableMapping[str, Any])
     arguments = event.pop("positional_args", ())
     if event.get("logger") == _ACCESS and isinstance(arguments, tuple) and len(arguments) == 5:
         client, method, path, _, status = arguments
-        event.update(event="request", method=method, path=path, status=status, client=client)
+        event.update(event="request", method=method, path=_told(path, status), status=status, client=client)
     return event
+
+
+def _told(path: str, status: int) -> str:
+    """What was asked for. Where secrets are set, one may stand in place of its name, or among the parameters."""
+    if not path.startswith(_SECRETS):
+        return path
+    place, has_parameters, _ = path.partition("?")
+    return (f"{_SECRETS}{MASK}" if status >= 400 else place) + (f"?{MASK}" if has_parameters else "")

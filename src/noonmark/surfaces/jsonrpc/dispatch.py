@@ -13,7 +13,7 @@ from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
 from noonmark.core.jsonvalues import key_path, shown
 from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS, told
-from noonmark.operations.registry import OPERATIONS, perform
+from noonmark.operations.registry import OPERATIONS, SETS_SECRET, perform
 from noonmark.surfaces.strict_json import parse
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class _Call(NamedTuple):
 def answer(service: Service, caller: Caller, body: bytes) -> bytes | None:
     """What to send back; None if nothing but notifications came, which nobody answers."""
     try:
-        asked = parse(body)
+        asked = parse(body, repeats=SETS_SECRET.encode() not in body)
     except InvalidRequest as error:
         return _text(_failure(caller, None, error, PARSE_ERROR))
     if not isinstance(asked, list):

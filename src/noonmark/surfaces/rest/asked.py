@@ -42,13 +42,16 @@ class Asked:
         """The parameters, each of its kind; others are refused."""
         return read_query(self.query_string, kinds)
 
-    def document(self, *, required: bool = True) -> dict[str, Any]:
-        """The body as an object; without one, an empty object where none is required."""
+    def document(self, *, required: bool = True, repeats: bool = True) -> dict[str, Any]:
+        """The body as an object; without one, an empty object where none is required.
+
+        Of one that brings a secret, no error `repeats` anything.
+        """
         if not self.body:
             if required:
                 raise InvalidRequest("the body is empty; it must be a JSON object")
             return {}
-        value = parse(self.body)
+        value = parse(self.body, repeats=repeats)
         if not isinstance(value, dict):
             raise InvalidRequest("the body must be a JSON object")
         return value

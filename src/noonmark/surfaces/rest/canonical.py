@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest, RevisionConflict
+from noonmark.operations.registry import SETS_SECRET
 from noonmark.surfaces.rest.asked import Answer
 from noonmark.surfaces.rest.problems import Refused
 from noonmark.surfaces.rest.reading import read_match
@@ -32,7 +33,7 @@ def arguments_of(route: Route, asked: Asked) -> dict[str, Any]:
     """Everything a request says, under the names of the operation."""
     said = _translated(asked.query(route.query))
     if route.body is not Body.NONE:
-        document = asked.document(required=route.body is Body.REQUIRED)
+        document = asked.document(required=route.body is Body.REQUIRED, repeats=route.operation != SETS_SECRET)
         if twice := [name for name in document if name in said]:
             raise InvalidRequest("is given as a parameter, too", field=twice[0])
         said |= document
