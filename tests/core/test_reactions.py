@@ -12,6 +12,7 @@ from noonmark.core.instants import SECOND, from_micros, to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reactions import match, unreadable
 from noonmark.core.reasons import Reason
+from noonmark.core.timekeeping import LEAP
 from noonmark.core.triggers import EventTrigger
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW
@@ -95,6 +96,11 @@ def test_nobody_waits_for_a_moment_ahead_of_the_clock():
     assert first.nominal < second.nominal
     later = match(upload(emitted=LATER), listener(jitter_seconds=30), now=NOW)
     assert NOW < later.due < NOW + 30 * SECOND
+
+
+def test_what_a_clock_ahead_has_declared_listens_by_the_right_time():
+    assert match(upload(), listener(created=LATER + LEAP + 1), now=LATER) is not None
+    assert match(upload(), listener(created=LATER + LEAP), now=LATER) is None
 
 
 def test_an_event_without_an_id_sets_off_nothing():

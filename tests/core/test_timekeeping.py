@@ -86,14 +86,19 @@ def test_where_nothing_is_in_doubt_an_operator_confirms_no_leap():
 @pytest.mark.parametrize(("wrong", "fell"), [(-LEAP, False), (-LEAP - 1, True)])
 def test_a_time_that_falls_back_is_believed_and_what_was_planned_ahead_is_looked_at(wrong, fell):
     after = judged(reading(0), reading(100, wrong))
-    assert (after.doubt, after.has_fallen_back, after.may_forget) == (None, fell, True)
+    assert (after.doubt, after.has_fallen_back, after.may_forget) == (None, fell, not fell)
     assert not judged(reading(101, wrong), trust=after).has_fallen_back
+    assert judged(reading(100 + 3_600, wrong), trust=after).may_forget
 
 
-def test_what_a_false_time_would_have_proved_is_void_when_it_is_over():
+@pytest.mark.parametrize("now", [0, YEARS // 2])
+def test_what_a_false_time_would_have_proved_is_void_when_it_is_over(now):
+    """What follows may be false as well, and has to prove itself."""
     believed = judged(reading(0), reading(1, YEARS), reading(16, YEARS))
-    after = judged(reading(20), trust=believed)
-    assert (after.unproven, after.has_fallen_back, after.may_forget) == (None, True, True)
+    after = judged(reading(20, now), trust=believed)
+    assert (after.unproven, after.has_fallen_back, after.may_forget) == (reading(20, now), True, False)
+    assert not judged(reading(3_601, now), trust=after).may_forget
+    assert judged(reading(3_620, now), trust=after).may_forget
 
 
 class TestStarting:
@@ -130,6 +135,7 @@ class TestStarting:
 
     def test_a_store_that_remembers_what_is_to_come_was_led_by_a_clock_ahead(self):
         assert self.started(-LEAP - 1).has_fallen_back
+        assert not self.started(-LEAP - 1).may_forget, "one that remembers too much bears no time out"
         assert not self.started(-LEAP).has_fallen_back
 
 

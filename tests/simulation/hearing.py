@@ -18,17 +18,19 @@ class Hearing:
         self._ledger, self._known = ledger, known
         self._owed = {}
         """By event id: the uids of those who waited for it, each with the moment its trigger was declared."""
-        self._newest = self._matched = 0
+        self._emitted = set()
         self._rows = set()
 
     def look(self):
         """See what was emitted, and what was matched, since the last look."""
         for stream in self._ledger.streams.values():
-            for event in reversed(list(takewhile(lambda one: one.emitted > self._newest, reversed(stream.waiting)))):
-                self._newest = event.emitted
+            # By their ids: their moments are set back after the clock was ahead.
+            fresh = takewhile(lambda one: one.event_id not in self._emitted, reversed(stream.waiting))
+            for event in reversed(list(fresh)):
+                self._emitted.add(event.event_id)
                 self._owed[event.event_id] = dict(self._listeners(event))
-            for event in reversed(list(takewhile(lambda one: one.emitted > self._matched, reversed(stream.matched)))):
-                self._matched = event.emitted
+            done = takewhile(lambda one: one.event_id in self._owed, reversed(stream.matched))
+            for event in reversed(list(done)):
                 self._check(event)
             moments = [one.emitted for one in (*stream.matched, *stream.waiting)]
             if moments != sorted(set(moments)):

@@ -180,7 +180,7 @@ class World:
         self._change_shifts()
         # What was leased while the store's clock was ahead is free when it has come that far again.
         self.time += 3 * HOUR if self.went_back >= self.workload.begins else 0
-        if self.went_back >= self.workload.begins:
+        if self.went_back >= self.workload.begins or any(one.node.is_in_doubt for one in self.machines):
             self._rewind()
         began = self.store_time
         self._match_events()
@@ -209,7 +209,10 @@ class World:
         self._finish_tasks()
 
     def _rewind(self):
-        """For a lease nobody writes times that lie ahead; then what was planned by them is planned anew."""
+        """For a lease nobody writes times that lie ahead; then what was planned by them is planned anew.
+
+        And a time that is in doubt is taken for right, without which nobody matches or starts anything.
+        """
         for _ in range(3):
             self.advance(self.timing.lease)
             for machine in self.machines:

@@ -142,7 +142,8 @@ def live(rig, until, keep=()):
     while rig.world.now < end:
         rig.advance(STEP)
         failures = []
-        _done(failures, {"renew": rig.renew_once, "lead": rig.lead_once, "reap": rig.reap_once})
+        duties = {"renew": rig.renew_once, "lead": rig.lead_once, "reap": rig.reap_once, "rewind": rig.rewind_once}
+        _done(failures, duties)
         for _ in range(ROUNDS):
             # As a node does them: to match, to plan and to claim is one.
             look = {"look": lambda: [rig.match_once().matched, rig.plan_once().planned, rig.claim_once().claimed]}
@@ -193,6 +194,7 @@ def watch(make_store, now):
     rig = Rig(make_store=make_store, node="node-b", lease=15 * SECOND, keep_for=MINUTE, keep_count=2)
     rig.world.now, rig.told = now, told
     rig.__dict__["node"].reckoning.note(now)
+    rig.__dict__["node"].must_rewind = True  # as after a clock was ahead: then times of every kind are looked at
     store = rig.store.store
     with listened(told.lines):
         drive(store.open())
@@ -226,6 +228,9 @@ def look(rig, store):
         "nodes": store.nodes,
         "backlog": lambda: store.backlog(rig.world.now, 100),
         "routes": lambda: store.routes("test"),
+        "newest_time": store.newest_time,
+        "due_since": lambda: store.due_since([ROUTE]),
+        "planned_ahead": lambda: store.planned_ahead(now=rig.world.now, until=rig.world.now, after="", limit=2),
     }
     for tenant in TENANTS:
         asked |= {

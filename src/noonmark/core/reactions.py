@@ -20,6 +20,7 @@ from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reasons import Reason
+from noonmark.core.timekeeping import LEAP
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Reaction:
 def match(event: Event, schedule: Schedule, *, now: Micros) -> Occurrence | None:
     """The occurrence that an event, which was emitted before now, sets off; final where the schedule is paused."""
     trigger = schedule.declaration.trigger
-    if not isinstance(trigger, EventTrigger) or not _listened(schedule, trigger, event.emitted):
+    if not isinstance(trigger, EventTrigger) or not _listened(schedule, trigger, event.emitted, now):
         return None
     if not trigger.matches(event.event_type, event.payload, source=event.source) or concerns(event, schedule):
         return None
@@ -73,10 +74,10 @@ def unreadable(event: Event, schedule: Schedule, problem: str) -> Occurrence:
     return replace(row, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, detail=detail)
 
 
-def _listened(schedule: Schedule, trigger: EventTrigger, emitted: Micros) -> bool:
-    """Whether a schedule waited for events at that moment."""
+def _listened(schedule: Schedule, trigger: EventTrigger, emitted: Micros, now: Micros) -> bool:
+    """Whether a schedule waited for events at that moment; one that a clock ahead has dated does by now."""
     declared = schedule.created if schedule.anchored is None else schedule.anchored
-    if emitted < declared or not trigger.within_bounds(emitted):
+    if emitted < declared <= now + LEAP or not trigger.within_bounds(emitted):
         return False
     match schedule.phase:
         case SchedulePhase.DELETED:

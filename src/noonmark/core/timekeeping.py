@@ -4,7 +4,7 @@ The boot clock of a machine goes on in its sleep and no setting of the time of d
 ahead of it by more than an hour is in *doubt*, until it returns, until it has gone on for a lease as the boot clock
 did, or until an operator confirms it. A node that starts has no earlier reading: it compares the time with the newest
 one that the store remembers. What cannot be undone, forgetting, needs more: after any such leap it waits for an hour of
-time that has passed evenly.
+time that has passed evenly. So it does after the time fell back: it may have been false before, or be so now.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Trust:
     """The newest time that the store remembered when this node first read its clock."""
     doubt: Doubt | None = None
     unproven: Reading | None = None
-    """The first reading after a leap that was believed, until enough time has passed since."""
+    """The first reading after a leap that was believed, or a fall, until enough time has passed since."""
     leapt: Reading | None = None
     """The first reading after the last leap that was believed while the node ran."""
     has_fallen_back: bool = False
@@ -98,12 +98,12 @@ def discrepancy(time: Micros, remembered: Micros | None) -> Micros:
 
 def _believe(trust: Trust, reading: Reading, ahead: Micros) -> Trust:
     if trust.last is None:
-        unproven = reading if ahead > LEAP else None
+        unproven = reading if abs(ahead) > LEAP else None
         return replace(trust, last=reading, doubt=None, unproven=unproven, has_fallen_back=ahead < -LEAP)
     passed = reading.time - trust.last.time - (reading.asked - trust.last.arrived)
     has_fallen_back = passed < -LEAP
-    unproven = trust.unproven
-    if unproven is not None and (has_fallen_back or reading.asked - unproven.arrived >= PROOF):
+    unproven = reading if has_fallen_back else trust.unproven
+    if unproven is not None and reading.asked - unproven.arrived >= PROOF:
         unproven = None
     return replace(trust, last=reading, doubt=None, unproven=unproven, has_fallen_back=has_fallen_back)
 

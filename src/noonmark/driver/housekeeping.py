@@ -17,6 +17,7 @@ from noonmark.core.settlement import expire
 from noonmark.core.timekeeping import LEAP
 from noonmark.driver import logs
 from noonmark.driver.leading import beat_once, still_leads
+from noonmark.driver.planning import commit
 from noonmark.driver.reports import PruneReport, ReapReport, RewindReport
 from noonmark.ports.records import KEY_LIFETIME, Admitted, Hold
 from noonmark.ports.sink import Ended, Planned, Pruned, Settled
@@ -132,7 +133,7 @@ async def _rewind_all(node: Node) -> int:
         page = await node.ask(node.store.planned_ahead(now=now, until=now + LEAP, after=after, limit=limit))
         made = [_rewind(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in page]
         plans = [plan for plan in made if plan is not None]
-        written = await node.ask(node.store.commit_plans(plans)) if plans else []
+        written = await commit(node, plans) if plans else []
         done = [plan for plan, is_written in zip(plans, written, strict=True) if is_written]
         for plan in done:
             logs.rewound(plan.snapshot.schedule, plan)

@@ -75,8 +75,7 @@ def clock(before: Trust, after: Trust) -> None:
             to_text(after.doubt.since.time),
         )
     elif before.doubt is not None and after.doubt is None and after.last is not None:
-        is_accepted = after.unproven is not None or after.last.time >= before.doubt.since.time
-        meaning = "is taken for right" if is_accepted else "is back"
+        meaning = "is taken for right" if after.last.time >= before.doubt.since.time else "is back"
         logger.warning("the store's time %s: it is %s", meaning, to_text(after.last.time))
     if after.has_fallen_back and after.last is not None:
         logger.warning(

@@ -36,7 +36,7 @@ async def plan_once(node: Node) -> PlanReport:
     plans = [one for one in made if one is not None and not _splits_a_gap(one, now=now)]
     if not plans:
         return PlanReport(more=len(snapshots) == limit)
-    written = await _commit(node, plans)
+    written = await commit(node, plans)
     for one, done in zip(plans, written, strict=True):
         for row in one.closed if done else ():
             logs.ended(one.snapshot.schedule, row)
@@ -55,7 +55,7 @@ async def _plan(node: Node, snapshot: Snapshot, *, now: Micros) -> Plan | None:
         return None
 
 
-async def _commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
+async def commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
     """Write plans together. If one of them makes no sense to the store, the others do by themselves."""
     try:
         written: list[bool] = await node.ask(node.store.commit_plans(plans))
@@ -63,7 +63,7 @@ async def _commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
         raise
     except Exception as error:
         if len(plans) > 1:
-            return [done for one in plans for done in await _commit(node, [one])]
+            return [done for one in plans for done in await commit(node, [one])]
         schedule = plans[0].snapshot.schedule
         logger.exception("the plan of schedule %s cannot be written, and it is set aside", schedule.schedule_id)
         await node.ask(node.store.set_aside(schedule.uid, f"its plan cannot be written: {error!r}"))

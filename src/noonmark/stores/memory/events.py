@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.discriminators import NONE, discriminators
 from noonmark.core.instants import MAX_INSTANT
 from noonmark.core.reactions import Audience
+from noonmark.core.timekeeping import LEAP
 from noonmark.stores.memory import planning
 from noonmark.stores.memory.agenda import take
 from noonmark.stores.memory.rows import Stream
@@ -29,11 +30,30 @@ def emit(ledger: Ledger, tenant: str, event: Event) -> bool:
         stream = ledger.streams[tenant] = Stream(newest=now - 1, matched_until=now - 1)
     if event.event_id in stream.ids:
         return False
+    if stream.newest > now + LEAP:
+        _set_back(ledger, tenant, stream, now)
     stream.newest = max(now, stream.newest + 1)
     stream.ids.add(event.event_id)
     stream.waiting.append(replace(event, emitted=stream.newest))
     ledger.behind.put(tenant, stream.matched_until)
     return True
+
+
+def _set_back(ledger: Ledger, tenant: str, stream: Stream, now: Micros) -> None:
+    """Give events that a clock ahead has dated moments before now, in their order."""
+    after = now + LEAP
+    times = [one.emitted for one in (*stream.matched, *stream.waiting)]
+    sound = [time for time in times if time <= after]
+    moment = max([now - 1 - (len(times) - len(sound)), *sound[-1:]])
+    for line in (stream.matched, stream.waiting):
+        for place, one in enumerate(line):
+            if one.emitted > after:
+                moment += 1
+                line[place] = replace(one, emitted=moment)
+        if line is stream.matched and stream.matched_until > after:
+            stream.matched_until = moment
+    stream.newest = moment
+    _file(ledger, tenant, stream)
 
 
 def unmatched(ledger: Ledger, limit: int) -> list[Audience]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core import ids
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.events import Event
+from noonmark.core.timekeeping import LEAP
 from noonmark.stores.sql import planning
 from noonmark.stores.sql.audiences import Pages
 from noonmark.stores.sql.records import Unreadable, from_json, to_json, trail
@@ -42,6 +43,8 @@ _BEHIND = """
 _WAITING = f"tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted LIMIT ?"
 """Not beyond all times: a damaged value may be, and matched, it would leave none for those that follow."""
 _LAST = f"SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= {FURTHEST}"  # noqa: S608 - our own text
+_AHEAD = f"SELECT key, emitted FROM events WHERE tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted"  # noqa: S608 - likewise
+_LAST_UNTIL = "SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= ?"
 _STREAM = "SELECT newest, matched_until, cursor, matched FROM event_streams WHERE tenant = ?"
 _MATCHED = "SELECT count(*) FROM events WHERE tenant = ? AND emitted <= ?"
 _OLD = """
@@ -141,7 +144,7 @@ def _mended(session: Session, tenant: str, now: Micros, damage: DamageLog | None
         return number(last, now - 1)
     [(newest, until, cursor, matched)] = found
     if _is_sound(newest, until, cursor, matched) and newest >= until and matched >= 0 and damage is None:
-        return int(newest)
+        return int(newest) if newest <= now + LEAP else _set_back(session, tenant, until, now)
     [(last,)] = session.query(_LAST, tenant)
     ahead = number(last, number(until, now - 1))
     sound_until = number(until, ahead)
@@ -151,6 +154,25 @@ def _mended(session: Session, tenant: str, now: Micros, damage: DamageLog | None
     [(matched,)] = session.query(_MATCHED, tenant, sound_until)
     mended = (tenant, newest, sound_until, number(cursor, 0, low=0), matched)
     session.update("event_streams", ("tenant", "newest", "matched_until", "cursor", "matched"), [mended])
+    return newest
+
+
+def _set_back(session: Session, tenant: str, until: Micros, now: Micros) -> Micros:
+    """Give events that a clock ahead has dated moments before now, in their order; that of the newest.
+
+    Else all that follow would have to lie ahead as well, for years.
+    """
+    after = now + LEAP
+    found = session.query(_AHEAD, tenant, after)
+    [(last,)] = session.query(_LAST_UNTIL, tenant, after)
+    base = max(now - 1 - len(found), number(last, -FURTHEST))
+    moments = {emitted: base + place for place, (_, emitted) in enumerate(found, 1)}
+    if found:
+        session.update("events", ("key", "emitted"), [(key, moments[emitted]) for key, emitted in found])
+    if until > after:
+        until = max((moment for emitted, moment in moments.items() if emitted <= until), default=base)
+    newest = base + len(found)
+    session.update("event_streams", ("tenant", "newest", "matched_until"), [(tenant, newest, until)])
     return newest
 
 

@@ -31,18 +31,19 @@ _DUE_SINCE = f"""
         SELECT {FIRST_READY} AS time FROM EACH(text) AS j UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
     ) AS times
 """  # noqa: S608 - our own text
-PLANNED_AHEAD = """
-    SELECT * FROM schedule_states
+_AHEAD = """
+    FROM schedule_states
     WHERE watermark > ? AND uid > ? AND phase <> 'deleted' AND fault IS NULL ORDER BY uid LIMIT ?
 """
+PLANNED_AHEAD, _UIDS_AHEAD = f"SELECT * {_AHEAD}", f"SELECT uid {_AHEAD}"
 _LEASED = "SELECT key FROM occurrences WHERE lease_end IS NOT NULL AND lease_end > ? /* quick: occurrences */"
 _ENDED = "SELECT key FROM occurrences WHERE ended IS NOT NULL AND ended > ? /* quick: occurrences */"
-# Rows that would wait: which, and what of them becomes now.
-_WAITING = (
-    ("phase = 'pending' AND ready IS NOT NULL AND ready > due AND ready > ?", ("ready",)),
-    ("phase = 'pending' AND ready IS NOT NULL AND origin <> 'trigger' AND attempt = 0 AND due > ?", ("due", "ready")),
-    (f"phase = 'pending' AND ready IS NOT NULL AND attempt > 0 AND due - {LONGEST_RETRY} > ?", ("due", "ready")),
-    ("lease_end IS NOT NULL AND due > ?", ("due",)),
+# Rows that would wait: which, by how much later than anything, and what of them becomes now.
+_WAITING: tuple[tuple[str, Micros, tuple[str, ...]], ...] = (
+    ("phase = 'pending' AND ready IS NOT NULL AND ready > due AND ready > ?", 0, ("ready",)),
+    ("phase = 'pending' AND ready IS NOT NULL AND origin <> 'trigger' AND attempt = 0 AND due > ?", 0, ("due", "ready")),
+    ("phase = 'pending' AND ready IS NOT NULL AND attempt > 0 AND due > ?", LONGEST_RETRY, ("due", "ready")),
+    ("lease_end IS NOT NULL AND due > ?", 0, ("due",)),
 )
 _PLANNED = """
     SELECT schedule FROM schedule_states WHERE plan_at IS NOT NULL AND plan_at > ? AND plan_at > watermark
@@ -71,8 +72,15 @@ def due_since(session: Session, routes: Collection[str]) -> Micros | None:
 
 
 def planned_ahead(ledger: Ledger, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
-    """Schedules that are accounted for beyond a time."""
-    return snapshots.since(ledger, ledger.sheets_in(PLANNED_AHEAD, until, after, limit), now)
+    """Schedules that are accounted for beyond a time. A page has as many as were asked for, if there are."""
+    found: list[Snapshot] = []
+    while len(found) < limit:
+        uids = ledger.session.query(_UIDS_AHEAD, until, after, limit)
+        found += snapshots.since(ledger, ledger.sheets_in(PLANNED_AHEAD, until, after, limit), now)
+        if len(uids) < limit:
+            break
+        [after] = uids[-1]  # of which some may be damaged, and left out
+    return found
 
 
 def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
@@ -83,9 +91,9 @@ def mend(session: Session, *, now: Micros, after: Micros, lease: Micros) -> int:
         if keys:
             session.update("occurrences", ("key", column), [(key, time) for key in keys])
         count += len(keys)
-    for condition, columns in _WAITING:
+    for condition, margin, columns in _WAITING:
         query = f"SELECT key FROM occurrences WHERE ended IS NULL AND {condition} /* quick: occurrences */"  # noqa: S608
-        keys = [key for (key,) in session.query(query, after)]
+        keys = [key for (key,) in session.query(query, after + margin)]
         if keys:
             session.update("occurrences", ("key", *columns), [(key, *(now for _ in columns)) for key in keys])
         count += len(keys)

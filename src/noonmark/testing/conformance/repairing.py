@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Wait
 from noonmark.core.audit import Note
+from noonmark.core.events import Event
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
 from noonmark.core.policies.limits import Dependency
+from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
 from noonmark.core.rewind import rewind
 from noonmark.core.timekeeping import LEAP
-from noonmark.core.triggers import OnceTrigger
+from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Beat, KeyRecord
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold
+from noonmark.testing.conformance.emitting import react
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
@@ -191,6 +194,46 @@ async def what_waits_for_a_false_time_gets_another(bench: Bench) -> None:
     assert {one.occurrence.id for one in await bench.claim()} == {waiting.id, retried.id, asked.id}
     assert [one.schedule.uid for one in await bench.store.plannable(now, 9)] == [follower.uid]
     assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
+
+
+@case
+async def events_that_a_clock_ahead_has_dated_are_set_back_by_the_next_and_heard_in_order(bench: Bench) -> None:
+    made = await bench.create(trigger=EventTrigger("seen"), overlap_policy=Allow())
+    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="before")])
+    bench.advance(YEAR)
+    for one in ("first", "second"):
+        assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=one)])
+    for audience in await bench.store.unmatched(2):
+        assert await bench.store.commit_reactions([react(bench, audience)]) == [True]
+    bench.advance(MINUTE - YEAR)
+    late = await bench.store.unmatched(1)
+    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="after")])
+    assert [(one.event_id, one.emitted) for one in await bench.store.events("acme", 9)] == [
+        ("after", bench.now), ("second", bench.now - 1), ("first", bench.now - 2), ("before", NOW),
+    ]  # fmt: skip
+    assert await bench.store.commit_reactions([react(bench, one) for one in late]) == [False], "it has another moment"
+    left = await bench.store.unmatched(9)
+    assert [one.event.event_id for one in left] == ["second", "after"]
+    assert await bench.store.commit_reactions([react(bench, one) for one in left]) == [True, True]
+    assert await bench.store.unmatched(9) == []
+    assert {one.due for one in await bench.store.occurrences(made.uid)} == {
+        NOW, NOW + YEAR, bench.now - 1, bench.now,
+    }  # fmt: skip
+    bench.advance(SECOND)
+    assert await bench.store.prune_events(before=bench.now, keep=9, limit=9) == 4
+    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="last")])
+    assert [one.emitted for one in await bench.store.events("acme", 9)] == [bench.now]
+
+
+@case
+async def a_stream_of_which_all_is_forgotten_is_set_back_as_well(bench: Bench) -> None:
+    bench.advance(YEAR)
+    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="first")])
+    assert await bench.store.commit_reactions([react(bench, one) for one in await bench.store.unmatched(9)]) == [True]
+    assert await bench.store.prune_events(before=bench.now + 1, keep=9, limit=9) == 1
+    bench.advance(-YEAR)
+    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="after")])
+    assert [one.event.emitted for one in await bench.store.unmatched(9)] == [bench.now]
 
 
 @case
