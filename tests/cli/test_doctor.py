@@ -1,11 +1,16 @@
 """`noonmark doctor` on real files: what it finds, what it advises, and that it changes nothing."""
 
+import re
 import shutil
 import sqlite3
 
 import pytest
 
-from noonmark.stores.sqlite import opening
+from noonmark.clocks import SystemClock
+from noonmark.core.instants import SECOND
+from noonmark.driver.drive import drive
+from noonmark.ports.records import Beat
+from noonmark.stores.sqlite import SqliteStore, opening
 from tests.cli.calling import Desk, call
 from tests.service.server import serving
 
@@ -29,10 +34,10 @@ def file(prepared, tmp_path):
     return path
 
 
-def damaged(path, text):
+def damaged(path, text, *values):
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA ignore_check_constraints = 1")
-    connection.execute(text)
+    connection.execute(text, values)
     connection.close()
 
 
@@ -88,6 +93,24 @@ def test_a_schema_of_another_version_is_told_and_not_changed(file):
     assert done.code == 1
     assert "schema  problem  it has version 0001" in done.out
     assert everything(file) == before
+
+
+def test_what_a_wrong_clock_has_left_is_told(file):
+    now, year = SystemClock().micros(), 365 * 86_400 * SECOND
+    damaged(file, "UPDATE schedule_states SET watermark = ? WHERE schedule = 1", now + 5 * year)
+    damaged(file, "UPDATE notes SET noted = ?", now + 5 * year)
+    store = SqliteStore(file, SystemClock().micros)
+    drive(store.beat(Beat(node="hasty", lease=SECOND), now=now + 7_200 * SECOND))
+    drive(store.close())
+    done = call("doctor", "--store", f"sqlite:///{file}")
+    assert done.code == 1
+    [line] = [line for line in done.out.splitlines() if line.startswith("clock")]
+    assert re.search("the store remembers a time 157,6[0-9]{2},[0-9]{3} s ahead of now", line)
+    assert re.search("node hasty was last heard of 7,[0-9]{3} s in the future", line)
+    assert "planned further ahead than any plan made now would be: 1 (sound)" in line
+    damaged(file, "DELETE FROM nodes")
+    damaged(file, "UPDATE notes SET noted = ?", now - year)
+    assert "the store was not used for 31,5" in call("doctor", "--store", f"sqlite:///{file}").out
 
 
 def test_a_file_that_is_torn_is_told(file):

@@ -62,6 +62,7 @@ def test_nothing_is_acknowledged_into_a_file_that_was_removed_until_it_is_back(s
     assert "was removed while it was open" in refused.text
     assert server.get(f"/schedules/{kept}").status == 503, "what is read there may be gone as well"
     assert "was removed" in failing(server, "store")
+    assert server.get("/doctor").status == 503
     assert not path.exists(), "nobody makes another one in its place"
     away.rename(path)
     ready(server)

@@ -1,5 +1,6 @@
 """The checker: it sees every answer of the store, and looks at what was written, after every step."""
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from noonmark.core.admission import Start
@@ -288,12 +289,18 @@ class Checker:
             case None:
                 return sheet.plan_at is not None and sheet.schedule.phase is SchedulePhase.ACTIVE
             case Reason.QUEUED:
-                return sheet.holder is not None and row.turn in sheet.queue
+                return sheet.holder is not None and _stands_in(sheet.queue, row.turn)
             case _:
-                return row.wants is not None and row.turn in self._ledger.waiting[row.wants[0]]
+                return row.wants is not None and _stands_in(self._ledger.waiting[row.wants[0]], row.turn)
 
     def _check_slot(self, uid, sheet):
         """From its start to its end, retries included, nothing else of its schedule runs."""
         running = [one for one in sheet.live if one in self._exclusive]
         if len(running) > 1:
             raise Violation("overlap", f"{uid} has {len(running)} in flight at once: {sorted(map(short, running))}")
+
+
+def _stands_in(line, turn):
+    """Whether a turn is in a line, which is in order; lines are long, and looked at after every step."""
+    place = bisect_left(line, turn)
+    return line[place : place + 1] == [turn]

@@ -177,6 +177,29 @@ def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(store):
     assert done(store.create(plans(500))) == [True] * 500
 
 
+@pytest.mark.parametrize("place", ["an empty one", "none"])
+def test_whoever_opens_the_file_again_leaves_the_journal_of_one_that_was_moved(store, path, place):
+    """SQLite would make a file where there is none, and remove the journal beside an empty one."""
+    plan = first_plan(factories.schedule(), lookahead=LOOKAHEAD)
+    assert done(store.create([plan])) == [True]
+    away, journal = path.with_name("away.db"), path.with_name(path.name + "-wal")
+    path.rename(away)
+    if place != "none":
+        path.touch()
+    written = journal.read_bytes()
+    with pytest.raises(StoreUnavailable, match="while it was open"):
+        done(store.condition())
+    if place == "none":
+        other = SqliteStore(path, lambda: NOW)
+        with pytest.raises(StoreUnavailable, match="is not there, but its journal is"):
+            done(other.open())
+        assert not path.exists()
+    assert journal.read_bytes() == written
+    away.replace(path)
+    assert done(store.find_uid(plan.snapshot.schedule.uid)) is not None
+    assert done(store.condition()).problems == ()
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     store = SqliteStore(tmp_path / "nowhere" / "noonmark.db", HandClock())
     with pytest.raises(StoreUnavailable, match=r"cannot be opened: there is no folder .*nowhere$"):

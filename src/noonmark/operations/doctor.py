@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.rewind import rewind
+from noonmark.core.timekeeping import LEAP, LONG_SILENCE, discrepancy
 from noonmark.operations.arguments import Arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
+    from noonmark.core.plans import Snapshot
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import NodeRecord
     from noonmark.ports.soundness import Condition, Damaged, Position
     from noonmark.ports.store import Store
 
@@ -22,6 +24,8 @@ PAGE = 1_000
 USUAL_ROWS, MOST_ROWS = 100_000, 10_000_000
 MOST_TOLD = 1_000
 """So many damaged cells are told one by one."""
+MOST_NAMED = 5
+"""So many schedules that are planned too far ahead are told by name."""
 APART: Micros = 60 * SECOND
 """By so much a clock may differ from another before somebody should know."""
 LARGE_JOURNAL = 256 * 1024 * 1024
@@ -68,9 +72,7 @@ async def examine(service: Service, caller: Caller, arguments: Mapping[str, Any]
     if checks[-1]["status"] == "ok":
         seen, damaged, is_complete = await _rows(store, rows)
         checks.append(_told_rows(seen, damaged, is_complete=is_complete))
-        now = await store.clock()
-        machine = now if service.machine is None else service.machine()
-        checks.append(_clock(now, machine, await store.nodes()))
+        checks.append(await _clock(service))
     return {
         "status": "ok" if all(one["status"] == "ok" for one in checks) else "problems",
         "checks": checks,
@@ -123,14 +125,56 @@ def _told_rows(seen: int, damaged: list[Damaged], *, is_complete: bool) -> dict[
     return _check("rows", problems, f"{those} {seen} are sound")
 
 
-def _clock(store: Micros, machine: Micros, nodes: list[NodeRecord]) -> dict[str, Any]:
-    apart = store - machine
+async def _clock(service: Service) -> dict[str, Any]:
+    """The store's time beside that of this machine, and beside the times that are stored."""
+    store = service.store
+    remembered, now = await store.newest_time(), await store.clock()
+    machine = now if service.machine is None else service.machine()
     problems = []
-    if abs(apart) > APART:
-        way = "ahead of" if apart > 0 else "behind"
-        problems.append(f"the store is {micros_to_seconds(abs(apart)):.0f} s {way} the machine that looks")
-    problems += [f"node {one.name} was last heard of in the future" for one in nodes if one.seen > store + APART]
-    return _check("clock", problems, "store and machine agree, and no node is ahead")
+    if abs(now - machine) > APART:
+        way = "ahead of" if now > machine else "behind"
+        problems.append(f"the store is {_seconds(now - machine)} {way} the machine that looks")
+    doubt = None if service.worker is None else service.worker.clock_ahead
+    if doubt is not None:
+        problems.append(
+            f"the store's time leapt ahead by {_seconds(doubt)}, and this node plans and changes nothing until it"
+            " returns, has gone on for a lease, or is confirmed by `noonmark worker confirm-time`"
+        )
+    apart = discrepancy(now, remembered)
+    if apart > LONG_SILENCE:
+        problems.append(
+            f"the store was not used for {_seconds(apart)}, or its time is ahead: a node that starts waits for a lease"
+        )
+    elif apart < 0:
+        problems.append(
+            f"the store remembers a time {_seconds(apart)} ahead of now: its clock was ahead once, or is behind; nodes"
+            " set such times back once nobody has written any for a lease"
+        )
+    problems += [
+        f"node {one.name} was last heard of {_seconds(one.seen - now)} in the future"
+        for one in await store.nodes()
+        if one.seen > now + APART
+    ]
+    ahead = [
+        one.schedule.schedule_id
+        for one in await store.planned_ahead(now=now, until=now + LEAP, after="", limit=PAGE)
+        if _is_ahead(one, now=now, lookahead=service.lookahead)
+    ]
+    if ahead:
+        named = ", ".join(ahead[:MOST_NAMED]) + (", .." if len(ahead) > MOST_NAMED else "")
+        problems.append(f"schedules are planned further ahead than any plan made now would be: {len(ahead)} ({named})")
+    return _check("clock", problems, "store and machine agree, and nothing stored lies ahead of them")
+
+
+def _is_ahead(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> bool:
+    try:
+        return rewind(snapshot, now=now, lookahead=lookahead) is not None
+    except Exception:  # noqa: BLE001 - a record that makes no sense is nothing that a plan made now would be
+        return True
+
+
+def _seconds(time: Micros) -> str:
+    return f"{micros_to_seconds(abs(time)):,.0f} s"
 
 
 def _check(name: str, problems: list[str], fine: str, besides: str = "") -> dict[str, Any]:

@@ -41,7 +41,11 @@ _ENDED = "SELECT key FROM occurrences WHERE ended IS NOT NULL AND ended > ? /* q
 # Rows that would wait: which, by how much later than anything, and what of them becomes now.
 _WAITING: tuple[tuple[str, Micros, tuple[str, ...]], ...] = (
     ("phase = 'pending' AND ready IS NOT NULL AND ready > due AND ready > ?", 0, ("ready",)),
-    ("phase = 'pending' AND ready IS NOT NULL AND origin <> 'trigger' AND attempt = 0 AND due > ?", 0, ("due", "ready")),
+    (
+        "phase = 'pending' AND ready IS NOT NULL AND origin <> 'trigger' AND attempt = 0 AND due > ?",
+        0,
+        ("due", "ready"),
+    ),
     ("phase = 'pending' AND ready IS NOT NULL AND attempt > 0 AND due > ?", LONGEST_RETRY, ("due", "ready")),
     ("lease_end IS NOT NULL AND due > ?", 0, ("due",)),
 )

@@ -21,6 +21,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
+from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.stores.sqlite.driver import is_busy
 
@@ -110,6 +111,8 @@ class Checkpoints:
         except sqlite3.Error as error:
             if not is_busy(error):
                 logger.warning("the checkpoint of %s failed, and is tried again: %s", self._log, error)
+        except StoreUnavailable as error:
+            logger.warning("the checkpoint of %s is tried again: %s", self._log, error)
         finally:
             writer.execute(f"PRAGMA busy_timeout = {patience}")
         self._warn(size)

@@ -10,6 +10,7 @@ import ctypes
 import os
 import sqlite3
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.stores import forking
 from noonmark.stores.sqlite.checkpoint import LOG_BYTES, Checkpoints
 from noonmark.stores.sqlite.driver import check_version, is_busy, unavailable
-from noonmark.stores.sqlite.identity import FileIdentity
+from noonmark.stores.sqlite.identity import JOURNAL, FileIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -146,9 +147,20 @@ class Connections:
         self._writer = self._reader = self.checkpoints.connection = None
 
     def connect(self) -> sqlite3.Connection:
-        """A connection of its own, which never checkpoints by itself."""
+        """A connection of its own, which never checkpoints by itself, to a file that is there.
+
+        Beside one that is open, never to another: SQLite would make a file where there is none, take the journal for
+        its own, and remove it with all that was committed to it.
+        """
+        if self._writer is not None:
+            self._identity.check()
         connection = sqlite3.connect(
-            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, cached_statements=512
+            f"{Path(self.path).as_uri()}?mode=rw",
+            uri=True,
+            timeout=self._busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
         )
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection
@@ -219,6 +231,7 @@ def _create_private(path: str) -> None:
 
     One that is there is not even opened: to close it again would let go of every lock that this process has on it.
     """
+    _refuse_journal_alone(path)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
@@ -229,6 +242,17 @@ def _create_private(path: str) -> None:
         raise StoreUnavailable(f"the database {path} cannot be opened: there is no folder {folder}") from error
     except OSError as error:
         raise StoreUnavailable(f"the database {path} cannot be opened: {error.strerror}") from error
+
+
+def _refuse_journal_alone(path: str) -> None:
+    """SQLite removes a journal that it finds beside a new file, with whatever was committed to it."""
+    journal = path + JOURNAL
+    with suppress(OSError):
+        if not os.path.lexists(path) and os.stat(journal).st_size:  # noqa: PTH116 - likewise
+            raise StoreUnavailable(
+                f"the database {path} is not there, but its journal is: {journal} may hold what was committed last. Put"
+                " the database back in its place; or, to begin anew, move the journal away"
+            )
 
 
 def _tune(connection: sqlite3.Connection, cache_kib: int) -> None:
