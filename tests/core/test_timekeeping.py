@@ -118,6 +118,12 @@ class TestStarting:
         assert not self.started(silence, reading(3_599)).may_forget
         assert self.started(silence, reading(3_600)).may_forget
 
+    @pytest.mark.parametrize(("older", "may_forget"), [(None, True), (LONG_SILENCE, True), (LONG_SILENCE + 1, False)])
+    def test_what_was_written_in_the_last_hour_alone_bears_no_time_out(self, older, may_forget):
+        start = Trust(remembered=TRUE, older=None if older is None else TRUE - older)
+        assert judged(reading(0), trust=start).may_forget is may_forget
+        assert judged(reading(0), reading(3_600), trust=start).may_forget
+
     def test_after_a_very_long_one_the_time_itself_is_in_doubt(self):
         silence = LONG_SILENCE + 1
         after = self.started(silence)

@@ -54,6 +54,9 @@ class Trust:
     """The last reading that was believed."""
     remembered: Micros | None = None
     """The newest time that the store remembered when this node first read its clock."""
+    older: Micros | None = None
+    """The newest time that it remembered from at least an hour earlier. A false time that was taken for right leaves
+    newer ones behind, and whoever starts while it lasts would find it borne out by them."""
     doubt: Doubt | None = None
     unproven: Reading | None = None
     """The first reading after a leap that was believed, or a fall, until enough time has passed since."""
@@ -98,7 +101,8 @@ def discrepancy(time: Micros, remembered: Micros | None) -> Micros:
 
 def _believe(trust: Trust, reading: Reading, ahead: Micros) -> Trust:
     if trust.last is None:
-        unproven = reading if abs(ahead) > LEAP else None
+        is_new = trust.older is not None and reading.time - trust.older > LONG_SILENCE
+        unproven = reading if abs(ahead) > LEAP or is_new else None
         return replace(trust, last=reading, doubt=None, unproven=unproven, has_fallen_back=ahead < -LEAP)
     passed = reading.time - trust.last.time - (reading.asked - trust.last.arrived)
     has_fallen_back = passed < -LEAP

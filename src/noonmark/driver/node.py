@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.reasons import Reason
-from noonmark.core.timekeeping import Reading, Trust, confirm, judge
+from noonmark.core.timekeeping import PROOF, Reading, Trust, confirm, judge
 from noonmark.core.turns import Turns
 from noonmark.driver import logs
 from noonmark.driver.reckoning import Reckoning
@@ -130,6 +130,8 @@ class Node:
         boot, asked = self.runtime.clock.boot(), self.reckoning.monotonic()
         time: Micros = await ask(self.store.clock())
         reading = Reading(boot, time, self.runtime.clock.boot())
+        if self.trust.last is None:
+            self.trust = replace(self.trust, older=await ask(self.store.newest_time(before=time - PROOF)))
         before, self.trust = self.trust, judge(self.trust, reading, lease=self.timing.lease)
         logs.clock(before, self.trust)
         # Also after a doubt that came to nothing: verbs of the store that read its clock themselves may have written.

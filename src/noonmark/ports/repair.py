@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 class Repair(Protocol):
     """Part of a store."""
 
-    async def newest_time(self) -> Micros | None:
+    async def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest of the times at which an occurrence ended, a node was heard of, a note was kept, or a lease ends.
 
-        None where nothing of that kind is stored. Costs next to nothing.
+        Of those before a time, if one is given. None where nothing of that kind is stored. Costs next to nothing.
         """
 
     async def due_since(self, routes: Collection[str]) -> Micros | None:

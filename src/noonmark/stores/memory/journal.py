@@ -9,6 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from noonmark.core.audit import Note
     from noonmark.core.instants import Micros
     from noonmark.ports.records import KeyRecord
@@ -41,7 +43,11 @@ class Journal:
 
     def newest_time(self) -> Micros | None:
         """When the last note was kept."""
-        return max((note.at for notes in self._notes.values() for note in notes.values()), default=None)
+        return max(self.times(), default=None)
+
+    def times(self) -> Iterator[Micros]:
+        """When each note was kept."""
+        return (note.at for notes in self._notes.values() for note in notes.values())
 
     def mend(self, *, now: Micros, after: Micros) -> int:
         """Set back the times of notes and keys that lie too far ahead; says how many."""

@@ -64,12 +64,23 @@ class RepairVerbs:
     _lock: RLock
 
     @atomic
-    async def newest_time(self) -> Micros | None:
+    async def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest time that something was written."""
         ledger = self._ledger
+        if before is not None:
+            return self._newest_before(before)
         times = [ledger.newest_end, ledger.journal.newest_time(), *(one.seen for one in ledger.nodes.heard.values())]
         times += [one.last() for one in ledger.leases.values()]
         return max((time for time in times if time is not None), default=None)
+
+    def _newest_before(self, before: Micros) -> Micros | None:
+        """Asked once, when a node starts: it looks at everything."""
+        ledger = self._ledger
+        times = [one.seen for one in ledger.nodes.heard.values()]
+        times += ledger.journal.times()
+        for row in ledger.rows.values():
+            times += [time for time in (row.occurrence.ended, row.lease_end) if time is not None]
+        return max((time for time in times if time < before), default=None)
 
     @atomic
     async def due_since(self, routes: Collection[str]) -> Micros | None:

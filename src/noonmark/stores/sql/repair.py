@@ -62,9 +62,10 @@ _TIMES = (
 )
 
 
-def newest_time(session: Session) -> Micros | None:
-    """The newest time that something was written."""
-    [(time,)] = session.query(NEWEST, _ANY, _ANY, _ANY, _ANY)
+def newest_time(session: Session, before: Micros | None) -> Micros | None:
+    """The newest time that something was written, or the newest before another."""
+    until = _ANY if before is None else before
+    [(time,)] = session.query(NEWEST, until, until, until, until)
     return time if isinstance(time, int) else None
 
 

@@ -167,9 +167,9 @@ class SharedVerbs(ABC):
         """How much is due and not claimed, and how much waits."""
         return self._read(lambda ledger: count_backlog(ledger.session, now, limit))
 
-    async def newest_time(self) -> Micros | None:
+    async def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest time that something was written."""
-        return self._read(lambda ledger: repair.newest_time(ledger.session))
+        return self._read(lambda ledger: repair.newest_time(ledger.session, before))
 
     async def due_since(self, routes: Collection[str]) -> Micros | None:
         """Since when the first row can be claimed."""

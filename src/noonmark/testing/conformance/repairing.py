@@ -57,6 +57,9 @@ async def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Benc
     assert await bench.store.newest_time() == NOW + 5 + LEASE
     await bench.settle(one)
     assert await bench.store.newest_time() == NOW + 5
+    assert [await bench.store.newest_time(before=NOW + later) for later in (6, 5, 0, -1)] == [
+        NOW + 5, NOW, NOW - 1, None,
+    ]  # fmt: skip
     assert await bench.store.prune(before=NOW + 6, keep=9, limit=9) == 1
     assert await bench.store.newest_time() == NOW
 
