@@ -173,6 +173,22 @@ class TestStarting:
         other.advance(MINUTE)
         assert other.claim_once().claimed == 1
 
+    def test_a_false_time_that_was_taken_for_right_is_not_borne_out_by_what_was_written_since(self, rig):
+        """Whoever does not see why nothing runs starts the service anew."""
+        rig.leap_by(YEARS)
+        for _ in range(3):
+            rig.advance(LEASE)
+            rig.renew_once()
+            rig.lead_once()
+            rig.reap_once()
+        assert drive(rig.store.newest_time()) >= NOW + YEARS
+        other = Leaping(rig, node="node-b", keep_for=DAY_SECONDS * SECOND)
+        rig.leave()
+        other.lead_once()
+        assert other.lead_once().leads
+        assert other.prune_once() == PruneReport()
+        assert other.notes() == 1
+
     def test_a_service_that_was_down_for_a_year_goes_on_after_a_lease_and_prunes_after_an_hour(self, rig):
         """Time has really passed; the machine of the new node was booted since."""
         rig.advance(YEARS)

@@ -19,7 +19,7 @@ from noonmark.ports.records import NODE_KEPT, NODE_LISTED, Beat
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, Bench
-from noonmark.testing.factories import MINUTE
+from noonmark.testing.factories import MINUTE, NOW
 from tests.conformance.test_memory_model import done
 
 
@@ -310,3 +310,22 @@ def test_what_belongs_to_no_schedule_is_ended_and_not_looked_for_again(bench):
     with bench.store._connections.reading() as connection:
         [(phase, reason)] = connection.execute("SELECT phase, reason FROM occurrences WHERE id = ?", (lost.id,))
     assert (phase, reason) == ("delivery_failed", "unreadable")
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "UPDATE schedule_states SET watermark = 'late' WHERE schedule IN (2, 3)",
+        "UPDATE schedules SET labels = '{' WHERE key IN (2, 3)",
+    ],
+)
+def test_a_damaged_schedule_ends_no_page_of_those_that_are_planned_ahead(bench, damaged):
+    for number in range(4):
+        done(bench.create(f"uid-{number}"))
+    damage(bench, damaged)
+    found, page = [], None
+    while page is None or len(page) >= 2:
+        after = found[-1] if found else ""
+        page = done(bench.store.planned_ahead(now=NOW, until=NOW - 1, after=after, limit=2))
+        found += [one.schedule.uid for one in page]
+    assert found == ["uid-0", "uid-3"]

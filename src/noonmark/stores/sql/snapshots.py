@@ -134,7 +134,11 @@ def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], 
 def since(ledger: Ledger, sheets: Sequence[Sheet], now: Micros) -> list[Snapshot]:
     """Some schedules, with what has an outcome after that time; those that cannot be read are left out."""
     found = _read(ledger, sheets)
-    sound = [(sheet, one) for sheet in sheets if not isinstance(one := found[sheet.schedule], Unreadable)]
+    sound = [
+        (sheet, one)
+        for sheet in sheets
+        if sheet.fault is None and not isinstance(one := found[sheet.schedule], Unreadable)
+    ]
     return _snapshots(ledger, sound, since=now)
 
 
