@@ -77,7 +77,9 @@ def test_a_false_time_of_a_few_seconds_changes_nothing(fleet, tmp_path, figure):
     assert rows(fleet, "ended IS NOT NULL") > before, "nothing is pruned"
     assert [fleet.kept(one).next_due for one in (daily, once)] == next_fires
     assert fleet.phase(once) is SchedulePhase.ACTIVE
-    assert misfired == 0
+    # What was held up for longer than a moment is due at once then, and its policy runs the newest.
+    assert misfired <= (SCALE > 1)
+    assert rows(fleet, f"missed_last > {CLOCK.micros()}") == 0, "no gap is closed by a false time"
     sums_up(fleet, often)
 
 

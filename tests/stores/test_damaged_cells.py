@@ -6,10 +6,12 @@ import sqlite3
 
 import pytest
 
+from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.driver.drive import drive
 from noonmark.stores.sql.row_checks import KINDS
 from noonmark.stores.sql.schema import metadata
 from noonmark.stores.sqlite import SqliteStore
+from noonmark.testing.factories import MINUTE, NOW
 from tests.stores.population import MINUTES, judged, populate, watch
 
 EVERY = "NOONMARK_SOAK" in os.environ
@@ -27,6 +29,8 @@ VALUES = {
     "other shape": '{"a": 1}',
     "real": 1e300,
     "zero": 0,
+    "soon": NOW + 2 * DAY_SECONDS * SECOND,
+    "fraction": NOW + 3 * MINUTE + 0.5,
 }
 USUAL = tuple(VALUES)[:4]
 """`make test` tries one of these in each column, and what once stopped everything; `make soak` tries every value."""
@@ -51,6 +55,11 @@ ONCE = {
     ("event_streams", "cursor"): ("tenant = 'other'", "blob"),
 }
 """Some that did, for each of the ways in which they did."""
+AGAIN = {
+    ("occurrences", "lease_end"): ("one", "far"),
+    ("events", "emitted"): ("key = 1", "fraction"),
+}
+"""And some of what looks like a clock that was ahead."""
 LEFT_OUT = {"alembic_version"}
 """Whoever opens a store sees to the version of its schema."""
 NOBODYS = {
@@ -151,10 +160,11 @@ def cases(path, table):
             continue
         where, owner = found[7 * place % len(found)]
         yield column.name, where, owner, USUAL[(place + len(table)) % len(USUAL)]
-        if (table, column.name) in ONCE:
-            whose, name = ONCE[table, column.name]
-            where, owner = [one for one in found if whose in one][-1]
-            yield column.name, where, owner, name
+        for once in (ONCE, AGAIN):
+            if (table, column.name) in once:
+                whose, name = once[table, column.name]
+                where, owner = [one for one in found if whose in one][-1]
+                yield column.name, where, owner, name
 
 
 def test_an_undamaged_store_works(undamaged):

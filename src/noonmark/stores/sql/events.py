@@ -40,8 +40,11 @@ _BEHIND = """
     SELECT tenant, matched_until, cursor FROM event_streams
     WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT ?
 """
-_WAITING = f"tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted LIMIT ?"
-"""Not beyond all times: a damaged value may be, and matched, it would leave none for those that follow."""
+_WAITING = f"""
+    tenant = ? AND emitted > ? AND emitted <= {FURTHEST} AND CAST(emitted AS bigint) = emitted ORDER BY emitted LIMIT ?
+"""
+"""Not beyond all times: a damaged value may be, and matched, it would leave none for those that follow. And no fraction
+of a moment, which nobody can read, and which would stand before all others for ever."""
 _LAST = f"SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= {FURTHEST}"  # noqa: S608 - our own text
 _AHEAD = f"SELECT key, emitted FROM events WHERE tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted"  # noqa: S608 - likewise
 _LAST_UNTIL = "SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= ?"
