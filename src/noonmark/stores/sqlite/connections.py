@@ -248,7 +248,8 @@ def _refuse_journal_alone(path: str) -> None:
     """SQLite removes a journal that it finds beside a new file, with whatever was committed to it."""
     journal = path + JOURNAL
     with suppress(OSError):
-        if not os.path.lexists(path) and os.stat(journal).st_size:  # noqa: PTH116 - likewise
+        # In this order: whoever makes both at this moment makes the database first.
+        if os.stat(journal).st_size and not os.path.lexists(path):  # noqa: PTH116 - likewise
             raise StoreUnavailable(
                 f"the database {path} is not there, but its journal is: {journal} may hold what was committed last. Put"
                 " the database back in its place; or, to begin anew, move the journal away"
