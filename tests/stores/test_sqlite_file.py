@@ -200,6 +200,23 @@ def test_whoever_opens_the_file_again_leaves_the_journal_of_one_that_was_moved(s
     assert done(store.condition()).problems == ()
 
 
+def test_a_link_may_lead_to_where_no_file_is_yet_and_its_journal_is_watched(tmp_path):
+    file, link = tmp_path / "there" / "noonmark.db", tmp_path / "link.db"
+    file.parent.mkdir()
+    link.symlink_to(file)
+    store = SqliteStore(link, lambda: NOW)
+    done(store.open())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert done(store.create([first_plan(factories.schedule(), lookahead=LOOKAHEAD)])) == [True]
+    journal = file.with_name("noonmark.db-wal")
+    journal.rename(tmp_path / "away")
+    with pytest.raises(StoreUnavailable, match=r"noonmark\.db-wal was removed"):
+        done(store.newest_time())
+    (tmp_path / "away").rename(journal)
+    done(store.newest_time())
+    done(store.close())
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     store = SqliteStore(tmp_path / "nowhere" / "noonmark.db", HandClock())
     with pytest.raises(StoreUnavailable, match=r"cannot be opened: there is no folder .*nowhere$"):

@@ -231,9 +231,10 @@ def _create_private(path: str) -> None:
 
     One that is there is not even opened: to close it again would let go of every lock that this process has on it.
     """
-    _refuse_journal_alone(path)
+    file = os.path.realpath(path)  # a link may lead to where none is yet
+    _refuse_journal_alone(file)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if os.path.isdir(path):  # noqa: PTH112 - as it was written
             raise StoreUnavailable(f"the database {path} cannot be opened: Is a directory") from None

@@ -19,15 +19,16 @@ class FileIdentity:
     def __init__(self, path: str) -> None:
         """Nothing is open yet."""
         self._path = path
-        self._known: dict[str, tuple[int, int]] = {}
+        self.forget()
 
     def forget(self) -> None:
         """It is opened anew, or by another process."""
-        self._known = {}
+        self._known: dict[str, tuple[int, int]] = {}
+        self._journal = os.path.realpath(self._path) + JOURNAL  # SQLite keeps it beside the file, not beside a link
 
     def check(self) -> None:
         """StoreUnavailable when the path leads elsewhere; costs two looks at the file system."""
-        for path in (self._path, self._path + JOURNAL):
+        for path in (self._path, self._journal):
             known, found = self._known.get(path), _identity(path)
             if known is None and found is not None:
                 self._known[path] = found
