@@ -53,6 +53,8 @@ class Both:
                 return await self._lease(verb, *args, **kwargs | {"limit": EVERYTHING})
             if verb == "lead":  # by the store's own clock, as a claim
                 kwargs["now"] = min(kwargs["now"], await self._one.clock())
+            if verb == "inspect":  # each has rows of its own, and places among them; none may be damaged
+                return await self._inspect(*args, **kwargs)
             expected = await getattr(self._one, verb)(*args, **kwargs)
             assert await getattr(self._other, verb)(*args, **kwargs) == expected, verb
             return expected
@@ -98,6 +100,12 @@ class Both:
         same = [replace(one, audience=replace(one.audience, cursor="0")) for one in reactions]
         assert await self._other.commit_reactions(same) == expected
         return expected
+
+    async def _inspect(self, after, *, limit):
+        """All of the other store each time: a place in one of them means nothing in the other."""
+        found = await self._other.inspect(None, limit=EVERYTHING)
+        assert found.damaged == ()
+        return await self._one.inspect(after, limit=limit)
 
     async def _lease(self, verb, *args, **kwargs):
         """All that there is: of rows with the same times, either store may take any first.
