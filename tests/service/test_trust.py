@@ -38,8 +38,9 @@ def server(folder):
         yield made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def program(server, folder):
+    """One of its own for each test: a program knows a function by the first name that it was given."""
     made = Scheduler(f"sqlite:///{folder / 'noonmark.db'}")
     yield made
     made.close()
