@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.events import Event
 from noonmark.core.ids import event as event_origin
@@ -12,7 +13,6 @@ from noonmark.core.instants import SECOND, from_micros, to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reactions import match, unreadable
 from noonmark.core.reasons import Reason
-from noonmark.core.timekeeping import LEAP
 from noonmark.core.triggers import EventTrigger
 from noonmark.testing import factories
 from noonmark.testing.factories import MINUTE, NOW

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from noonmark.client import Client, examining, requests
+from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
 from noonmark.driver.drive import drive
 from noonmark.operations.registry import OPERATIONS
@@ -224,8 +224,7 @@ WALKED = {"cursor", "offset"}
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
 def test_a_method_takes_every_argument_of_its_operation(operation):
-    place = examining if operation.name == "doctor" else requests
-    method = getattr(place, {"list": "list_schedules"}.get(name := METHODS[operation.name].name, name))
+    method = getattr(requests, {"list": "list_schedules"}.get(name := METHODS[operation.name].name, name))
     taken = set()
     for one in inspect.signature(method).parameters.values():
         named = one.annotation.removeprefix("Unpack[").rstrip("]")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from noonmark.client import examining, requests, uploading
+from noonmark.client import requests, uploading
 from noonmark.client.answers import again_in, conclude
 from noonmark.core.errors import InvalidRequest
 
@@ -128,7 +128,7 @@ class Client:
     uploads = _pages(requests.uploads)
     delete_upload = _asks(requests.delete_upload)
     nodes = _asks(requests.nodes)
-    doctor = _asks(examining.doctor)
+    doctor = _asks(requests.doctor)
     audit = _pages(requests.audit)
     worker_start = _asks(requests.worker_start)
     worker_stop = _asks(requests.worker_stop)
@@ -275,7 +275,7 @@ class AsyncClient:
     uploads = _awaits_pages(requests.uploads)
     delete_upload = _awaits(requests.delete_upload)
     nodes = _awaits(requests.nodes)
-    doctor = _awaits(examining.doctor)
+    doctor = _awaits(requests.doctor)
     audit = _awaits_pages(requests.audit)
     worker_start = _awaits(requests.worker_start)
     worker_stop = _awaits(requests.worker_stop)

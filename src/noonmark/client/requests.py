@@ -9,6 +9,7 @@ from noonmark.client.asking import BARE_PREVIEW, Http, Listing, Request, ask, as
 from noonmark.client.values import (
     AuditEntry,
     Backfill,
+    Diagnosis,
     Document,
     Event,
     Explanation,
@@ -377,6 +378,11 @@ def worker_status() -> Request[WorkerStatus]:
 def health() -> Request[Document]:
     """That the server is up, and what it is."""
     return Request(http=Http("GET", "/health"), read=dict)
+
+
+def doctor(*, rows: int | None = None) -> Request[Diagnosis]:
+    """Whether the store is sound, row by row, and whether clocks agree; changes nothing."""
+    return ask("doctor", _one(Diagnosis), given(rows=rows))
 
 
 def call(name: str, arguments: Mapping[str, Any] | None = None) -> Request[Document]:

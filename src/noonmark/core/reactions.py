@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from noonmark.core import ids
 from noonmark.core.chains import concerns
+from noonmark.core.clock_trust import LEAP
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reasons import Reason
-from noonmark.core.timekeeping import LEAP
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:

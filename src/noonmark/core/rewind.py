@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.clock_trust import LEAP
 from noonmark.core.lifecycle import SchedulePhase, step_schedule
 from noonmark.core.planner import is_used_up, look_ahead, timed_trigger
 from noonmark.core.plans import Plan, Rewound, occurrence
 from noonmark.core.policies.fires import without
-from noonmark.core.timekeeping import LEAP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,11 +10,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from noonmark.core.admission import unserved
+from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.rewind import rewind
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import expire
-from noonmark.core.timekeeping import LEAP
 from noonmark.driver import logs
 from noonmark.driver.leading import beat_once, still_leads
 from noonmark.driver.planning import commit

@@ -10,12 +10,12 @@ from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import Phase
 
 if TYPE_CHECKING:
+    from noonmark.core.clock_trust import Trust
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan
     from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
-    from noonmark.core.timekeeping import Trust
 
 logger = logging.getLogger("noonmark.driver")
 jobs = logging.getLogger("noonmark.jobs")

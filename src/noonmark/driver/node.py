@@ -7,8 +7,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from noonmark.core.clock_trust import PROOF, Reading, Trust, confirm, judge
 from noonmark.core.reasons import Reason
-from noonmark.core.timekeeping import PROOF, Reading, Trust, confirm, judge
 from noonmark.core.turns import Turns
 from noonmark.driver import logs
 from noonmark.driver.reckoning import Reckoning

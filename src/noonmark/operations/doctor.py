@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.clock_trust import LEAP, LONG_SILENCE, discrepancy
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.rewind import rewind
-from noonmark.core.timekeeping import LEAP, LONG_SILENCE, discrepancy
 from noonmark.operations.arguments import Arguments
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from noonmark.core.clock_trust import LEAP
 from noonmark.core.discriminators import NONE, discriminators
 from noonmark.core.instants import MAX_INSTANT
 from noonmark.core.reactions import Audience
-from noonmark.core.timekeeping import LEAP
 from noonmark.stores.memory import planning
 from noonmark.stores.memory.agenda import take
 from noonmark.stores.memory.rows import Stream

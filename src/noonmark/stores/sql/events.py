@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import ids
+from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.events import Event
-from noonmark.core.timekeeping import LEAP
 from noonmark.stores.sql import planning
 from noonmark.stores.sql.audiences import Pages
 from noonmark.stores.sql.records import Unreadable, from_json, to_json, trail

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.admission import Wait
 from noonmark.core.audit import Note
+from noonmark.core.clock_trust import LEAP
 from noonmark.core.events import Event
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -14,7 +15,6 @@ from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
 from noonmark.core.rewind import rewind
-from noonmark.core.timekeeping import LEAP
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.ports.records import Beat, KeyRecord
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold

@@ -2,8 +2,8 @@
 
 import pytest
 
+from noonmark.core.clock_trust import LEAP, LONG_SILENCE, PROOF, Doubt, Reading, Trust, confirm, discrepancy, judge
 from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.core.timekeeping import LEAP, LONG_SILENCE, PROOF, Doubt, Reading, Trust, confirm, discrepancy, judge
 
 LEASE = 15 * SECOND
 YEARS = 10 * 365 * DAY_SECONDS * SECOND

@@ -1,4 +1,4 @@
-"""Timekeeping: whether a time that the store tells can be true, judged by the time that has passed on this machine.
+"""Clock trust: whether a time that the store tells can be true, judged by the time that has passed on this machine.
 
 The boot clock of a machine goes on in its sleep and no setting of the time of day touches it. A store's time that runs
 ahead of it by more than an hour is in *doubt*, until it returns, until it has gone on for a lease as the boot clock
