@@ -61,7 +61,7 @@ def test_a_damaged_row_is_named_with_what_to_do_and_nothing_is_changed(file):
     before = everything(file)
     done = call("doctor", "--store", f"sqlite:///{file}")
     assert done.code == 1
-    assert "rows    problem  2 of all" in done.out
+    assert "rows    problem  2 damaged among all" in done.out
     assert "labels: is 2 bytes, not text" in done.out
     assert "UPDATE schedules SET is_listed = 0 WHERE key = " in done.out
     assert 'schedule_states 1, total: is "many", not a whole number' in done.out

@@ -121,7 +121,7 @@ def _schema(found: Condition) -> dict[str, Any]:
 def _told_rows(seen: int, damaged: list[Damaged], *, is_complete: bool) -> dict[str, Any]:
     those = "all" if is_complete else "the first"
     rows = len({(one.table, one.key) for one in damaged})
-    problems = [f"{rows} of {those} {seen} rows are damaged"] if rows else []
+    problems = [f"{rows} damaged among {those} {seen}"] if rows else []
     return _check("rows", problems, f"{those} {seen} are sound")
 
 
