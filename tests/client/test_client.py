@@ -121,11 +121,7 @@ class TestRuns:
     def test_a_run_from_its_beginning_to_its_reasons(self, client):
         one = create(client).schedule_id
         added = client.run_now(one, payload="world", overlap="allow")
-        assert (added.schedule_id, added.payload, added.phase in ("pending", "dispatching", "completed")) == (
-            one,
-            "world",
-            True,
-        )
+        assert (added.schedule_id, added.payload) == (one, "world")
         done = eventually(lambda: (seen := client.occurrence(added.occurrence_id)).phase == "completed" and seen)
         assert done in list(client.occurrences(one, phase="completed", page_size=1))
         assert done not in list(client.occurrences(one, include_terminal=False))
