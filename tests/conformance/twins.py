@@ -150,7 +150,7 @@ class TwoNodesAndATwin(TwoNodes):
         memory = MemoryStore(self.clock)
         self.ledger = memory._ledger
         self.twin = self.make_twin()
-        done(self.twin.open())
+        self.twin.open()
         self.store = Both(memory, self.twin, self.on_twin)
 
     def make_twin(self):
@@ -165,7 +165,7 @@ class TwoNodesAndATwin(TwoNodes):
         return self.on_twin(lambda session: session.query(query))
 
     def teardown(self):
-        done(self.twin.close())
+        self.twin.close()
 
     @rule(uid=uids, way=st.sampled_from(["edit", "pause", "resume", "delete"]), data=st.data())
     def change(self, uid, way, data):
@@ -189,7 +189,7 @@ class TwoNodesAndATwin(TwoNodes):
     def carry_out_together(self, node):
         """All that was decided, in one call."""
         decisions, self.decisions[node] = self.decisions[node], []
-        answers = done(self.store.admit(decisions, now=self.now(), lease=LEASE))
+        answers = self.store.admit(decisions, now=self.now(), lease=LEASE)
         for decision, answer in zip(decisions, answers, strict=True):
             if isinstance(answer, Busy):
                 self.decisions[node].append(refused(decision.claim, answer))
@@ -203,7 +203,7 @@ class TwoNodesAndATwin(TwoNodes):
             settle(one, schedule, Delivered(outcome=outcome, started=self.now(), ended=self.now()), node=node)
             for (one, schedule), outcome in zip(runs, outcomes, strict=False)
         ]
-        for one, accepted in zip(settlements, done(self.store.settle(settlements)), strict=True):
+        for one, accepted in zip(settlements, self.store.settle(settlements), strict=True):
             if accepted and one.retry_at is None:
                 self.finals[one.occurrence.id] = self.finals.get(one.occurrence.id, 0) + 1
 
@@ -216,29 +216,29 @@ class TwoNodesAndATwin(TwoNodes):
     )
     def look_up(self, limit, age, phases, of, newest_first):
         for uid in UIDS:
-            done(self.store.find("acme", f"schedule-of-{uid}"))
-            for one in done(self.store.occurrences(uid, limit, phases=phases)):
-                done(self.store.occurrences(uid, limit, before=(one.nominal, one.id), phases=phases))
-                done(self.store.occurrence_runs(one.id))
-                done(self.store.last_runs([one.id]))
-            for run in done(self.store.runs(uid)):
-                done(self.store.runs(uid, limit, before=(run.started, run.id)))
-                assert done(self.store.run(run.id)) == (uid, run)
+            self.store.find("acme", f"schedule-of-{uid}")
+            for one in self.store.occurrences(uid, limit, phases=phases):
+                self.store.occurrences(uid, limit, before=(one.nominal, one.id), phases=phases)
+                self.store.occurrence_runs(one.id)
+                self.store.last_runs([one.id])
+            for run in self.store.runs(uid):
+                self.store.runs(uid, limit, before=(run.started, run.id))
+                assert self.store.run(run.id) == (uid, run)
         wanted = Wanted(phases=frozenset(of))
         for after in (None, *UIDS):
-            done(self.store.schedules("acme", limit=limit, after=after, wanted=wanted, newest_first=newest_first))
-        done(self.store.count_schedules("acme", wanted))
-        done(self.store.notes("acme", limit, before=4))
-        done(self.store.overdue(now=self.now() + age, limit=limit))
+            self.store.schedules("acme", limit=limit, after=after, wanted=wanted, newest_first=newest_first)
+        self.store.count_schedules("acme", wanted)
+        self.store.notes("acme", limit, before=4)
+        self.store.overdue(now=self.now() + age, limit=limit)
 
     @invariant()
     def both_know_the_same(self):
-        done(self.store.next_time([ROUTE]))
-        done(self.store.backlog(self.now(), 1_000))
-        done(self.store.plannable(self.now(), 10))
+        self.store.next_time([ROUTE])
+        self.store.backlog(self.now(), 1_000)
+        self.store.plannable(self.now(), 10)
         for uid in UIDS:
-            if done(self.store.snapshot(uid)) is not None:
-                done(self.store.occurrences(uid))
+            if self.store.snapshot(uid) is not None:
+                self.store.occurrences(uid)
 
     @invariant()
     def counters_count(self):

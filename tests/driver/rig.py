@@ -8,7 +8,6 @@ from noonmark.core.ids import manual
 from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered
-from noonmark.driver.drive import drive
 from noonmark.driver.duties import Driver
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.stores.memory import MemoryStore
@@ -188,22 +187,22 @@ class Rig:
 
     def create(self, uid="uid-1", **changes):
         made = factories.schedule(uid, **{"created": self.world.now} | changes)
-        assert drive(self.store.store.create([first_plan(made, lookahead=self.timing.lookahead)])) == [True]
+        assert self.store.store.create([first_plan(made, lookahead=self.timing.lookahead)]) == [True]
         return made
 
     def add(self, of, key, after=0, **changes):
         one = factories.occurrence(of, manual(key), nominal=self.world.now + after, **changes)
-        assert drive(self.store.store.add([one])) == [True]
+        assert self.store.store.add([one]) == [True]
         return one
 
     def row(self, one):
-        return drive(self.store.store.occurrence(one.id))
+        return self.store.store.occurrence(one.id)
 
     def rows(self, of):
-        return drive(self.store.store.occurrences(of.uid))
+        return self.store.store.occurrences(of.uid)
 
     def runs(self, of):
-        return drive(self.store.store.runs(of.uid))
+        return self.store.store.runs(of.uid)
 
     def advance(self, micros):
         self.world.advance(micros)

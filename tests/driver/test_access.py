@@ -8,7 +8,6 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.driver.access import Access
-from noonmark.driver.drive import drive
 from noonmark.ports.records import StoreTraits
 
 BLOCKING = SimpleNamespace(traits=StoreTraits(is_durable=True, blocks=True))
@@ -121,4 +120,4 @@ def test_a_call_that_suspends_cannot_be_driven_by_hand():
         await Suspends()
 
     with pytest.raises(RuntimeError, match="suspended"):
-        drive(suspends())
+        suspends()

@@ -14,7 +14,6 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
-from noonmark.driver.drive import drive
 from noonmark.driver.reports import AdmitReport, SettleReport
 from noonmark.operations import schedules
 from noonmark.testing.factories import MINUTE
@@ -84,7 +83,7 @@ def test_a_request_to_stop_is_for_the_delivery_it_was_made_of(rig):
         await rig.driver.claim_once()
         await rig.driver.admit_once()
 
-    assert drive(rig.store.store.request_stop(first.occurrence.id))
+    assert rig.store.store.request_stop(first.occurrence.id)
     rig.store.afterwards("renew", try_again)
     assert rig.renew_once().stopped == 0
     assert [one.occurrence.attempt for one in rig.target.given] == [1, 2]
@@ -151,7 +150,7 @@ def test_whoever_stands_in_line_asks_nobody_to_stop(rig):
 
 def test_a_run_that_knows_that_it_should_stop_need_not_be_told_again(rig):
     running = rig.started(quiet(rig))
-    assert drive(rig.store.store.request_stop(running.occurrence.id))
+    assert rig.store.store.request_stop(running.occurrence.id)
     assert rig.is_asked_to_stop()
     rig.renew_once()
     assert not rig.is_asked_to_stop()
@@ -203,7 +202,7 @@ def test_an_end_says_whether_somebody_may_have_waited_for_it(rig, changes, caugh
 def test_a_full_batch_of_forgotten_events_asks_for_more():
     rig = Rig(batch=2, keep_events=0)
     events = [Event(event_type="seen", emitted=0, event_id=f"{number}") for number in range(3)]
-    assert all(drive(rig.store.store.emit("acme", events)))
+    assert all(rig.store.store.emit("acme", events))
     while rig.match_once().matched:
         pass
     rig.lead_once()

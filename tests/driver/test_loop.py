@@ -20,7 +20,6 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
 from noonmark.driver import retries
 from noonmark.driver.alarm import Alarm
-from noonmark.driver.drive import drive
 from noonmark.driver.loop import Loop
 from noonmark.ports import sink
 from noonmark.ports.runtime import Runtime, Timing
@@ -89,16 +88,16 @@ class Place:
     def create(self, uid="uid-1", **changes):
         quiet = {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow(), "created": self.system.micros()}
         made = factories.schedule(uid, **quiet | changes)
-        assert drive(self.store.store.create([first_plan(made, lookahead=0)])) == [True]
+        assert self.store.store.create([first_plan(made, lookahead=0)]) == [True]
         return made
 
     def add(self, of, key, after=0):
         one = factories.occurrence(of, manual(key), nominal=self.system.micros() + after)
-        assert drive(self.store.store.add([one])) == [True]
+        assert self.store.store.add([one]) == [True]
         return one
 
     def row(self, one):
-        return drive(self.store.store.occurrence(one.id))
+        return self.store.store.occurrence(one.id)
 
     @asynccontextmanager
     async def running(self, **options):
@@ -153,10 +152,10 @@ def test_an_event_runs_what_waits_for_it():
         made = place.create()
         async with place.running() as loop:
             for name in ("a", "b"):
-                drive(place.store.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=name)]))
+                place.store.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=name)])
                 loop.wake()
                 await place.sink.until(lambda told, of=f"event:{name}": of in begun(told))
-        assert [one.origin for one in drive(place.store.store.occurrences(made.uid))] == ["event:b", "event:a"]
+        assert [one.origin for one in place.store.store.occurrences(made.uid)] == ["event:b", "event:a"]
 
     def begun(told):
         return [one.occurrence.origin for one in told if isinstance(one, sink.Started)]
@@ -592,11 +591,11 @@ def test_history_is_cut_down_to_size_however_much_there_is():
             factories.occurrence(made, manual(str(n)), nominal=n, phase=Phase.SKIPPED, reason="overlap")
             for n in range(1, 8)
         ]
-        drive(place.store.store.add(ended))
+        place.store.store.add(ended)
         async with place.running():
             pruned = lambda told: sum(one.count for one in told if isinstance(one, sink.Pruned))  # noqa: E731
             await place.sink.until(lambda told: pruned(told) == 6)
-        assert len(drive(place.store.store.occurrences(made.uid))) == 1
+        assert len(place.store.store.occurrences(made.uid)) == 1
 
     asyncio.run(story())
 
@@ -636,7 +635,7 @@ def test_a_function_that_another_process_has_named_is_adopted_at_once(monkeypatc
         async with place.running():
             await turns(lambda: place.store.calls["orphans"])  # it has reaped, and does so in an hour again
             trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
-            drive(place.store.store.create([first_plan(trusted, lookahead=0)]))
+            place.store.store.create([first_plan(trusted, lookahead=0)])
             one = place.add(trusted, "one")
             place.store.has_changed = True
             await place.started(one)

@@ -15,7 +15,6 @@ from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver import loop as loop_module
 from noonmark.driver.alarm import Alarm
-from noonmark.driver.drive import drive
 from noonmark.ports import sink
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
@@ -137,7 +136,7 @@ def test_what_was_too_late_when_it_was_claimed_is_planned_at_once():
             misfire_policy=misfire.Skip(grace=SECOND),
             created=then - SECOND,
         )
-        [lost] = drive(place.store.store.claim("lost", [ROUTE], now=then, until=then, limit=1, lease=1))
+        [lost] = place.store.store.claim("lost", [ROUTE], now=then, until=then, limit=1, lease=1)
         place.store.meanwhile("admit", place.asleep)
         async with place.running():
             gaps = lambda told: [row for one in told if isinstance(one, sink.Planned) for row in one.plan.closed]  # noqa: E731
@@ -210,7 +209,7 @@ def test_a_function_that_can_be_imported_at_last_is_served_at_once(monkeypatch):
     async def story():
         place = Sleepy()
         trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
-        drive(place.store.store.create([first_plan(trusted, lookahead=0)]))
+        place.store.store.create([first_plan(trusted, lookahead=0)])
         one = place.add(trusted, "one")
         place.target.offered = ["function:other"]
         async with place.running():
@@ -247,7 +246,7 @@ def test_a_run_that_another_process_asks_to_stop_hears_of_it_before_its_lease_is
         async with place.running():
             running = await place.started(one)
             await turns(lambda: place.store.calls["clock"])  # leases are renewed in an hour again
-            assert drive(place.store.store.request_stop(one.id))
+            assert place.store.store.request_stop(one.id)
             place.store.has_changed = True
             await turns(lambda: running.stop_reason is Reason.CANCELLED)
 

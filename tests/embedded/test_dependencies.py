@@ -7,7 +7,6 @@ import pytest
 from noonmark import CronTrigger, InvalidSchedule, Scheduler
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.driver.drive import drive
 from noonmark.operations import schedules
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -184,7 +183,7 @@ def test_a_stop_between_an_end_and_what_follows_loses_nothing(tmp_path):
     rig.clock.move_to(NOON)
     driver = rig.driver._driver
     for duty in (driver.plan_once, driver.claim_once, driver.admit_once, driver.settle_once):
-        drive(duty())
+        duty()
     assert rig.ran == ["a"]
     rig.clock.advance(7200)
     rig.open()
@@ -253,7 +252,7 @@ def test_an_end_between_the_look_and_the_wait_is_not_lost(rig, monkeypatch):
     drive(other.claim_once())
     # One node holds a, another one b.
     [claim] = [one for one in other.node.held.values() if one.schedule.schedule_id != a]
-    drive(store.release([hold for hold in other.node.holds() if hold.occurrence_id == claim.occurrence.id]))
+    store.release([hold for hold in other.node.holds() if hold.occurrence_id == claim.occurrence.id])
     other.node.drop(claim)
 
     async def meanwhile(claims):
@@ -313,7 +312,7 @@ def test_a_new_schedule_is_created_although_others_were_changed_meanwhile(rig, m
 
     monkeypatch.setattr(store, "create", meanwhile)
     c = rig.job("c", trigger=DAILY, depends_on=[a])
-    assert drive(schedules.find(store, "default", c)).schedule.declaration.depends_on[0].schedule_id == a
+    assert schedules.find(store, "default", c).schedule.declaration.depends_on[0].schedule_id == a
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from noonmark.driver.drive import drive
 from noonmark.operations.page import FIRST, MAX_BYTES, fitting, read_page, size_of
 from noonmark.surfaces.rest.writing import write_json
 from tests.operations.desk import Desk
@@ -87,9 +86,9 @@ def test_the_store_is_asked_for_little_at_a_time():
     async def tell(page):
         return [{"number": one, "text": LARGE} for one in page]
 
-    page = drive(read_page(1_000, fetch, tell))
+    page = read_page(1_000, fetch, tell)
     assert (len(page.entries), page.end, asked) == (8, 7, [FIRST])
-    page = drive(read_page(5, fetch, tell))
+    page = read_page(5, fetch, tell)
     assert (len(page.entries), page.end, asked[1:]) == (5, 4, [6])
 
 
@@ -100,7 +99,7 @@ def test_an_entry_that_is_larger_than_a_page_comes_alone():
     async def tell(page):
         return [{"number": one, "text": "x" * MAX_BYTES} for one in page]
 
-    page = drive(read_page(10, fetch, tell))
+    page = read_page(10, fetch, tell)
     assert ([one["number"] for one in page.entries], page.end) == ([0], 0)
 
 

@@ -3,7 +3,6 @@
 from enum import StrEnum
 
 from noonmark.core.errors import NoonmarkError, StoreUnavailable
-from noonmark.driver.drive import drive
 from tests.simulation.trace import summary
 
 
@@ -23,7 +22,7 @@ class Call:
     def __await__(self):
         try:
             yield Stage.BEFORE
-            answer = drive(self._verb)
+            answer = self._verb
             yield Stage.AFTER
         finally:
             self._verb.close()

@@ -24,7 +24,7 @@ class Stores:
         url = "&".join([f"{self.postgres.url(port=port)}?application_name={self.name}&schema={self.name}", *options])
         store = PostgresStore(url, HandClock())
         self._made.append(store)
-        done(store.open())
+        store.open()
         return store
 
     def backends(self):
@@ -45,7 +45,7 @@ class Stores:
 
     def close(self):
         for store in self._made:
-            done(store.close())
+            store.close()
 
 
 def ask(store, text, *parameters):

@@ -58,27 +58,27 @@ done(other.close())
 @pytest.fixture
 def store(postgres):
     store = PostgresStore(f"{postgres.url()}?schema=forked_{next(NAMES)}", HandClock())
-    done(store.open())
+    store.open()
     yield store
-    done(store.close())
+    store.close()
 
 
 def test_both_go_on_with_connections_of_their_own(store):
     occupy(store, 5)
     mine = set(store._lines.server_processes)
     child = Child(
-        lambda: done(store.create(plans(1, "child"))),
+        lambda: store.create(plans(1, "child")),
         lambda: sorted(store._lines.server_processes),
-        lambda: done(store.close()),
+        lambda: store.close(),
     )
     with closing(child):
         assert child.next() == [True]
         assert not mine & set(child.next())
-        assert done(store.create(plans(1, "parent"))) == [True]
+        assert store.create(plans(1, "parent")) == [True]
         child.next()
         occupy(store, 5)
     assert store._lines.server_processes == mine
-    assert all(done(store.find("acme", f"schedule-of-{who}-0")) for who in ("child", "parent"))
+    assert all(store.find("acme", f"schedule-of-{who}-0") for who in ("child", "parent"))
 
 
 def served_by(name):

@@ -91,9 +91,9 @@ class File:
     def open(self):
         store = SqliteStore(self.path, HandClock())
         try:
-            done(store.open())
+            store.open()
         finally:
-            done(store.close())
+            store.close()
 
     def run(self, script):
         with closing(sqlite3.connect(self.path)) as connection:
@@ -117,9 +117,9 @@ class Schema:
     def open(self):
         store = PostgresStore(self.url)
         try:
-            done(store.open())
+            store.open()
         finally:
-            done(store.close())
+            store.close()
 
     def run(self, script):
         self.database.sql(f"SET search_path = noonmark; {script}")

@@ -10,7 +10,6 @@ from pathlib import Path
 from noonmark.core.ids import manual
 from noonmark.core.settlement import Underway
 from noonmark.core.targets import parse_target
-from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.commands import CommandRunner

@@ -6,7 +6,6 @@ from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted
-from noonmark.driver.drive import drive
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.unsealing import Unsealer
 from tests.targets.receiving import calling, receiving
