@@ -228,7 +228,9 @@ def _claim_seconds(scheduler: Scheduler, count: int) -> float:
     now, best = scheduler.runtime.clock.micros() + SECOND, 1e9
     for _ in range(3):
         started = time.perf_counter()
-        claims = scheduler.runtime.store.claim("bench", ["function:nothing"], now=now, until=now, limit=limit, lease=SECOND)
+        claims = scheduler.runtime.store.claim(
+            "bench", ["function:nothing"], now=now, until=now, limit=limit, lease=SECOND
+        )
         assert claims, "there was nothing to claim"
         best = min(best, (time.perf_counter() - started) / len(claims))
     return best

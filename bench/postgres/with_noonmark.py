@@ -93,7 +93,9 @@ def noonmark_server_claim(url: str, stored: int, count: int) -> dict[str, float]
     for _ in range(3):
         now = store.clock()
         begun = time.perf_counter()
-        claims = store.claim("bench", ["function:due"], now=now, until=now + 60 * SECOND, limit=count, lease=60 * SECOND)
+        claims = store.claim(
+            "bench", ["function:due"], now=now, until=now + 60 * SECOND, limit=count, lease=60 * SECOND
+        )
         best = min(best, (time.perf_counter() - begun) / count)
         assert len(claims) == count
     scheduler.close()

@@ -103,10 +103,7 @@ def calls_of_schedules(port: int, count: int) -> dict[str, float]:
         assert time.time() < due, "they were due before all of them were there"
         scheduler.start()
         limit, store_of_it = due + PATIENCE, scheduler.runtime.store
-        while (
-            store_of_it.count_schedules(OWNER.tenant, Wanted(phases=frozenset({SchedulePhase.COMPLETED})))
-            < count
-        ):
+        while store_of_it.count_schedules(OWNER.tenant, Wanted(phases=frozenset({SchedulePhase.COMPLETED}))) < count:
             assert time.time() < limit, "the calls did not end"
             time.sleep(0.02)
         seconds = time.time() - due

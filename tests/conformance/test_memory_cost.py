@@ -12,7 +12,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 
 
 class Counted(dict):

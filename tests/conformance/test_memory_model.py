@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import chain
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -54,13 +53,6 @@ uids = st.sampled_from(UIDS)
 nodes = st.sampled_from(["node-a", "node-b"])
 keys = st.sampled_from("abcdef")
 indexes = st.integers(0, 5)
-
-
-def done(verb):
-    """The answer of a verb; it may wait for nothing."""
-    with pytest.raises(StopIteration) as answer:
-        verb.send(None)
-    return answer.value.value
 
 
 def ready_entries(ledger):
@@ -208,7 +200,9 @@ class TwoNodes(RuleBasedStateMachine):
     )
     def claim(self, node, limit, ahead, shares=None):
         now = self.now()
-        self.claims[node] += self.store.claim(node, [ROUTE], now=now, until=now + ahead, limit=limit, lease=LEASE, shares=shares)
+        self.claims[node] += self.store.claim(
+            node, [ROUTE], now=now, until=now + ahead, limit=limit, lease=LEASE, shares=shares
+        )
 
     @precondition(lambda self: any(self.claims.values()))
     @rule(node=nodes, count=st.integers(1, 4))

@@ -13,7 +13,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 
 THREADS, EACH = 4, 200
 

@@ -13,6 +13,7 @@ from noonmark.ports.runtime import Runtime, Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
 from noonmark.testing.factories import NOW
+from noonmark.testing.manual import run_inline
 
 ROUTE = "function:work"
 
@@ -78,7 +79,7 @@ class Wrapped:
     def __getattr__(self, verb):
         real = getattr(self.store, verb)
 
-        async def call(*args, **kwargs):
+        def call(*args, **kwargs):
             self.calls[verb] += 1
             if self.is_down or self._spend(self._before, verb):
                 raise StoreUnavailable(f"{verb} was not done")
@@ -89,10 +90,10 @@ class Wrapped:
             ):
                 raise TypeError("a number was expected")
             if (act := self._meanwhile.pop(verb, None)) is not None:
-                await act()
-            answer = await real(*args, **kwargs)
+                act()
+            answer = real(*args, **kwargs)
             if (act := self._afterwards.pop(verb, None)) is not None:
-                await act()
+                act()
             if self._spend(self._after, verb):
                 raise StoreUnavailable(f"{verb} was done, but the answer is lost")
             return answer
@@ -183,7 +184,7 @@ class Rig:
     def __getattr__(self, duty):
         """A duty of the driver, done at once: a store in memory never suspends."""
         real = getattr(self.driver, duty)
-        return lambda *args, **kwargs: drive(real(*args, **kwargs))
+        return lambda *args, **kwargs: run_inline(real(*args, **kwargs))
 
     def create(self, uid="uid-1", **changes):
         made = factories.schedule(uid, **{"created": self.world.now} | changes)

@@ -29,9 +29,9 @@ def rig():
 def other_arguments(rig, made):
     """Another revision, which takes effect when a verb is called."""
 
-    async def edit():
+    def edit():
         declared = replace(made.declaration, target=FunctionTarget(function="work", args=(1,)))
-        await schedules.edit(rig.store.store, made.uid, declared, lookahead=0)
+        schedules.edit(rig.store.store, made.uid, declared, lookahead=0)
 
     return edit
 
@@ -49,7 +49,7 @@ def test_a_lease_that_was_lost_and_taken_anew_meanwhile_is_kept():
     one = rig.add(quiet(rig), "one", MINUTE)
     assert rig.claim_once().claimed == 1
     taken_and_given_back(rig)
-    rig.store.afterwards("renew", rig.driver.claim_once)
+    rig.store.afterwards("renew", rig.claim_once)
     rig.renew_once()
     assert rig.node.held[one.id].occurrence.fence == rig.row(one).fence
     assert rig.row(one).phase is Phase.CLAIMED
@@ -57,7 +57,7 @@ def test_a_lease_that_was_lost_and_taken_anew_meanwhile_is_kept():
 
 def test_a_lease_that_ended_with_its_run_was_not_lost(rig):
     rig.target.end(rig.started(quiet(rig)))
-    rig.store.afterwards("settle", rig.driver.renew_once)
+    rig.store.afterwards("settle", rig.renew_once)
     assert rig.settle_once().settled == 1
     assert rig.sink.kinds() == ["Claimed", "Started", "Settled"]
 
@@ -77,11 +77,11 @@ def test_a_request_to_stop_is_for_the_delivery_it_was_made_of(rig):
     made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
     first = rig.started(made)
 
-    async def try_again():
+    def try_again():
         rig.target.end(first, Outcome.FAILED)
-        await rig.driver.settle_once()
-        await rig.driver.claim_once()
-        await rig.driver.admit_once()
+        rig.settle_once()
+        rig.claim_once()
+        rig.admit_once()
 
     assert rig.store.store.request_stop(first.occurrence.id)
     rig.store.afterwards("renew", try_again)

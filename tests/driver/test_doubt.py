@@ -21,6 +21,7 @@ from noonmark.driver.reports import (
 from noonmark.ports.records import Beat
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing.factories import MINUTE, NOW
+from noonmark.testing.manual import run_inline
 from tests.driver.rig import Rig
 
 LEASE = 15 * SECOND
@@ -152,7 +153,7 @@ def test_nobody_is_told_to_be_lost_before_the_others_can_have_believed_the_time_
 def test_an_operator_may_confirm_it_at_once(rig):
     rig.leap_by(YEARS)
     rig.renew_once()
-    drive(rig.node.confirm_time())
+    run_inline(rig.node.confirm_time())
     assert rig.node.now == NOW + YEARS
     rig.lead_once()
     assert rig.prune_once() == PruneReport(notes=1)
@@ -212,7 +213,7 @@ class TestRewinding:
     def believed(self, rig):
         """Plan by a time that was ahead and believed, and then fell back."""
         rig.leap_by(YEARS)
-        drive(rig.node.confirm_time())
+        run_inline(rig.node.confirm_time())
         rig.plan_once()
         rig.reap_once()
         rig.leap_by(0)
@@ -263,7 +264,7 @@ class TestRewinding:
             rig.create(f"uid-{number}")
         rig.lead_once()
         rig.leap_by(YEARS)
-        drive(rig.node.confirm_time())
+        run_inline(rig.node.confirm_time())
         while rig.plan_once().more:
             pass
         rig.leap_by(0)

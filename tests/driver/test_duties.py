@@ -90,7 +90,7 @@ class TestPlanning:
         rig.create()
         rig.advance(10 * MINUTE)
         other = Rig(rig, node="node-b")
-        rig.store.meanwhile("commit_plans", other.driver.plan_once)
+        rig.store.meanwhile("commit_plans", other.plan_once)
         assert rig.plan_once() == PlanReport(outrun=1)
         assert len([one for one in caplog.records if "misfired" in one.getMessage()]) == 1
 
@@ -108,10 +108,7 @@ class TestPlanning:
         rig.advance(MINUTE)
         other = Rig(rig, node="node-b")
 
-        async def be_faster():
-            await other.driver.plan_once()
-
-        rig.store.meanwhile("commit_plans", be_faster)
+        rig.store.meanwhile("commit_plans", other.plan_once)
         assert rig.plan_once() == PlanReport(outrun=1)
         assert rig.sink.told == []
 
@@ -502,9 +499,9 @@ class TestRenewing:
         rig = Rig()
         assignment = rig.started(quiet(rig))
 
-        async def end_it():
+        def end_it():
             rig.target.end(assignment)
-            await rig.driver.settle_once()
+            rig.settle_once()
 
         rig.store.meanwhile("renew", end_it)
         rig.sink.take()

@@ -15,6 +15,7 @@ from noonmark.ports.runtime import Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.factories import NOW
+from noonmark.testing.manual import run_inline
 from tests.driver.rig import ROUTE, Rig
 from tests.driver.test_loop import Place, turns
 
@@ -130,11 +131,11 @@ def test_two_that_forget_at_once_do_no_harm(rig):
     kept = rig.add(made, "live", 3_600 * SECOND)
     rig.lead_once()
 
-    async def freeze():
+    def freeze():
         """Just after its look at the clock."""
         rig.advance(LEASE)
-        assert (await other.driver.lead_once()).term == 2
-        assert await other.driver.prune_once() == PruneReport(forgotten=1)
+        assert other.lead_once().term == 2
+        assert other.prune_once() == PruneReport(forgotten=1)
 
     rig.store.meanwhile("prune", freeze)
     assert rig.prune_once() == PruneReport()
@@ -245,7 +246,7 @@ def test_the_leader_tells_once_which_nodes_were_lost(rig, caplog):
     killed, stopped = another(rig, "node-b"), another(rig, "node-c")
     for one in (rig, killed, stopped):
         one.reap_once()
-    drive(stopped.driver.leave())
+    run_inline(stopped.driver.leave())
     assert rig.lead_once().lost == killed.lead_once().lost == 0
     rig.advance(2 * LEASE - 1)
     rig.reap_once()

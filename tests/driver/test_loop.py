@@ -69,6 +69,20 @@ class Heard(Record):
         await self.until(lambda told: sum(isinstance(one, kind) for one in told) >= count)
 
 
+class Blocking(Wrapped):
+    """A store that is called in threads, two at once."""
+
+    @property
+    def traits(self):
+        return replace(self.store.traits, blocks=True, lines=2)
+
+
+def on_loop(story):
+    """A plain function that lets the running loop play a story, and waits for its end in a thread of the store."""
+    events = asyncio.get_running_loop()
+    return lambda: asyncio.run_coroutine_threadsafe(story(), events).result(SOON)
+
+
 class Place:
     """A loop with everything within reach."""
 
@@ -198,7 +212,7 @@ def test_what_comes_while_it_looks_is_not_overlooked():
         rung = []
         async with place.running() as loop:
 
-            async def add():
+            def add():
                 # The answer of the store is on its way, and does not know of this one.
                 loop.wake(place.add(made, "new", HOUR).due)
                 rung.append(loop._look._is_rung)
@@ -311,7 +325,7 @@ def test_nothing_is_fetched_any_more_once_it_stops():
 
 def test_what_is_just_being_fetched_when_it_stops_is_given_back():
     async def story():
-        place = Place(lookahead=HOUR)
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)), lookahead=HOUR)
         one = place.add(place.create(), "one", HOUR // 2)
         async with place.running(looks=False) as loop:
 
@@ -321,7 +335,7 @@ def test_what_is_just_being_fetched_when_it_stops_is_given_back():
                 for _ in range(100):
                     await asyncio.sleep(0)  # noqa: TID251 - a turn for each of the others
 
-            place.store.afterwards("claim", stop)
+            place.store.afterwards("claim", on_loop(stop))
             await loop.fetch(one.id)
             await place.ended()
         assert place.row(one).phase is Phase.PENDING
@@ -470,21 +484,13 @@ def test_what_has_not_begun_is_given_up_when_its_lease_cannot_be_renewed():
     asyncio.run(story())
 
 
-class TwoLines(Wrapped):
-    """A store that keeps whoever asks waiting, and can be asked twice at once."""
-
-    @property
-    def traits(self):
-        return replace(self.store.traits, blocks=True, lines=2)
-
-
 def test_leases_are_renewed_while_everybody_else_waits_for_the_store():
     async def story():
         may_go_on = threading.Event()
-        store = TwoLines(MemoryStore(SystemClock().micros))
+        store = Blocking(MemoryStore(SystemClock().micros))
         place = Place(store=store, lease=SECOND // 10)
 
-        async def hold():
+        def hold():
             may_go_on.wait(SOON)
 
         for verb in ("next_time", "routes"):
@@ -609,7 +615,7 @@ class Shared(Wrapped):
     def traits(self):
         return replace(self.store.traits, watch_interval=SECOND // 100)
 
-    async def changed_by_others(self):
+    def changed_by_others(self):
         has_changed, self.has_changed = self.has_changed, False
         return has_changed
 

@@ -24,8 +24,8 @@ def test_a_schedule_whose_upstreams_were_changed_meanwhile_is_created_all_the_sa
     on_up = (Dependency(schedule_id=up.schedule_id),)
     down = factories.schedule("down", depends_on=on_up)
 
-    async def be_faster():
-        await schedules.create(rig.store.store, factories.schedule("other", depends_on=on_up), lookahead=0)
+    def be_faster():
+        schedules.create(rig.store.store, factories.schedule("other", depends_on=on_up), lookahead=0)
 
     rig.store.meanwhile("create", be_faster)
     assert schedules.create(rig.store, down, lookahead=0) is True
@@ -60,7 +60,7 @@ def test_what_starts_while_its_schedule_is_being_cancelled_is_asked_to_stop_as_w
     made = rig.create()
     rig.add(made, "one")
     rig.claim_once()
-    rig.store.meanwhile("change", rig.driver.admit_once)
+    rig.store.meanwhile("change", rig.admit_once)
     assert schedules.cancel(rig.store, kept(rig, made)) == 1
     [running] = rig.target.given
     assert rig.row(running.occurrence).stop is Reason.CANCELLED

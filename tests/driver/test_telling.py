@@ -49,7 +49,7 @@ class TestTheDuty:
         say(rig, given[0])
         say(rig, given[1])
 
-        async def newer():
+        def newer():
             say(rig, given[1], MORE)
 
         rig.store.fail("progress")

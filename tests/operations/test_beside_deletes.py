@@ -29,10 +29,10 @@ class Interrupted(Desk):
     def after(self, verb, *names, **arguments):
         self.service.store.afterwards(verb, lambda: self._others(names, arguments))
 
-    async def _others(self, names, arguments):
+    def _others(self, names, arguments):
         for name in names:
             given = DOCUMENT if name in ("schedule/create", "schedule/upsert") else {"schedule_id": "report"}
-            await perform(self.undisturbed, LOCAL, name, {**given, **arguments})
+            perform(self.undisturbed, LOCAL, name, {**given, **arguments})
 
 
 @pytest.fixture

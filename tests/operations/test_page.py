@@ -78,12 +78,12 @@ def test_schedules_occurrences_and_runs(desk):
 def test_the_store_is_asked_for_little_at_a_time():
     rows, asked = list(range(100)), []
 
-    async def fetch(count, last):
+    def fetch(count, last):
         asked.append(count)
         start = 0 if last is None else last + 1
         return rows[start : start + count]
 
-    async def tell(page):
+    def tell(page):
         return [{"number": one, "text": LARGE} for one in page]
 
     page = read_page(1_000, fetch, tell)
@@ -93,10 +93,10 @@ def test_the_store_is_asked_for_little_at_a_time():
 
 
 def test_an_entry_that_is_larger_than_a_page_comes_alone():
-    async def fetch(count, last):
+    def fetch(count, last):
         return [] if last == 2 else list(range(0 if last is None else last + 1, 3))[:count]
 
-    async def tell(page):
+    def tell(page):
         return [{"number": one, "text": "x" * MAX_BYTES} for one in page]
 
     page = read_page(10, fetch, tell)

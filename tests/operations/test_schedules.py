@@ -36,8 +36,8 @@ def test_an_edit_that_was_outrun_is_decided_again(rig):
     made = rig.create()
     queued = replace(made.declaration, overlap_policy=overlap.Queue())
 
-    async def be_faster():
-        await schedules.pause(rig.store.store, made.uid)
+    def be_faster():
+        schedules.pause(rig.store.store, made.uid)
 
     rig.store.meanwhile("change", be_faster)
     edited = schedules.edit(rig.store, made.uid, queued, lookahead=0)
@@ -50,11 +50,11 @@ def test_an_edit_whose_upstreams_are_outrun_all_the_while_gives_up(rig):
     up, made, other = rig.create("uid-1"), rig.create("uid-2"), rig.create("uid-3")
     follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
 
-    async def be_faster():
-        snapshot = await rig.store.store.snapshot(other.uid)
+    def be_faster():
+        snapshot = rig.store.store.snapshot(other.uid)
         upstreams = () if snapshot.schedule.declaration.depends_on else follows.depends_on
         declared = replace(snapshot.schedule.declaration, depends_on=upstreams)
-        await schedules.edit(rig.store.store, other.uid, declared, lookahead=0)
+        schedules.edit(rig.store.store, other.uid, declared, lookahead=0)
         rig.store.meanwhile("change", be_faster)
 
     rig.store.meanwhile("change", be_faster)
@@ -68,8 +68,8 @@ def test_an_edit_that_rests_on_other_records_takes_two_steps(rig, is_paused_mean
     up, made = rig.create("uid-1"), rig.create("uid-2")
     follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
 
-    async def be_faster():
-        await schedules.pause(rig.store.store, made.uid)
+    def be_faster():
+        schedules.pause(rig.store.store, made.uid)
 
     if is_paused_meanwhile:
         rig.store.meanwhile("graph", be_faster)

@@ -154,13 +154,13 @@ class TestBackfilling:
         made = desk.create(trigger=MINUTES)
         asked = desk("schedule/backfill", schedule_id=made["schedule_id"], concurrency=2, **RANGE)
         claims = desk.service.store.claim(
-                "n",
-                ["function:report"],
-                now=desk.clock.micros(),
-                until=desk.clock.micros() + SECOND,
-                limit=10,
-                lease=SECOND,
-            )
+            "n",
+            ["function:report"],
+            now=desk.clock.micros(),
+            until=desk.clock.micros() + SECOND,
+            limit=10,
+            lease=SECOND,
+        )
         assert len(claims) == asked["count"]
         assert {one.occurrence.own.concurrency.limit for one in claims} == {2}
 

@@ -4,7 +4,6 @@ from itertools import count
 
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import together
 
 NAMES = count(1)

@@ -22,7 +22,6 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 from tests.servers.postgres import QUICK, running
 
 ROOT = Path(__file__).parents[2]

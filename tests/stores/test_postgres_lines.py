@@ -17,7 +17,6 @@ from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.news import News
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import ROUTE
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import SOON, eventually
 from tests.stores.connected import ask, occupy
 from tests.stores.test_sqlite_file import plans
@@ -197,15 +196,14 @@ def test_verbs_are_called_where_an_event_loop_is_running(stores):
     store = stores.open("pool=3")
 
     async def work():
-        await store.create(plans(3))
-        loop = asyncio.get_running_loop()
-        asked = [loop.run_in_executor(None, done, store.find("acme", f"schedule-of-uid-{n}")) for n in range(3)]
-        found = [await store.find("acme", f"schedule-of-uid-{n}") for n in range(3)]
+        store.create(plans(3))
+        asked = [asyncio.to_thread(store.find, "acme", f"schedule-of-uid-{n}") for n in range(3)]
+        found = [store.find("acme", f"schedule-of-uid-{n}") for n in range(3)]
         assert found == await asyncio.gather(*asked)
         with pytest.raises(asyncpg.UndefinedTableError):
             ask(store, "SELECT * FROM nowhere")
-        await store.close()
-        return await store.next_time([ROUTE])
+        store.close()
+        return store.next_time([ROUTE])
 
     assert asyncio.run(work()) is not None
     assert not [thread for thread in threading.enumerate() if thread.name == "noonmark-postgres"]
@@ -221,16 +219,13 @@ def test_a_store_that_was_closed_is_used_again(stores):
     assert len(stores.backends()) == 1
 
 
-@pytest.mark.parametrize("last", ["done(store.close())", "done(store.clock())"])
+@pytest.mark.parametrize("last", ["store.close()", "store.clock()"])
 def test_nothing_is_left_open_when_a_program_ends(stores, last):
     script = (
         "import sys; from noonmark.stores.postgres import PostgresStore; store = PostgresStore(sys.argv[1])\n"
-        "def done(verb):\n"
-        "    try: verb.send(None)\n"
-        "    except StopIteration as answer: return answer.value\n"
-        "done(store.open())\n"
+        "store.open()\n"
         "store.listen(print)\n"
-        "done(store.clock())\n"
+        "store.clock()\n"
         f"{last}\n"
     )
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, stores.postgres.url() + "?schema=left_open"]

@@ -13,7 +13,6 @@ from noonmark.stores.postgres import news
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import SOON, eventually
 from tests.stores.connected import Stores
 from tests.stores.test_sqlite_file import plans
@@ -162,7 +161,7 @@ def test_closing_ends_the_thread_though_a_wait_that_was_just_over_forgot_it(stor
     store._news._task = SimpleNamespace(cancel=lambda: None)
     proxy.refuse()
     proxy.cut()
-    closing = threading.Thread(target=lambda: store.close(), daemon=True)
+    closing = threading.Thread(target=store.close, daemon=True)
     closing.start()
     closing.join(SOON)
     assert not closing.is_alive()

@@ -8,7 +8,6 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.servers.postgres import QUICK, running
 from tests.stores.connected import occupy
 from tests.stores.test_sqlite_file import plans

@@ -1,7 +1,6 @@
 """A lease on PostgreSQL while somebody else has the row: it is lost when it has ended, and not before."""
 
 from noonmark.testing.conformance.bench import LEASE, Bench, hold
-from tests.conformance.test_memory_model import done
 
 
 def test_what_is_being_taken_over_is_lost_and_what_is_only_busy_is_not(stores, watcher):

@@ -36,7 +36,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import together
 from tests.stores.connected import ask
 from tests.stores.test_sqlite_file import plans
@@ -138,8 +137,7 @@ def test_those_who_forget_at_the_same_time_forget_each_thing_once(stores):
     def forget(number):
         mine, count = stores[number], 0
         while found := (
-            mine.prune(before=now + SECOND, keep=3, limit=7)
-            + mine.prune_events(before=now + SECOND, keep=3, limit=7)
+            mine.prune(before=now + SECOND, keep=3, limit=7) + mine.prune_events(before=now + SECOND, keep=3, limit=7)
         ):
             count += found
         return count

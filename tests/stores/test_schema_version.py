@@ -13,7 +13,6 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from tests.cli.calling import call
 from tests.cli.terminal import NOONMARK, in_pipe
-from tests.conformance.test_memory_model import done
 
 OURS = {"alembic_version", "schedules", "schedule_states", "occurrences"}
 WAY_OUT = (

@@ -11,7 +11,6 @@ import pytest
 from noonmark.core.instants import SECOND
 from noonmark.stores.sqlite import SqliteStore, backup, checkpoint, connections
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.stores.test_sqlite_file import plans
 
 FIRST = Path(__file__).parent / "data" / "first.sql"

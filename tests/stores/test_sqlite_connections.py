@@ -11,7 +11,6 @@ from noonmark.ports.records import Beat
 from noonmark.stores.sqlite import SqliteStore, connections
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, Bench
-from tests.conformance.test_memory_model import done
 
 FULL = 2
 

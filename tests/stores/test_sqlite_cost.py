@@ -26,7 +26,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench, hold, start
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 
 TABLES = ("occurrences", "schedules", "schedule_states", "runs", "concurrency_keys", "dependencies")
 TABLES += ("events", "event_streams", "event_listeners", "notes", "idempotency_keys")
@@ -67,9 +66,7 @@ def a_day_of_work(bench):
     store.request_stop(running[0].id)
     store.overdue(now=bench.now, limit=9)
     store.settle([bench.settlement(one) for one in running])
-    store.commit_plans(
-            [plan(one, now=bench.now, lookahead=LOOKAHEAD) for one in store.plannable(bench.now, 9)]
-        )
+    store.commit_plans([plan(one, now=bench.now, lookahead=LOOKAHEAD) for one in store.plannable(bench.now, 9)])
     store.find("acme", "schedule-of-uid-1")
     store.find_named("acme", "ada", "name-1")
     page = store.schedules("acme", limit=3)
@@ -282,9 +279,7 @@ def test_an_event_costs_as_much_as_those_who_want_its_values(tmp_path):
         steps = []
         with store._connections.reading() as reader:
             reader.set_progress_handler(lambda steps=steps: steps.append(1), 10)
-        assert [[one.uid for one in of.listeners] for of in store.unmatched(99)] == [
-            [f"uid-{n}"] for n in range(20)
-        ]
+        assert [[one.uid for one in of.listeners] for of in store.unmatched(99)] == [[f"uid-{n}"] for n in range(20)]
         costs.append(len(steps))
         store.close()
     assert max(costs) < 1.5 * min(costs), costs

@@ -20,7 +20,6 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, Bench
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 
 
 @pytest.fixture
@@ -118,9 +117,9 @@ def test_a_schedule_that_cannot_be_read_is_planned_no_more(bench, column):
     [ended] = bench.store.occurrences(broken.uid)
     assert (ended.phase, ended.reason) == (Phase.DELIVERY_FAILED, Reason.UNREADABLE)
     assert bench.store.next_time([ROUTE]) > bench.now
-    for read in (bench.store.find("acme", "schedule-of-broken"), bench.store.snapshot("broken")):
+    for read in (lambda: bench.store.find("acme", "schedule-of-broken"), lambda: bench.store.snapshot("broken")):
         with pytest.raises(StoreUnavailable, match="the stored record of schedule broken is damaged"):
-            read.send(None)
+            read()
 
 
 def test_a_schedule_that_was_mended_is_planned_again_after_an_edit(bench):

@@ -13,7 +13,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 
 FUNCTION = {"target_kind": "function", "function": "work", "args": [1, 2.5, None], "kwargs": {"deep": [{"a": True}]}}
 DOCUMENTS = [

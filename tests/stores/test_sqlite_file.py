@@ -19,7 +19,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 
 CREATE_MANY = """
 import json, sys
@@ -30,24 +29,18 @@ from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
 
-def done(verb):
-    try:
-        verb.send(None)
-    except StopIteration as answer:
-        return answer.value
-
 path, name = sys.argv[1:]
 clock = HandClock()
 store = SqliteStore(path, clock)
-done(store.open())
+store.open()
 for number in range(25):
     made = factories.schedule(f"{name}-{number}")
-    assert done(store.create([first_plan(made, lookahead=0)])) == [True]
+    assert store.create([first_plan(made, lookahead=0)]) == [True]
 clock.now += MINUTE
 claimed = []
-while claims := done(store.claim(name, [ROUTE], now=clock.now, until=clock.now, limit=3, lease=LEASE)):
+while claims := store.claim(name, [ROUTE], now=clock.now, until=clock.now, limit=3, lease=LEASE):
     claimed += [claim.occurrence.id for claim in claims]
-done(store.close())
+store.close()
 print(json.dumps(claimed))
 """
 

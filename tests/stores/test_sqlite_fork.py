@@ -11,7 +11,6 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.stores.test_sqlite_file import plans
 
 pytestmark = [
@@ -77,7 +76,7 @@ def test_what_a_child_wrote_after_its_parent_let_go_is_kept(store, tmp_path):
 
 
 def test_what_the_parent_wrote_after_its_child_let_go_is_kept(store, tmp_path):
-    child = Child(lambda: store.create(plans(1, "child")), lambda: store.close())
+    child = Child(lambda: store.create(plans(1, "child")), store.close)
     with closing(child):
         assert child.next() == [True]
         assert store.create(plans(1, "parent")) == [True]

@@ -46,7 +46,7 @@ class Runner:
     """A runner, and what it reported."""
 
     def __init__(self, *allowed, **rules):
-        self.runner = CommandRunner(Programs(allowed, **rules), OrphanedPrograms(MemoryStore(now), drive))
+        self.runner = CommandRunner(Programs(allowed, **rules), OrphanedPrograms(MemoryStore(now)))
         self._reported, self._news = {}, threading.Condition()
         self.told = []
         """What it told of those that went on, and when."""

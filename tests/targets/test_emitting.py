@@ -25,7 +25,7 @@ class Emitter:
     def __init__(self):
         self.store = MemoryStore(now)
         self.store.open()
-        self.emitter = EventEmitter(self.store, drive)
+        self.emitter = EventEmitter(self.store)
         self._reported, self._news = {}, threading.Condition()
         self.emitter.open(self._report, now)
 

@@ -99,7 +99,7 @@ def ended(bench, one, outcome):
 
 def swept(bench, pid):
     """Look for what is left; whether a process is there afterwards."""
-    OrphanedPrograms(bench.store, drive).end(now)
+    OrphanedPrograms(bench.store).end(now)
     return is_alive(pid)
 
 
@@ -140,7 +140,7 @@ def test_so_is_what_is_of_the_run_that_this_very_node_is_a_part_of(bench, begun,
 
 
 def test_nobody_looks_again_at_once_unless_there_is_a_reason(bench, begun, left):
-    orphans = OrphanedPrograms(bench.store, drive)
+    orphans = OrphanedPrograms(bench.store)
     orphans.end(lambda: 0)
     pid = left(of_dead_process(), run_id(begun))
     orphans.end(lambda: LOOK_EVERY - 1)

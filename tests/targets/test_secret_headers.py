@@ -47,7 +47,7 @@ class Secrets:
         return made
 
     def calling(self, *keys):
-        return calling(unsealer=Unsealer(self.store, drive, seal(*keys) if keys else None))
+        return calling(unsealer=Unsealer(self.store, seal(*keys) if keys else None))
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +265,7 @@ def test_a_row_that_was_moved_does_not_open(secrets, receiver):
 def test_while_the_store_does_not_answer_the_retry_policy_has_its_say(receiver, tmp_path):
     path = tmp_path / "noonmark.db"
     path.write_bytes(b"no database" * 1_000)
-    with calling(unsealer=Unsealer(SqliteStore(path, SystemClock().micros), drive, seal(OLD))) as caller:
+    with calling(unsealer=Unsealer(SqliteStore(path, SystemClock().micros), seal(OLD))) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
     assert delivered.error.startswith("its keys and secrets could not be read: ")

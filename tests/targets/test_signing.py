@@ -29,7 +29,7 @@ def test_a_request_has_the_key_of_its_tenant_and_its_own_token(store, keys):
     key = tenant_key(keys, own, TENANT)
     with (
         receiving() as receiver,
-        calling(unsealer=Unsealer(store, drive, None), keys=keys, public_url=PUBLIC) as caller,
+        calling(unsealer=Unsealer(store, None), keys=keys, public_url=PUBLIC) as caller,
     ):
         caller.call(f"{receiver.url}/ok", body="pay", key="one")
         with store._connections.writing() as connection:
@@ -44,12 +44,10 @@ def test_a_request_has_the_key_of_its_tenant_and_its_own_token(store, keys):
 
 
 def test_without_a_public_url_it_is_signed_all_the_same(store):
-    with receiving() as receiver, calling(unsealer=Unsealer(store, drive, None)) as caller:
+    with receiving() as receiver, calling(unsealer=Unsealer(store, None)) as caller:
         caller.call(f"{receiver.url}/ok")
         ((_, _, headers, body),) = receiver.requests
-    assert (
-        verify(headers, body, tenant_key(KeySettings(), store.own_key(), TENANT)) == headers["Idempotency-Key"]
-    )
+    assert verify(headers, body, tenant_key(KeySettings(), store.own_key(), TENANT)) == headers["Idempotency-Key"]
     assert not [name for name in headers if name.startswith("Noonmark-Callback")]
 
 
@@ -57,7 +55,7 @@ def test_nothing_is_sent_unsigned_while_the_key_cannot_be_read(store):
     store.own_key()
     with store._connections.writing() as connection:
         connection.execute("UPDATE secrets SET sealed = 'damaged'")
-    with receiving() as receiver, calling(unsealer=Unsealer(store, drive, None)) as caller:
+    with receiving() as receiver, calling(unsealer=Unsealer(store, None)) as caller:
         delivered = caller.call(f"{receiver.url}/ok")
         assert receiver.requests == []
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
@@ -70,10 +68,10 @@ def test_a_damaged_key_stops_no_request_that_is_signed_without_it(store):
     with store._connections.writing() as connection:
         connection.execute("UPDATE secrets SET sealed = 'damaged'")
     with receiving() as receiver:
-        with calling(unsealer=Unsealer(store, drive, None), keys=keys) as caller:
+        with calling(unsealer=Unsealer(store, None), keys=keys) as caller:
             delivered = caller.call(f"{receiver.url}/ok", declared=of_default)
             of_another = caller.call(f"{receiver.url}/ok")
-        with calling(unsealer=Unsealer(store, drive, None), keys=keys, public_url=PUBLIC) as caller:
+        with calling(unsealer=Unsealer(store, None), keys=keys, public_url=PUBLIC) as caller:
             with_callback = caller.call(f"{receiver.url}/ok", declared=of_default)
         ((_, _, headers, body),) = receiver.requests
     assert verify(headers, body, CHOSEN) == headers["Idempotency-Key"]

@@ -22,7 +22,7 @@ def receiver():
 @pytest.fixture(scope="module")
 def caller():
     store = MemoryStore(SystemClock().micros)
-    with calling(public_url=PUBLIC, unsealer=Unsealer(store, drive, None)) as caller:
+    with calling(public_url=PUBLIC, unsealer=Unsealer(store, None)) as caller:
         yield caller
 
 
