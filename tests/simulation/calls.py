@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from enum import StrEnum
-from threading import Semaphore, Thread, local
+from threading import Lock, Thread, local
 
 from noonmark.core.errors import NoonmarkError, StoreUnavailable
 from tests.simulation.trace import summary
@@ -78,7 +78,9 @@ class Caller:
 
     def __init__(self, function):
         self._function = function
-        self._turn, self._standstill = Semaphore(0), Semaphore(0)
+        self._turn, self._standstill = Lock(), Lock()
+        self._turn.acquire()
+        self._standstill.acquire()
         self._thread = None
         self._stage = self._thrown = self._error = None
 

@@ -1,6 +1,7 @@
 """The store: where schedules, occurrences and runs live.
 
-A store keeps what it is given and decides nothing. Every write is conditional, one transaction per call, and tells for
+A store keeps what it is given and decides nothing. Its verbs are plain functions: any thread may call any of them, and
+each is one transaction. Code on an event loop calls them through an executor. Every write is conditional and tells for
 each row whether it took effect; a lost race is an ordinary answer, never an exception. Batches are the rule: a call may
 carry thousands of rows, each independent of the others.
 
