@@ -7,28 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.ports.inspection import Condition
-from noonmark.ports.records import StoreTraits
+from noonmark.ports.records import Admitted, StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.transactions import Transactions
-from noonmark.stores.sql import (
-    admission,
-    claim_queries,
-    dependencies,
-    fast_path,
-    history,
-    leases,
-    nodes,
-    plan_writes,
-    snapshots,
-    system_events,
-    upstreams,
-)
-from noonmark.stores.sql import events as emitted
+from noonmark.stores.rules import admission, dependencies, plan_writes, system_events
+from noonmark.stores.rules import events as emitted
+from noonmark.stores.rules.snapshots import by_uid
+from noonmark.stores.sql import claim_queries, fast_path, history, leases, nodes, snapshots
+from noonmark.stores.sql.dependencies import graph
+from noonmark.stores.sql.events import mend as mend_streams
 from noonmark.stores.sql.verbs import SharedVerbs
 from noonmark.stores.sql.version import VERSION
 
@@ -45,7 +36,6 @@ if TYPE_CHECKING:
     from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
-        Admitted,
         Graph,
         Heartbeat,
         Leadership,
@@ -118,11 +108,11 @@ class PostgresStore(Transactions, SharedVerbs):
 
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
-        return self._read(lambda uow: dependencies.graph(uow, tenant, schedule_ids))
+        return self._read(lambda uow: graph(uow.session, tenant, schedule_ids))
 
     def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
-        return self._read(lambda uow: snapshots.by_uid(uow, uid))
+        return self._read(lambda uow: by_uid(uow, uid))
 
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
@@ -155,9 +145,10 @@ class PostgresStore(Transactions, SharedVerbs):
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it."""
-        found, damaged = self._read(lambda uow: emitted.unmatched(uow, limit))
+        found, damaged = self._read(lambda uow: (emitted.unmatched(uow, limit), uow.damaged_streams))
         if damaged:
-            self._careful(damaged, lambda uow: emitted.mend(uow, damaged))
+            tenants = [tenant for tenant in damaged if isinstance(tenant, str)]
+            self._careful(tenants, lambda uow: mend_streams(uow.session, damaged, self._schedule_cache.damage))
         return found
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
@@ -205,20 +196,15 @@ class PostgresStore(Transactions, SharedVerbs):
         tenants = {one.claim.schedule.owner.tenant for one in others}
 
         def admit(uow: UnitOfWork) -> list[Admitted | LeaseLost | Busy]:
-            return admission.admit_others(uow, admissions, started, now=now, lease=lease)
+            return admission.admit_all(uow, admissions, started, now=now, lease=lease)
 
-        return self._careful(tenants, admit) if others else admission.all_started(admissions, started)
+        if others:
+            return self._careful(tenants, admit)
+        return [Admitted(occurrence=started[one.claim.occurrence.id]) for one in admissions]
 
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
-
-        def read(uow: UnitOfWork) -> list[Standings]:
-            states = uow.read_states({claim.schedule.uid for claim in claims})
-            return upstreams.read(
-                uow, [(states.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
-            )
-
-        return self._read(read)
+        return self._read(lambda uow: dependencies.of_claims(uow, claims))
 
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
@@ -227,7 +213,7 @@ class PostgresStore(Transactions, SharedVerbs):
     def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
         tenants = self._tenants(_TENANTS_OF_ROWS, (hold.occurrence_id for hold in holds))
-        self._careful(tenants, lambda uow: leases.release(uow, holds), tells=True)
+        self._careful(tenants, lambda uow: admission.release(uow, holds), tells=True)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds: the plain ones quickly, then the others."""
@@ -238,12 +224,12 @@ class PostgresStore(Transactions, SharedVerbs):
         tenants = self._tenants(_TENANTS_OF_ROWS, others)
         # Whoever ends something looks for what that frees, but not one that is about to stop and hands its work back.
         tells = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
-        return self._careful(tenants, lambda uow: admission.settle_others(uow, settlements, ended), tells=tells)
+        return self._careful(tenants, lambda uow: admission.settle_all(uow, settlements, ended), tells=tells)
 
     def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
-        return self._careful(tenants, lambda uow: leases.request_stop(uow, occurrence_id), tells=True)
+        return self._careful(tenants, lambda uow: admission.request_stop(uow, occurrence_id), tells=True)
 
     def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
@@ -269,8 +255,8 @@ class PostgresStore(Transactions, SharedVerbs):
 
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
-        tenants = self._glance(lambda uow: system_events.listening_for(uow.session, event))
-        return self._careful(tenants, lambda uow: system_events.tell_lost(uow, node, seen, event, tenants))
+        tenants = self._glance(lambda uow: uow.subscribed_tenants(event.event_type))
+        return self._careful(tenants, lambda uow: system_events.publish_lost_node(uow, node, seen, event, tenants))
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""

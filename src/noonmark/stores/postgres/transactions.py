@@ -13,8 +13,8 @@ from noonmark.stores.postgres import opening
 from noonmark.stores.postgres.lines import Lines, Lost, breaks, explained, pause_before_retry
 from noonmark.stores.postgres.news import News
 from noonmark.stores.postgres.session import PostgresSession
+from noonmark.stores.rules.system_events import publish
 from noonmark.stores.sql.schedule_documents import ScheduleCache
-from noonmark.stores.sql.system_events import tell
 from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class Transactions:
             uow.session.execute(_WAIT_FOR, locks)
             answer = work(uow)
             uow.write()
-            tell(uow)
-            if (tells and _took_effect(answer)) or uow.woke:
+            publish(uow)
+            if (tells and _took_effect(answer)) or uow.wakes_nodes:
                 uow.session.execute(_TELL, self._address.channel)
             return answer
 

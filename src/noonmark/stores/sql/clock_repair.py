@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.policies.retry import LONGEST_RETRY
-from noonmark.stores.sql import snapshots
+from noonmark.stores.rules import snapshots
 from noonmark.stores.sql.claim_queries import FIRST_LEASED, FIRST_READY
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, li
     found: list[Snapshot] = []
     while len(found) < limit:
         uids = uow.session.query(_UIDS_AHEAD, until, after, limit)
-        found += snapshots.since(uow, uow.states_in(PLANNED_AHEAD, until, after, limit), now)
+        ahead = uow.states_in(PLANNED_AHEAD, until, after, limit)
+        found += snapshots.of_sound(uow, ahead, since=now)[0]
         if len(uids) < limit:
             break
         [after] = uids[-1]  # of which some may be damaged, and left out

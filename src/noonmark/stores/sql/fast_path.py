@@ -18,11 +18,11 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.settlement import ENDS
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
-from noonmark.stores.detail import to_detail
+from noonmark.stores.rules.completion import FAILURES, to_detail
+from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions
-from noonmark.stores.sql.completion import FAILURES
 from noonmark.stores.sql.progress import put_runs
-from noonmark.stores.sql.records import OWN, run_values, to_json
+from noonmark.stores.sql.records import run_values, to_json
 from noonmark.stores.sql.row_checks import NARROW
 from noonmark.stores.sql.session import lease_end
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Settlement
+    from noonmark.stores.rules.unit_of_work import Topic
     from noonmark.stores.sql.session import Session, Values
 
 _ENDS = frozenset(phase for phase, _ in ENDS.values())
@@ -161,15 +162,17 @@ def _heard_late(session: Session, admissions: Sequence[Admission], now: Micros) 
         for one in admissions
         if is_late(one.claim.occurrence.first_due, now) and not one.claim.occurrence.has_begun
     }
-    heard = subscriptions.heard(session, set(late.values()))
+    heard = subscriptions.subscribed(session, set(late.values()))
     return frozenset(one for one, fact in late.items() if fact in heard) if heard else frozenset()
 
 
-def _heard_ends(session: Session, settlements: Sequence[Settlement]) -> set[subscriptions.Heard]:
+def _heard_ends(session: Session, settlements: Sequence[Settlement]) -> set[Topic]:
     """What somebody wants to hear of these ends; of each, it may be that of its schedule too."""
     ends = {(one.tenant, one.phase) for one in settlements}
     facts = {(tenant, str(ENDED_AS[phase])) for tenant, phase in ends if phase in _ENDS}
-    return subscriptions.heard(session, facts | {(tenant, str(SystemEvent.SCHEDULE_COMPLETED)) for tenant, _ in facts})
+    return subscriptions.subscribed(
+        session, facts | {(tenant, str(SystemEvent.SCHEDULE_COMPLETED)) for tenant, _ in facts}
+    )
 
 
 def _note_ends(session: Session, found: list[Values], phase: Phase, *, holds_slot: bool, now: Micros) -> None:

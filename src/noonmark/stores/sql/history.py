@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE
+from noonmark.stores.rules.records import Unreadable, to_occurrence
 from noonmark.stores.sql.claim_queries import FIRST_LEASED, FIRST_READY, STRAY
-from noonmark.stores.sql.records import Unreadable, from_json, occurrence
+from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import FURTHEST
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.stores.sql.records import Row
+    from noonmark.stores.rules.records import Row
     from noonmark.stores.sql.session import Session, Values
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
@@ -130,7 +131,7 @@ def _problem(uow: UnitOfWork, row: Row) -> str | None:
     """What keeps a row, or its schedule, from being read."""
     try:
         uow.schedule_of(uow.state_of(row))
-        occurrence(row, "", "", None)
+        to_occurrence(row, "", "", None, from_json)
     except Unreadable as error:
         return str(error)
     return None
@@ -199,7 +200,8 @@ def told(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
     found = []
     for row in rows:
         try:
-            one = occurrence(row, uow.state_of(row).uid, str(ids.get(row.schedule, "")), shown(row.payload))
+            schedule_id = str(ids.get(row.schedule, ""))
+            one = to_occurrence(row, uow.state_of(row).uid, schedule_id, shown(row.payload), from_json)
         except Unreadable as error:
             uow.schedule_cache.damage.note("occurrences", row.key, str(error))
         else:

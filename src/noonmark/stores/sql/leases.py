@@ -7,33 +7,30 @@ from typing import TYPE_CHECKING
 from noonmark.core.admission import Claim
 from noonmark.core.frozen import construct
 from noonmark.core.ids import kind_of
-from noonmark.core.interruption import lost_error
 from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.occurrence import Occurrence
-from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome, Run
 from noonmark.ports.records import Renewal
-from noonmark.stores.detail import to_detail
-from noonmark.stores.sql import completion, slots
+from noonmark.stores.rules import completion
+from noonmark.stores.rules.admission import lease_row
+from noonmark.stores.rules.completion import to_detail
+from noonmark.stores.rules.records import LEASED, PHASES, REASONS, Unreadable, unpack_overrides
 from noonmark.stores.sql.claim_queries import SELECTED, STRAY
-from noonmark.stores.sql.records import PHASES, REASONS, Unreadable, from_json, own_terms
+from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import RowCheck, told
 from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import Lease
     from noonmark.stores.sql.claim_queries import Found
-    from noonmark.stores.sql.records import Row
     from noonmark.stores.sql.session import Session
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
     Faults = dict[int, str]
 
-LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 CLAIMABLE = (Phase.PENDING, *LEASED)
 
 _LEASE = """
@@ -124,7 +121,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow
             stop=REASONS[stop],
             deadline=deadline,
             payload=None if payload is None else from_json(payload, "payload"),
-            overrides=own_terms(own, behind),
+            overrides=unpack_overrides(own, behind, from_json),
         )
     except KeyError as error:
         raise Unreadable(f"{error} is no phase, reason or origin") from None
@@ -161,34 +158,6 @@ def _still_held(
     }
 
 
-def release(uow: UnitOfWork, holds: Sequence[Lease]) -> None:
-    """Give claimed rows back untouched."""
-    for row in _held(uow, holds).values():
-        if row.phase == Phase.CLAIMED:
-            row.phase = Phase.PENDING
-            row.lease_end = row.node = None
-            uow.changed(row)
-            slots.free_key_if_held(uow, row)
-
-
-def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
-    """Ask whoever delivers a row to stop; False when nobody does."""
-    row = uow.row(occurrence_id)
-    if row is None or row.phase != Phase.DISPATCHING:
-        return False
-    row.stop = Reason.CANCELLED
-    uow.changed(row)
-    return True
-
-
-def _held(uow: UnitOfWork, holds: Iterable[Lease]) -> dict[str, Row]:
-    """The rows whose leases are still held with these fences; of several holds of a row, the last counts."""
-    fences = {hold.occurrence_id: hold.fence for hold in holds}
-    uow.read_rows(fences)
-    rows = ((one, uow.known(one), fence) for one, fence in fences.items())
-    return {one: row for one, row, fence in rows if row is not None and row.fence == fence and row.phase in LEASED}
-
-
 def _readable(found: Schedule | Unreadable) -> Schedule:
     if isinstance(found, Unreadable):
         raise found
@@ -197,28 +166,10 @@ def _readable(found: Schedule | Unreadable) -> Schedule:
 
 def _take_over(uow: UnitOfWork, key: int, node: str, *, now: Micros, until: Micros) -> None:
     """Lease a row whose delivery was lost with its node."""
-    [row] = uow.rows_of([key])
-    if row.damage is not None:
-        raise Unreadable(row.damage)
-    uow.add_run(row, _lost_run(row, now), None)
-    row.losses += 1
-    row.attempt -= 1
-    row.fence += 1
-    row.phase, row.node, row.started, row.lease_end = Phase.CLAIMED, node, None, until
-    uow.changed(row)
-
-
-def _lost_run(row: Row, now: Micros) -> Run:
-    return Run(
-        id=f"{row.id}-{row.fence}",
-        occurrence_id=row.id,
-        attempt=row.attempt,
-        node=row.node or "",
-        started=now if row.started is None else max(row.started, row.due),
-        ended=now,
-        outcome=Outcome.LEASE_LOST,
-        error=lost_error(row.node),
-    )
+    row = uow.row_of_key(key)
+    if row is None or row.damage is not None:
+        raise Unreadable("its row is not there" if row is None else str(row.damage))
+    lease_row(uow, row, node, now=now, until=until)
 
 
 def end_unreadable(uow: UnitOfWork, faults: Faults) -> None:
@@ -228,7 +179,7 @@ def end_unreadable(uow: UnitOfWork, faults: Faults) -> None:
         if row.phase in LIVE:
             completion.end_unreadable(uow, row, faults[row.key])
         else:  # it has ended, and only seems to be held by somebody
-            completion.give_back(row)
+            row.give_back()
             uow.changed(row)
 
 

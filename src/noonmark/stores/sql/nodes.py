@@ -9,7 +9,7 @@ from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Heartbeat, Le
 from noonmark.stores.sql.row_checks import FURTHEST, RowCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.ports.records import NodeRecord
@@ -38,6 +38,10 @@ _LEAD = f"""
 
 _MISS = """
     UPDATE nodes SET lease = ? WHERE name = ? AND seen = ? AND left_at IS NULL AND lease <> ? RETURNING name
+"""
+_HEARTBEATS = """
+    SELECT NULL AS route, max(seen) AS seen FROM nodes WHERE seen <= ? UNION ALL
+    SELECT route, seen FROM served_routes WHERE route IN EACH(text)
 """
 
 
@@ -100,3 +104,13 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
                 lease=lease,
             )
             yield is_known(said, seen=seen, left=left, is_leader=name == leader, now=now)
+
+
+def last_heartbeats(
+    session: Session, routes: Collection[str], latest: Micros
+) -> tuple[Micros | None, dict[str, Micros]]:
+    """When any node was last seen up to a time, and when each route was last served."""
+    found = session.gather("route, seen", f"({_HEARTBEATS})", latest, list(routes))
+    seen: dict[str | None, Micros] = {route: seen for route, seen in found if type(seen) is int and seen <= latest}
+    newest = seen.pop(None, None)
+    return newest, {route: time for route, time in seen.items() if route is not None}

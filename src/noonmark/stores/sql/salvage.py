@@ -13,19 +13,19 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
-from noonmark.stores.sql.records import ROW_COLUMNS, SLOT_COLUMNS, STATE_COLUMNS
+from noonmark.stores.sql.records import KEY_COLUMNS, ROW_COLUMNS, STATE_COLUMNS
 from noonmark.stores.sql.row_checks import KINDS, RowCheck, number, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
-    from noonmark.stores.sql.records import ConcurrencySlot, Row, ScheduleState
+    from noonmark.stores.rules.records import ConcurrencyKey, Row, ScheduleState
     from noonmark.stores.sql.session import Session
 
 STATES = RowCheck("schedule_states", STATE_COLUMNS)
 ROWS = RowCheck("occurrences", ROW_COLUMNS)
-SLOTS = RowCheck("concurrency_keys", SLOT_COLUMNS)
+KEYS = RowCheck("concurrency_keys", KEY_COLUMNS)
 GOES_ON = frozenset({
     "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
     "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
@@ -42,7 +42,7 @@ _COUNTS = """
 """
 _FENCES = 1_000_000
 """So far beyond those that are there is nobody's fence."""
-_PLACE_COUNTS = """
+_KEY_COUNTS = """
     SELECT (SELECT count(*) FROM occurrences WHERE place = ?), (SELECT count(*) FROM occurrences WHERE wanted = ?)
 """
 
@@ -87,9 +87,9 @@ def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
     row.damage = told(problems)
 
 
-def mend_place(session: Session, place: ConcurrencySlot) -> None:
+def mend_key(session: Session, key: ConcurrencyKey) -> None:
     """Count again who holds and who wants a place under a key."""
-    [(place.taken, place.waiting)] = session.query(_PLACE_COUNTS, place.key, place.key)
+    [(key.taken, key.waiting)] = session.query(_KEY_COUNTS, key.key, key.key)
 
 
 def _put(record: ScheduleState | Row, table: str, problems: Mapping[str, str], spare: Mapping[str, object]) -> None:

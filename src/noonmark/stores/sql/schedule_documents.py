@@ -21,7 +21,8 @@ from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedul
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import parse_trigger
 from noonmark.stores.damage import DamageLog
-from noonmark.stores.sql.records import Unreadable, from_json
+from noonmark.stores.rules.records import Unreadable
+from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import RowCheck, told
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.json_values import storable
+from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.sql import snapshots
-from noonmark.stores.sql.records import Unreadable
 from noonmark.stores.sql.schedule_documents import label_line
 from noonmark.stores.text_case import lowered
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import ScheduleFilter, StoredSchedule
-    from noonmark.stores.sql.records import ScheduleState
+    from noonmark.stores.rules.records import ScheduleState
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
     Choice = tuple[str, tuple[Any, ...]]

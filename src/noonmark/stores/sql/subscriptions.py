@@ -1,21 +1,17 @@
-"""Listening: which schedules want to hear of which events."""
+"""Subscriptions in the tables: which schedules listen for which events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from noonmark.core.filters.index import NONE, Discriminator, discriminator, is_fields
-from noonmark.core.lifecycle import SchedulePhase
-from noonmark.core.triggers import EventTrigger
+from noonmark.core.filters.index import NONE, is_fields
 from noonmark.stores.sql.row_checks import FURTHEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from noonmark.core.schedule import Schedule
-    from noonmark.stores.sql.records import ScheduleState
+    from noonmark.stores.rules.unit_of_work import ListenerQuestion, Subscription, Topic
     from noonmark.stores.sql.session import Session
-    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 COLUMNS = ("event_type", "tenant", "schedule", "fields", "wanted")
 # A value for each, not a condition: PostgreSQL would read all listeners to see which of the pairs have one.
@@ -55,23 +51,13 @@ LISTENERS = f"""
         AND schedule <= {FURTHEST} ORDER BY schedule LIMIT ?
     ) AS first_ones) FROM ROWS(bigint, text, text, text, text, bigint) AS j
 """  # noqa: S608 - our own text
-Heard = tuple[str, str]
-"""A tenant, and a type of event."""
 
 
-class EventQuestion(NamedTuple):
-    """Who is looked for: those who listen for a type of event with this discriminator, beyond a schedule."""
-
-    event_type: str
-    own: Discriminator
-    after: int
-
-
-def heard(session: Session, among: Collection[Heard]) -> set[Heard]:
-    """Those of some types for which somebody of the tenant listens."""
-    if not among:
+def subscribed(session: Session, topics: Collection[Topic]) -> set[Topic]:
+    """Those topics that a schedule of the tenant listens for."""
+    if not topics:
         return set()
-    return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(among)) if found}
+    return {(tenant, event_type) for tenant, event_type, found in session.query(HEARD, list(topics)) if found}
 
 
 def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str, list[str]]:
@@ -83,7 +69,7 @@ def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str
     return found
 
 
-def listeners(session: Session, tenant: str, asked: Sequence[EventQuestion], limit: int) -> list[list[int]]:
+def listeners(session: Session, tenant: str, asked: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
     """For each, the keys of the first schedules that listen so."""
     rows = [(place, tenant, one.event_type, *one.own, one.after) for place, one in enumerate(asked)]
     found: list[list[int]] = [[] for _ in asked]
@@ -92,24 +78,13 @@ def listeners(session: Session, tenant: str, asked: Sequence[EventQuestion], lim
     return found
 
 
-def add_all(uow: UnitOfWork, created: Sequence[tuple[ScheduleState, Schedule]]) -> None:
-    """Remember which events new schedules listen for."""
-    rows = [(name, one.owner.tenant, state.schedule, *own) for state, one in created for name, own in _heard_by(one)]
+def add(session: Session, rows: Sequence[tuple[int, str, Subscription]]) -> None:
+    """Store subscriptions of schedules, each with its key and tenant."""
     if rows:
-        uow.session.insert("event_listeners", COLUMNS, rows)
+        values = [(event_type, tenant, key, *own) for key, tenant, (event_type, own) in rows]
+        session.insert("event_listeners", COLUMNS, values)
 
 
-def listen(uow: UnitOfWork, state: ScheduleState, before: Schedule, after: Schedule) -> None:
-    """Remember which events a schedule listens for from now on."""
-    if before.declaration.trigger is not after.declaration.trigger or _heard_by(before) != _heard_by(after):
-        uow.write()  # now, for the database forgets the discriminator of a trigger that changes: see `guards`
-        uow.session.delete("event_listeners", "schedule", [state.schedule])
-        add_all(uow, [(state, after)])
-
-
-def _heard_by(schedule: Schedule) -> list[tuple[str, Discriminator]]:
-    trigger = schedule.declaration.trigger
-    if schedule.phase is SchedulePhase.DELETED or not isinstance(trigger, EventTrigger):
-        return []
-    own = discriminator(trigger.filters)
-    return [(event_type, own) for event_type in trigger.event_types]
+def tenants(session: Session, event_type: str) -> list[str]:
+    """The tenants in which a schedule listens for an event type."""
+    return [tenant for tenant, found in session.query(LISTENING, event_type) if found and isinstance(tenant, str)]

@@ -202,7 +202,7 @@ class SharedVerbs(ABC):
 
         def note(uow: UnitOfWork) -> None:
             for one in notes:
-                uow.add_note(tenant, one)
+                uow.add_audit_entry(tenant, one)
 
         self._careful({tenant}, note)
 
@@ -282,5 +282,5 @@ def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:
 def _noted(uow: UnitOfWork, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
     """What was changed, if anything was; then there is a note of it."""
     if changed is not None and note is not None:
-        uow.add_note(tenant, note)
+        uow.add_audit_entry(tenant, note)
     return changed

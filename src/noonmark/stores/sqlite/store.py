@@ -6,23 +6,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
 from noonmark.ports.records import StoreTraits
 from noonmark.stores import fork_safety
-from noonmark.stores.sql import (
-    admission,
-    claim_queries,
-    dependencies,
-    history,
-    leases,
-    nodes,
-    plan_writes,
-    snapshots,
-    system_events,
-    upstreams,
-)
-from noonmark.stores.sql import events as emitted
+from noonmark.stores.rules import admission, dependencies, plan_writes, system_events
+from noonmark.stores.rules import events as emitted
+from noonmark.stores.rules.snapshots import by_uid
+from noonmark.stores.sql import claim_queries, fast_path, history, leases, nodes, snapshots
+from noonmark.stores.sql.dependencies import graph
+from noonmark.stores.sql.events import mend as mend_streams
 from noonmark.stores.sql.schedule_documents import ScheduleCache
 from noonmark.stores.sql.unit_of_work import UnitOfWork
 from noonmark.stores.sql.verbs import SharedVerbs
@@ -112,12 +104,12 @@ class SqliteStore(SharedVerbs):
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         with self._reading() as uow:
-            return dependencies.graph(uow, tenant, schedule_ids)
+            return graph(uow.session, tenant, schedule_ids)
 
     def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         with self._reading() as uow:
-            return snapshots.by_uid(uow, uid)
+            return by_uid(uow, uid)
 
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
@@ -153,10 +145,10 @@ class SqliteStore(SharedVerbs):
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it."""
         with self._reading() as uow:
-            found, damaged = emitted.unmatched(uow, limit)
+            found, damaged = emitted.unmatched(uow, limit), uow.damaged_streams
         if damaged:
             with self._writing() as uow:
-                emitted.mend(uow, damaged)
+                mend_streams(uow.session, damaged, self._schedule_cache.damage)
         return found
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
@@ -195,15 +187,13 @@ class SqliteStore(SharedVerbs):
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds."""
         with self._writing() as uow:
-            return admission.admit_all(uow, admissions, now=now, lease=lease)
+            started = fast_path.start_all(uow.session, admissions, now=now, lease=lease)
+            return admission.admit_all(uow, admissions, started, now=now, lease=lease)
 
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
         with self._reading() as uow:
-            states = uow.read_states({claim.schedule.uid for claim in claims})
-            return upstreams.read(
-                uow, [(states.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
-            )
+            return dependencies.of_claims(uow, claims)
 
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
@@ -213,17 +203,18 @@ class SqliteStore(SharedVerbs):
     def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
         with self._writing() as uow:
-            leases.release(uow, holds)
+            admission.release(uow, holds)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
         with self._writing() as uow:
-            return admission.settle_all(uow, settlements)
+            ended = fast_path.end_all(uow.session, settlements, now=uow.now())
+            return admission.settle_all(uow, settlements, ended)
 
     def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         with self._writing() as uow:
-            return leases.request_stop(uow, occurrence_id)
+            return admission.request_stop(uow, occurrence_id)
 
     def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
@@ -253,7 +244,8 @@ class SqliteStore(SharedVerbs):
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
         with self._writing() as uow:
-            return system_events.tell_lost(uow, node, seen, event, system_events.listening_for(uow.session, event))
+            tenants = uow.subscribed_tenants(event.event_type)
+            return system_events.publish_lost_node(uow, node, seen, event, tenants)
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
@@ -327,7 +319,7 @@ class SqliteStore(SharedVerbs):
                 uow = UnitOfWork(SqliteSession(connection, self._now), self._schedule_cache)
                 yield uow
                 uow.write()
-                system_events.tell(uow)
+                system_events.publish(uow)
         except BaseException:
             self._schedule_cache.forget()
             raise

@@ -1,4 +1,4 @@
-"""Plans: writing what the planner and the edits decided, on condition that nothing has happened since."""
+"""Plan writes: what the planner and the edits decided, on condition that nothing has happened since."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.policies.delivery import patience
 from noonmark.core.reasons import Reason
 from noonmark.core.system_events import SystemEvent, change
-from noonmark.stores.sql import completion, dependencies, schedule_changes, slots, snapshots, subscriptions
-from noonmark.stores.sql.records import ScheduleState, Unreadable, to_json, to_row
-from noonmark.stores.system_events import More
+from noonmark.stores.rules import completion, dependencies, schedule_changes, slots, snapshots
+from noonmark.stores.rules.records import ScheduleState, Unreadable
+from noonmark.stores.rules.unit_of_work import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Projection, Rewound, Snapshot
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sql.records import Row
-    from noonmark.stores.sql.unit_of_work import UnitOfWork
+    from noonmark.stores.rules.records import Row
+    from noonmark.stores.rules.unit_of_work import UnitOfWork
 
 
 def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
-    """Keep new schedules with their first plans; False where the id is taken."""
+    """Create schedules with their first plans; False where the id is taken."""
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
     identities = {(one.owner.tenant, one.schedule_id) for one in schedules}
-    taken, followed = snapshots.known(uow, identities)
+    taken, followed = uow.known_ids(identities)
     answers, accepted = [], []
     for plan, schedule in zip(plans, schedules, strict=True):
         identity = (schedule.owner.tenant, schedule.schedule_id)
-        fits = identity not in taken and dependencies.is_ordered(uow, schedule.owner.tenant, plan.graph)
+        fits = identity not in taken and dependencies.is_graph_current(uow, schedule.owner.tenant, plan.graph)
         answers.append(fits)
         if fits:
             accepted.append((plan, schedule))
             if schedule.phase is not SchedulePhase.DELETED:
                 taken.add(identity)
-    # Schedules are numbered in the order of their first occurrences, as those are: see the ledger.
+    # Schedules are numbered in the order of their first occurrences, as those are: see `UnitOfWork.reserve`.
     accepted.sort(key=lambda one: one[0].planned[0].id if one[0].planned else "")
-    uow.reserve(row.id for plan, _ in accepted for row in plan.planned)
+    uow.reserve({row.id for plan, _ in accepted for row in plan.planned})
     created = []
     for plan, schedule in accepted:
-        state = _new_sheet(uow.next_key("schedules", len(accepted)), schedule, plan)
+        state = _new_state(uow.next_schedule_key(len(accepted)), schedule, plan)
         state.followed = int((schedule.owner.tenant, schedule.schedule_id) in followed)
         uow.add_schedule(state, schedule)
         created.append((state, schedule))
@@ -53,38 +53,44 @@ def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
             followed |= {(schedule.owner.tenant, one.schedule_id) for one in schedule.declaration.depends_on}
         uow.tenants[state.schedule] = schedule.owner.tenant
         _write(uow, state, plan, schedule, schedule)
-        uow.note(SystemEvent.SCHEDULE_CREATED, state, more=More(note=plan.note), schedule=schedule)
-        _note(uow, plan)
-    subscriptions.add_all(uow, created)
+        uow.facts.append(Fact(event=SystemEvent.SCHEDULE_CREATED, state=state, schedule=schedule, note=plan.note))
+        _audit(uow, plan)
+    uow.add_subscriptions(
+        [
+            (state, schedule.owner.tenant, one)
+            for state, schedule in created
+            for one in schedule_changes.subscriptions_of(schedule)
+        ]
+    )
     return answers
 
 
 def commit_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
     """Write each plan, or False when the schedule or a fire that the plan counts is no longer as it was read."""
-    states = uow.read_states({plan.snapshot.schedule.uid for plan in plans})
-    uow.read_rows(one for plan in plans for one in _named(plan))
+    states = uow.load_states({plan.snapshot.schedule.uid for plan in plans})
+    uow.load_rows(one for plan in plans for one in _named(plan))
     uow.reserve({row.id for plan in plans for row in plan.planned})
     return [_commit(uow, states.get(plan.snapshot.schedule.uid), plan) for plan in plans]
 
 
 def commit_change(uow: UnitOfWork, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
-    """Decide on a schedule as it stands, and write that, in a transaction that has its records to itself."""
+    """Decide on a schedule as it stands, and write the decision in the same transaction."""
     snapshot = snapshots.by_uid(uow, uid)
     plan = None if snapshot is None else decide(snapshot, uow.now())
     return plan is not None and commit_all(uow, [plan])[0]
 
 
 def add_all(uow: UnitOfWork, occurrences: Sequence[Occurrence]) -> list[bool]:
-    """Keep occurrences; False for one that is known, or whose schedule is not there."""
-    states = uow.read_states({one.uid for one in occurrences})
-    uow.read_rows(one.id for one in occurrences)
+    """Add occurrences; False for one that is known, or whose schedule does not exist."""
+    states = uow.load_states({one.uid for one in occurrences})
+    uow.load_rows(one.id for one in occurrences)
     uow.reserve({one.id for one in occurrences})
     return [add(uow, states.get(one.uid), one) for one in occurrences]
 
 
 def add(uow: UnitOfWork, state: ScheduleState | None, one: Occurrence) -> bool:
-    """Keep an occurrence, when all that is known of it and its schedule was read."""
-    fits = state is not None and state.phase != SchedulePhase.DELETED and uow.known(one.id) is None
+    """Add an occurrence whose row and state are loaded."""
+    fits = state is not None and state.phase != SchedulePhase.DELETED and uow.loaded_row(one.id) is None
     if fits and state is not None:
         _insert(uow, state, one)
     return fits
@@ -96,12 +102,13 @@ def pause_if_failing(uow: UnitOfWork, state: ScheduleState, limit: int | None) -
         try:
             schedule = uow.schedule_of(state)
         except Unreadable:
-            return  # it is not planned any more, and what ends must end
-        plan = edits.pause(snapshots.snapshot(uow, state, schedule), now=uow.now())
+            return  # it is not planned any more
+        [snapshot] = snapshots.snapshots(uow, [(state, schedule)])
+        plan = edits.pause(snapshot, now=uow.now())
         _write(uow, state, plan, schedule, plan.schedule or schedule, failures=state.failures_in_row)
 
 
-def _new_sheet(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:
+def _new_state(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:
     return ScheduleState(
         key, schedule.uid, schedule.phase, schedule.revision, 1, schedule.updated, plan.watermark, plan.plan_at,
         int(plan.exhausted), 0, None, _patience(schedule), None, 0, None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None,
@@ -110,7 +117,7 @@ def _new_sheet(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:
 
 
 def _named(plan: Plan) -> list[str]:
-    """Every row that a plan speaks of."""
+    """The ids of the rows that a plan names."""
     rows = [row.id for row in (*plan.planned, *plan.closed)]
     gaps = () if plan.rewound is None else (*plan.rewound.undone, *(gap.id for gap in plan.rewound.shortened))
     return [*rows, *plan.removed, *plan.superseded, *plan.cancelled, *gaps]
@@ -126,7 +133,7 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
         return False
     if plan.snapshot.upstreams is not None and plan.snapshot.upstreams.news != state.news:
         return False
-    if not dependencies.is_ordered(uow, before.owner.tenant, plan.graph):
+    if not dependencies.is_graph_current(uow, before.owner.tenant, plan.graph):
         return False
     gone = plan.gone
     if gone and any(one.id in gone and _has_moved_on(uow, one) for one in plan.snapshot.projections):
@@ -135,13 +142,13 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
         return False
     uow.tenants[state.schedule] = before.owner.tenant
     _write(uow, state, plan, before, plan.schedule or before)
-    _note(uow, plan)
+    _audit(uow, plan)
     return True
 
 
-def _note(uow: UnitOfWork, plan: Plan) -> None:
+def _audit(uow: UnitOfWork, plan: Plan) -> None:
     if plan.note is not None:
-        uow.add_note(plan.snapshot.schedule.owner.tenant, plan.note)
+        uow.add_audit_entry(plan.snapshot.schedule.owner.tenant, plan.note)
 
 
 def _patience(schedule: Schedule) -> int:
@@ -170,20 +177,21 @@ def _write(
         state.phase, state.revision, state.updated = after.phase, after.revision, after.updated
         state.patience, state.fault = _patience(after), None
         state.version += 1
-        uow.keep_schedule(state, after)
+        uow.replace_schedule(state, after)
     if state.sent_back:
         _give_times(uow, state)
     if after is not before:
-        schedule_changes.follow(uow, state, before, after)
-        uow.note(change(before, after), state, more=More(note=plan.note, failures=failures), schedule=after)
-    # When nothing follows, what was withdrawn leaves nothing behind that tells of it: no end, and no change.
+        schedule_changes.apply(uow, state, before, after)
+        event = change(before, after)
+        uow.facts.append(Fact(event=event, state=state, schedule=after, note=plan.note, failures=failures))
+    # If nothing follows, removed rows leave neither an end nor a change behind.
     if was_exhausted != state.exhausted or (state.exhausted and plan.removed):
-        dependencies.tell(uow, state)
+        dependencies.notify_downstream(uow, state)
     completion.complete_if_done(uow, state)
 
 
 def _rewind(uow: UnitOfWork, state: ScheduleState, rewound: Rewound) -> None:
-    """Undo and shorten gaps that a clock which was ahead has closed."""
+    """Undo and shorten gaps that were closed while the clock was ahead."""
     for undone in rewound.undone:
         if (row := _gap(uow, undone)) is not None:
             state.fences = max(state.fences, row.fence + 1)
@@ -221,23 +229,23 @@ def _write_rows(uow: UnitOfWork, state: ScheduleState, plan: Plan) -> None:
                 completion.end(uow, row, phase, reason)
     seen = {one.id for one in plan.snapshot.projections}
     for one in plan.planned:
-        # What the plan saw and is not there any more has ended since, and was pruned.
-        if one.id not in seen or uow.known(one.id) is not None:
+        # A row that the plan saw and that is gone has ended since, and was pruned.
+        if one.id not in seen or uow.loaded_row(one.id) is not None:
             _put(uow, state, one)
 
 
 def _give_times(uow: UnitOfWork, state: ScheduleState) -> None:
-    """What was sent back to be planned, and the plan left as it is, can be claimed again."""
+    """Rows that were sent back to the planner and that the plan left as they are can be claimed again."""
     state.sent_back = 0
-    for row in uow.live(state):
+    for row in uow.live_rows(state):
         if row.ready is None and row.phase == Phase.PENDING and row.waiting_for is None:
             row.ready = row.due
             uow.changed(row)
 
 
 def _put(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
-    """Insert a row, or let it take the place of a projection or of one that an edit had moved."""
-    row = uow.known(one.id)
+    """Insert a row, in place of a projection or of a row that an edit had moved."""
+    row = uow.loaded_row(one.id)
     if row is None:
         _insert(uow, state, one)
     elif row.is_projection and row.waiting_for is not None and one.phase is Phase.PENDING:
@@ -248,33 +256,33 @@ def _put(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
 
 
 def _rebind(uow: UnitOfWork, row: Row, one: Occurrence) -> None:
-    """Change a row that waits, or has just got its turn; it keeps its place in the line, or its turn."""
+    """Change a row that waits or has just got its turn; it keeps its position or its turn."""
     row.revision, row.origin, row.phase, row.route = one.revision, one.origin, one.phase, one.route
     row.nominal, row.first_due, row.caught_up = one.nominal, one.first_due, one.caught_up
-    row.reason, row.detail, row.payload = one.reason, one.detail, to_json(one.payload)
+    row.reason, row.detail, row.payload = one.reason, one.detail, uow.pack(one.payload)
     row.fence += 1
-    completion.give_back(row)
+    row.give_back()
     uow.changed(row)
 
 
 def _insert(uow: UnitOfWork, state: ScheduleState, one: Occurrence) -> None:
-    row = to_row(one, key=uow.key_for(one.id), state=state)
+    row = uow.new_row(one, state)
     row.fence = max(row.fence, state.fences)
     row.held = int(state.holds_back(row))
     state.live += 1
-    uow.add(row)
+    uow.add_row(row)
     uow.changed_state(state)
     if one.phase in FINAL:
         completion.archive(uow, row)
 
 
 def _forget(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
-    """Remove a row, live or ended, and hand on what it held."""
+    """Remove a row, live or ended, and hand over what it held."""
     if row.ended is None:
-        slots.leave(uow, row)
+        slots.leave_line(uow, row)
         state.live = max(0, state.live - 1)
     else:
         state.history = max(0, state.history - 1)
     uow.changed_state(state)
-    uow.remove(row)
-    slots.give_up(uow, row)
+    uow.remove_row(row)
+    slots.free_all(uow, row)

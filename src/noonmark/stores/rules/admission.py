@@ -1,19 +1,20 @@
-"""Admissions and settlements: carrying them out, on condition that the fence still holds."""
+"""Admission, settlement and leases: carried out on condition that the fence still holds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Replan, Start, Wait
+from noonmark.core.interruption import lost_error
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.records import Admitted, LeaseLost
-from noonmark.stores.detail import to_detail
-from noonmark.stores.sql import completion, fast_path, plan_writes, slots
-from noonmark.stores.sql.records import REASONS, occurrence, to_json
-from noonmark.stores.sql.session import lease_end
-from noonmark.stores.system_events import More
+from noonmark.stores.rules import completion, plan_writes, slots
+from noonmark.stores.rules.completion import to_detail
+from noonmark.stores.rules.records import DELIVERING, LEASED, REASONS, UNSTARTED, to_occurrence
+from noonmark.stores.rules.unit_of_work import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -22,69 +23,108 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Settlement
-    from noonmark.stores.sql.records import Row, ScheduleState
-    from noonmark.stores.sql.unit_of_work import UnitOfWork
+    from noonmark.ports.records import Lease
+    from noonmark.stores.rules.records import Row, ScheduleState
+    from noonmark.stores.rules.unit_of_work import UnitOfWork
 
-DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
+    Answer = Admitted | LeaseLost | Busy
+
+NONE_STARTED: Mapping[str, Occurrence] = {}
 
 
 def admit_all(
-    uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, lease: Micros
-) -> list[Admitted | LeaseLost | Busy]:
-    """Carry out admissions, in their order."""
-    started = fast_path.start_all(uow.session, admissions, now=now, lease=lease)
-    return admit_others(uow, admissions, started, now=now, lease=lease)
-
-
-def admit_others(
-    uow: UnitOfWork, admissions: Sequence[Admission], started: Mapping[str, Occurrence], *, now: Micros, lease: Micros
-) -> list[Admitted | LeaseLost | Busy]:
-    """Carry out those that were not as plain as the ones that have started."""
+    uow: UnitOfWork,
+    admissions: Sequence[Admission],
+    started: Mapping[str, Occurrence] = NONE_STARTED,
+    *,
+    now: Micros,
+    lease: Micros,
+) -> list[Answer]:
+    """Carry out admissions, in their order, besides those that a fast path has started."""
     ids = [one.claim.occurrence.id for one in admissions]
-    uow.read_rows(one for one in ids if one not in started)
+    uow.load_rows(one for one in ids if one not in started)
     return [
         Admitted(occurrence=started[one]) if one in started else _admit(uow, admission, now=now, lease=lease)
         for one, admission in zip(ids, admissions, strict=True)
     ]
 
 
-def all_started(
-    admissions: Sequence[Admission], started: Mapping[str, Occurrence]
-) -> list[Admitted | LeaseLost | Busy]:
-    """The answers, when there was nothing but plain starts."""
-    return [Admitted(occurrence=started[one.claim.occurrence.id]) for one in admissions]
-
-
-def settle_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> list[bool]:
-    """Write the ends of deliveries, in their order."""
-    ended = fast_path.end_all(uow.session, settlements, now=uow.now())
-    return settle_others(uow, settlements, ended)
-
-
-def settle_others(uow: UnitOfWork, settlements: Sequence[Settlement], ended: Collection[str]) -> list[bool]:
-    """Write those that were not as plain as the ones that have ended."""
+def settle_all(uow: UnitOfWork, settlements: Sequence[Settlement], ended: Collection[str] = ()) -> list[bool]:
+    """Write the ends of deliveries, in their order, besides those that a fast path has written."""
     ids = [one.occurrence.id for one in settlements]
-    uow.read_rows(one for one in ids if one not in ended)
+    uow.load_rows(one for one in ids if one not in ended)
     return [one in ended or _settle(uow, settlement) for one, settlement in zip(ids, settlements, strict=True)]
 
 
 def cancel(uow: UnitOfWork, occurrence_id: str) -> bool:
-    """End what has not been started; False when there is no such row."""
+    """End a row that was not started; False if there is none."""
     row = uow.row(occurrence_id)
-    if row is None or row.phase not in (Phase.PENDING, Phase.CLAIMED):
+    if row is None or row.phase not in UNSTARTED:
         return False
     completion.cancel(uow, row, Reason.CANCELLED)
     completion.complete_if_done(uow, uow.state_of(row))
     return True
 
 
-def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros) -> Admitted | LeaseLost | Busy:
+def release(uow: UnitOfWork, leases: Sequence[Lease]) -> None:
+    """Give claimed rows back unchanged."""
+    for row in held_rows(uow, leases).values():
+        if row.phase == Phase.CLAIMED:
+            row.phase = Phase.PENDING
+            row.lease_end = row.node = None
+            uow.changed(row)
+            slots.free_key_if_held(uow, row)
+
+
+def request_stop(uow: UnitOfWork, occurrence_id: str) -> bool:
+    """Ask the node that delivers a row to stop; False if no node does."""
+    row = uow.row(occurrence_id)
+    if row is None or row.phase != Phase.DISPATCHING:
+        return False
+    row.stop = Reason.CANCELLED
+    uow.changed(row)
+    return True
+
+
+def held_rows(uow: UnitOfWork, leases: Sequence[Lease]) -> dict[str, Row]:
+    """The rows whose leases are still held with these fences; of several leases of a row, the last counts."""
+    fences = {lease.occurrence_id: lease.fence for lease in leases}
+    uow.load_rows(fences)
+    rows = ((one, uow.loaded_row(one), fence) for one, fence in fences.items())
+    return {one: row for one, row, fence in rows if row is not None and row.fence == fence and row.phase in LEASED}
+
+
+def lease_row(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micros) -> None:
+    """Lease a row; the run of a delivery that was lost with its node is stored."""
+    if row.phase == Phase.DISPATCHING:
+        uow.add_run(row, _lost_run(row, now))
+        row.losses += 1
+        row.attempt -= 1
+    row.fence += 1
+    row.phase, row.node, row.started, row.lease_end = Phase.CLAIMED, node, None, until
+    uow.changed(row)
+
+
+def _lost_run(row: Row, now: Micros) -> Run:
+    return Run(
+        id=f"{row.id}-{row.fence}",
+        occurrence_id=row.id,
+        attempt=row.attempt,
+        node=row.node or "",
+        started=now if row.started is None else max(row.started, row.due),
+        ended=now,
+        outcome=Outcome.LEASE_LOST,
+        error=lost_error(row.node),
+    )
+
+
+def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros) -> Answer:
     claimed = admission.claim.occurrence
-    row = uow.known(claimed.id)
+    row = uow.loaded_row(claimed.id)
     if row is None or row.fence != claimed.fence:
         return LeaseLost(occurrence_id=claimed.id)
     if row.phase == Phase.DISPATCHING and isinstance(admission, Start):
-        return Admitted(occurrence=occurrence(row, claimed.uid, claimed.schedule_id, claimed.payload))
+        return _admitted(uow, row, claimed)  # asked again: the first answer was lost
     if row.phase != Phase.CLAIMED or uow.state_of(row).revision != admission.claim.schedule.revision:
         return LeaseLost(occurrence_id=claimed.id)
     uow.tenants[row.schedule] = admission.claim.schedule.owner.tenant
@@ -108,22 +148,26 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, lease: Micros)
             _replan(uow, row, now=now)
         case _:
             assert_never(admission)
-    return Admitted(occurrence=occurrence(row, claimed.uid, claimed.schedule_id, claimed.payload))
+    return _admitted(uow, row, claimed)
+
+
+def _admitted(uow: UnitOfWork, row: Row, claimed: Occurrence) -> Admitted:
+    occurrence = to_occurrence(row, claimed.uid, claimed.schedule_id, claimed.payload, uow.unpack)
+    return Admitted(occurrence=occurrence)
 
 
 def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
-    row = uow.known(settlement.occurrence.id)
+    row = uow.loaded_row(settlement.occurrence.id)
     if row is None or row.fence != settlement.occurrence.fence:
         return False
     if row.phase not in (DELIVERING if settlement.deadline is None else (Phase.DISPATCHING,)):
         return False
     state = uow.state_of(row)
     uow.tenants[row.schedule] = settlement.tenant
-    uow.add_run(row, settlement.run, to_json(settlement.run.result))
+    uow.add_run(row, settlement.run)
     row.attempt = settlement.attempt
-    uow.changed(row)
     if settlement.deadline is not None:
-        _await(row, settlement, settlement.deadline)
+        _await(uow, row, settlement, settlement.deadline)
         return True
     if settlement.retry_at is None:
         detail = to_detail(settlement.facts)
@@ -140,10 +184,11 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
 def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micros) -> None:
     state = uow.state_of(row)
     if not row.has_begun and is_late(row.first_due, now):
-        uow.note(SystemEvent.STARTED_LATE, state, row, More(waited_for=REASONS[row.waiting_for]))
+        waited_for = REASONS[row.waiting_for]
+        uow.facts.append(Fact(event=SystemEvent.STARTED_LATE, state=state, row=row, waited_for=waited_for))
     row.phase, row.revision, row.waiting_for = Phase.DISPATCHING, state.revision, None
     row.attempt += 1
-    row.started, row.lease_end = now, lease_end(uow.session, now, lease)
+    row.started, row.lease_end = now, uow.lease_end(now, lease)
     uow.changed(row)
     state.last_started = max(now, row.due)
     completion.note_admitted(state, row)
@@ -155,15 +200,15 @@ def _start(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, lease: Micro
 def _wait(uow: UnitOfWork, row: Row, decided: Wait, *, now: Micros) -> None:
     state = uow.state_of(row)
     if decided.replaces:
-        # Only what came about by itself gives way; what was asked for, or has begun, goes on waiting.
-        rivals = [other for other in slots.in_slot_line(uow, state) if other.is_own and not other.has_begun]
+        # Only what the schedule started by itself gives way; manual rows and rows that have begun go on waiting.
+        rivals = [other for other in slots.slot_line(uow, state) if other.is_own and not other.has_begun]
         for rival in rivals:
             if rival.turn < row.turn:
                 completion.end(uow, rival, Phase.SKIPPED, Reason.REPLACED)
         if any(rival.turn > row.turn for rival in rivals):
             completion.end(uow, row, Phase.SKIPPED, Reason.REPLACED)
             return
-    if decided.cancel_grace is not None and (holder := slots.holder_of(uow, state)) is not None:
+    if decided.cancel_grace is not None and (holder := slots.slot_holder(uow, state)) is not None:
         _stop(uow, holder, by=now + decided.cancel_grace)
     slots.wait(uow, row, decided)
 
@@ -172,12 +217,12 @@ def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
     if holder.phase in DELIVERING:
         holder.stop, holder.deadline = Reason.REPLACED, _earlier(holder.deadline, by)
         uow.changed(holder)
-    else:  # it waits for a retry or for its turn: nobody would hear the request
+    else:  # it waits for a retry or for its turn: no node would see the request
         completion.cancel(uow, holder, Reason.REPLACED)
 
 
 def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:
-    """It has no time until its schedule has been planned: a claim could do nothing with it."""
+    """Send a row back to the planner; it has no time until then."""
     state: ScheduleState = uow.state_of(row)
     row.phase = Phase.PENDING
     row.ready = row.lease_end = row.node = None
@@ -186,19 +231,22 @@ def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:
     uow.changed_state(state)
 
 
-def _await(row: Row, settlement: Settlement, deadline: Micros) -> None:
-    """The target says later how it ended; until then nobody has to renew anything."""
+def _await(uow: UnitOfWork, row: Row, settlement: Settlement, deadline: Micros) -> None:
+    """The target reports later how it ended; until then there is no lease to renew."""
     row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
     row.deadline, row.lease_end = _earlier(row.deadline, deadline), None
+    uow.changed(row)
 
 
 def _retry(uow: UnitOfWork, row: Row, settlement: Settlement, retry_at: Micros) -> None:
     row.phase, row.reason, row.detail = settlement.phase, settlement.reason, to_detail(settlement.facts)
-    completion.give_back(row)
+    row.give_back()
     row.due = row.ready = retry_at
+    uow.changed(row)
     slots.free_key(uow, row)
     if settlement.reason is Reason.RETRY_SCHEDULED:
-        uow.note(SystemEvent.RETRYING, uow.state_of(row), row, More(run=settlement.run))
+        state = uow.state_of(row)
+        uow.facts.append(Fact(event=SystemEvent.RETRYING, state=state, row=row, run=settlement.run))
 
 
 def _earlier(one: Micros | None, other: Micros) -> Micros:
