@@ -33,6 +33,8 @@ class DueIndex(Generic[K]):
     def put(self, key: K, time: Micros, tie: int = 0) -> None:
         """Give a key its time, in place of the one it had."""
         entry = (time, tie, key)
+        if self._entries.get(key) == entry:
+            return
         self._entries[key] = entry
         heappush(self._heap, entry)
         if len(self._heap) > 2 * len(self._entries) + SLACK:
