@@ -260,8 +260,6 @@ class UnitOfWork(rules.UnitOfWork):
         entry.schedule = schedule
         self._list(schedule)
         self.changed_state(state)
-        for row in (*entry.live.values(), *entry.ended.values()):
-            self._occurrences.pop(row.key, None)
 
     def tenants_of(self, keys: Iterable[int]) -> Mapping[int, str]:  # noqa: ARG002 - all are known
         return self.tenants

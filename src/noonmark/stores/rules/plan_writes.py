@@ -125,8 +125,7 @@ def _named(plan: Plan) -> list[str]:
 
 def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
     before = plan.snapshot.schedule
-    then = (before.revision, before.phase, plan.snapshot.watermark)
-    if state is None or (state.revision, state.phase, state.watermark) != then:
+    if state is None or not _is_as_read(state, plan.snapshot):
         return False
     is_limited = (plan.schedule or before).declaration.max_runs is not None
     if is_limited and state.admitted != plan.snapshot.runs:
@@ -144,6 +143,12 @@ def _commit(uow: UnitOfWork, state: ScheduleState | None, plan: Plan) -> bool:
     _write(uow, state, plan, before, plan.schedule or before)
     _audit(uow, plan)
     return True
+
+
+def _is_as_read(state: ScheduleState, snapshot: Snapshot) -> bool:
+    """Whether a schedule was neither changed nor planned since it was read."""
+    then = (snapshot.schedule.revision, snapshot.schedule.phase, snapshot.watermark)
+    return (state.revision, state.phase, state.watermark) == then
 
 
 def _audit(uow: UnitOfWork, plan: Plan) -> None:
