@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from noonmark.core.ids import TRIGGER
-from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.policies.retry import LONGEST_RETRY
+from noonmark.core.lifecycle import SchedulePhase
 from noonmark.stores.rules import snapshots
+from noonmark.stores.rules.clock_repair import mend_row, mend_state
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Snapshot
     from noonmark.stores.memory.nodes import Register
     from noonmark.stores.memory.unit_of_work import UnitOfWork
-    from noonmark.stores.rules.records import Row
 
 
 def newest_time(uow: UnitOfWork, before: Micros | None) -> Micros | None:
@@ -46,40 +44,16 @@ def mend(uow: UnitOfWork, *, now: Micros, after: Micros, lease: Micros) -> int:
     """Set back every time that is too far ahead; returns how many."""
     count = 0
     for row in uow.rows.values():
-        mended = _mend_waiting(row, now, after)
-        if row.lease_end is not None and row.lease_end > after:
-            row.lease_end = now + lease
-            mended += 1
-        elif row.ended is not None and row.ended > after:
-            row.ended = now
-            mended += 1
+        mended = mend_row(row, now=now, after=after, lease=lease)
         if mended:
             uow.changed(row)
         count += mended
     for entry in uow.entries.values():
-        state = entry.state
-        if state.plan_at is not None and state.plan_at > after and state.plan_at > state.watermark:
-            state.plan_at = now
-            uow.changed_state(state)
+        if mend_state(entry.state, now=now, after=after):
+            uow.changed_state(entry.state)
             count += 1
     count += _mend_nodes(uow.nodes, now, after, lease)
     return count + uow.audit_log.mend(now=now, after=after)
-
-
-def _mend_waiting(row: Row, now: Micros, after: Micros) -> int:
-    """Set back the times of a row that would wait for a wrong time; returns how many rules applied."""
-    count = 0
-    if row.phase == Phase.PENDING and row.ready is not None:
-        if row.ready > row.due and row.ready > after:
-            row.ready, count = now, 1
-        is_asked = row.origin != TRIGGER and row.attempt == 0 and row.due > after
-        is_retry = row.attempt > 0 and row.due - LONGEST_RETRY > after
-        if is_asked or is_retry:
-            row.due = row.ready = now
-            count += 1
-    elif row.lease_end is not None and row.due > after:
-        row.due, count = now, 1
-    return count
 
 
 def _mend_nodes(nodes: Register, now: Micros, after: Micros, lease: Micros) -> int:

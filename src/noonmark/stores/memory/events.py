@@ -72,7 +72,7 @@ class EventLog:
         """Store events with rising moments."""
         stream = self.streams.get(tenant)
         if stream is None:
-            before = self._now() - 1
+            before = events[0].emitted - 1
             stream = self.streams[tenant] = TenantEvents(newest=before, matched_until=before)
         stream.newest = events[-1].emitted
         stream.ids.update(one.event_id for one in events)

@@ -86,7 +86,7 @@ def add(session: Session, tenant: str, events: Sequence[Event]) -> None:
         for one in events
     ]
     session.insert("events", COLUMNS, rows)
-    session.execute(_ADVANCE, tenant, events[-1].emitted, session.now() - 1)
+    session.execute(_ADVANCE, tenant, events[-1].emitted, events[0].emitted - 1)
 
 
 def moments_after(session: Session, tenant: str, after: Micros) -> list[Micros]:
