@@ -33,7 +33,7 @@ from noonmark.embedded.other_work import OtherWork
 from noonmark.embedded.reading import Reading
 from noonmark.embedded.secrecy import Secrecy
 from noonmark.embedded.steering import Steering
-from noonmark.targets.functions import Context
+from noonmark.targets.function.context import Context
 from noonmark.testing import FakeClock, ManualDriver
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
-from noonmark.targets import watching
+from noonmark.targets import stop
 from tests.embedded.waiting import NEVER, ended, eventually, phases
-from tests.targets.ordered import CLAN, is_alive, is_stopped
-from tests.targets.receiving import receiving, sent
+from tests.targets.command.harness import CLAN, is_alive, is_stopped
+from tests.targets.http.receiver import receiving, sent
 
 KEY = "a key of the tests"
 
@@ -96,7 +96,7 @@ class TestCommands:
         assert (first.ended_at - first.started_at).total_seconds() > 0.4
 
     def test_its_whole_family_ends_when_another_node_has_it(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(watching, "STOP_GRACE", SECOND // 10)
+        monkeypatch.setattr(stop, "STOP_GRACE", SECOND // 10)
         scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", lease=1)
         job = scheduler.schedule_command(["sh", "-c", f"echo begun; {CLAN}"], cwd=tmp_path)
         with scheduler:

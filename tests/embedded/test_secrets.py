@@ -14,9 +14,9 @@ import pytest
 from noonmark import AsyncScheduler, Scheduler
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.sealing import fresh_key
-from noonmark.targets.hushing import LOGGERS
+from noonmark.targets.http.log_filter import LOGGERS
 from tests.embedded.waiting import NEVER
-from tests.targets.receiving import receiving
+from tests.targets.http.receiver import receiving
 
 MARK = "s3cr3t-mark-0123456789"
 

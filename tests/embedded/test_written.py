@@ -7,7 +7,7 @@ import pytest
 from noonmark import AsyncScheduler, Event, EventTrigger, IntervalTrigger, InvalidSchedule, Scheduler
 from noonmark.core.schedule import TRUSTED
 from tests.embedded.waiting import NEVER, ended
-from tests.targets.receiving import receiving, sent
+from tests.targets.http.receiver import receiving, sent
 
 CAT = {"target_kind": "command", "argv": ["cat"]}
 

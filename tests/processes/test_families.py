@@ -10,10 +10,10 @@ import pytest
 
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
-from noonmark.targets import keeper
+from noonmark.targets.command import supervisor
 from tests.processes import family
 from tests.processes.fleet import SCALE, every
-from tests.targets.ordered import is_alive, is_stopped
+from tests.targets.command.harness import is_alive, is_stopped
 
 ALWAYS = {"max_attempts": 100, "backoff_seconds": 0.01}
 LEASE = 1.0
@@ -56,15 +56,15 @@ def recorder(tmp_path):
     yield made
     for run, _, _, roles in made.families():
         for pid in roles.values():
-            keeper.strike(pid, f"{keeper.RUN_MARK}={run}".encode(), signal.SIGKILL)
+            supervisor.send_signal(pid, f"{supervisor.RUN_VARIABLE}={run}".encode(), signal.SIGKILL)
 
 
 def keeper_of(node):
     """The process that starts the commands of a node."""
-    for pid in keeper.processes():
+    for pid in supervisor.list_processes():
         try:
             parent = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-            if parent == node.pid and b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if parent == node.pid and b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 return pid
         except (FileNotFoundError, ProcessLookupError):
             continue

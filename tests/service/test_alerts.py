@@ -7,7 +7,7 @@ import pytest
 
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.receiving import receiving
+from tests.targets.http.receiver import receiving
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 LEASE = "1"

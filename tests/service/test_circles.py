@@ -10,7 +10,7 @@ from noonmark.core.chains import MAX_DEPTH
 from noonmark.core.signatures import chain_key, chain_proof
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
-from tests.targets.receiving import Handler, receiving
+from tests.targets.http.receiver import Handler, receiving
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 ON_TURN = {"type": "event", "event_type": "turned"}

@@ -14,8 +14,8 @@ from noonmark.core.signatures import completion_token
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets import odd_hosts
-from tests.targets.receiving import arrived, receiving
+from tests.targets.http import internal_hosts
+from tests.targets.http.receiver import arrived, receiving
 
 KEY = "a key that nobody guesses"
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
@@ -99,7 +99,7 @@ def test_a_call_that_is_not_answered_in_time_says_so(server, receiver):
 def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(server, receiver):
     made = create(server, f"{receiver.url}/").json
     where = f"/schedules/{made['schedule_id']}"
-    for host in odd_hosts.NEVER:
+    for host in internal_hosts.NEVER:
         target = {"target_kind": "http", "url": f"http://{host}/"}
         for answer in (create(server, target["url"]), server.ask("PATCH", where, {"target": target})):
             assert (answer.status, answer.json["field"]) == (400, "target.url"), host
@@ -111,7 +111,7 @@ def test_a_strict_server_opens_only_what_it_is_told(tmp_path, receiver):
     with serving(tmp_path, "--store", "memory://", "--target-guard", "strict", "--allow-hosts", "localhost") as server:
         made = create(server, f"http://localhost:{receiver.port}/").json
         where = f"/schedules/{made['schedule_id']}"
-        for host in (host for host in odd_hosts.INSIDE if host.lower().rstrip(".") != "localhost"):
+        for host in (host for host in internal_hosts.INSIDE if host.lower().rstrip(".") != "localhost"):
             target = {"target_kind": "http", "url": f"http://{host}:{receiver.port}/"}
             for answer in (create(server, target["url"]), server.ask("PATCH", where, {"target": target})):
                 assert (answer.status, answer.json["field"]) == (400, "target.url"), host

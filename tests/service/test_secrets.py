@@ -15,12 +15,12 @@ from noonmark.core.targets.reach import Reach
 from noonmark.driver.drive import drive
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
-from noonmark.targets.outbound import Outbound
+from noonmark.targets.http.settings import HttpTargetSettings
 from noonmark.wiring import make_seal
 from tests.cli.calling import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.receiving import receiving
+from tests.targets.http.receiver import receiving
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 FUNCTIONS = """
@@ -250,7 +250,7 @@ def test_nothing_shows_a_secret_by_accident():
         }
     )
     shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
-    shown.append(repr(Outbound(reach=Reach(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
+    shown.append(repr(HttpTargetSettings(reach=Reach(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
     assert found("".join(shown)) == []
 
 

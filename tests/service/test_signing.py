@@ -7,7 +7,7 @@ from noonmark.core.errors import NotAllowed
 from tests.cli.calling import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.receiving import arrived, receiving
+from tests.targets.http.receiver import arrived, receiving
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 OPTIONS = ("--store", "sqlite:///keys.db", "--public-url", "http://schedules.example.com", "--log-level", "debug")

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from noonmark.telemetry import logs
-from noonmark.telemetry.lines import MAX_TEXT
+from noonmark.telemetry.logs import MAX_TEXT
 
 HOSTILE = "a\r\nFAKE level=error\x1b[2J\x00\u202etxt.exe\u2028\x85\ud800"
 MARK = "hunter2-marked"

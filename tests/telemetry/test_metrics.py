@@ -10,11 +10,9 @@ from noonmark.core.errors import OverlapConflict
 from noonmark.core.instants import SECOND
 from noonmark.ports.records import Backlog
 from noonmark.ports.sink import Pruned, StoreFailed
-from noonmark.telemetry.counting import Distribution
-from noonmark.telemetry.metrics import PLAIN, Metrics
-from noonmark.telemetry.probing import Recent
-from noonmark.telemetry.sinks import LogSink, Sinks
-from noonmark.telemetry.vitals import Vitals
+from noonmark.telemetry.health import CachedProbe, WorkerSnapshot
+from noonmark.telemetry.logs import CompositeSink, LogSink
+from noonmark.telemetry.metrics import UNTYPED, HistogramFamily, Metrics
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.waiting import NEVER, Gate, ended
 
@@ -43,7 +41,7 @@ def metrics():
 
 def test_before_anything_happened_all_names_are_there(metrics):
     found = samples(metrics)
-    for name in ("schedules_due", *PLAIN, "claims_total", "lease_losses_total", "misfires_total", "leader"):
+    for name in ("schedules_due", *UNTYPED, "claims_total", "lease_losses_total", "misfires_total", "leader"):
         assert found[f"noonmark_{name}"] == 0, name
     assert found['noonmark_queue_depth{state="claimed"}'] == 0
     assert found["noonmark_start_lateness_seconds_count"] == 0
@@ -81,7 +79,7 @@ def test_a_gap_counts_all_its_fires(metrics):
 
 def test_what_the_overlap_policy_does_not_let_run_is_counted(metrics):
     gate = Gate()
-    with Scheduler(sink=Sinks(metrics, LogSink())) as scheduler:
+    with Scheduler(sink=CompositeSink(metrics, LogSink())) as scheduler:
         job = scheduler.schedule(gate, trigger=NEVER, overlap="skip")
         scheduler.run_now(job, wait=False)
         gate.wait()
@@ -104,8 +102,10 @@ def test_other_happenings_have_their_counters(metrics):
 
 def test_what_a_worker_holds_is_shown(metrics):
     class Worker:
-        def vitals(self):
-            return Vitals(node='a"b\n', is_running=True, claimed=3, delivering=4, abandoned=6, leads=True, term=5)
+        def snapshot(self):
+            return WorkerSnapshot(
+                node='a"b\n', is_running=True, claimed=3, delivering=4, abandoned=6, leads=True, term=5
+            )
 
     metrics.watch(Worker())
     found = samples(metrics)
@@ -140,12 +140,12 @@ def test_the_store_is_asked_for_a_backlog_once_in_a_while_and_may_fail():
             raise RuntimeError("away")
         return len(asked)
 
-    recent = Recent(ask, monotonic=clock.monotonic, lifetime=SECOND)
-    assert [recent.look() for _ in range(3)] == [1, 1, 1]
+    recent = CachedProbe(ask, monotonic=clock.monotonic, lifetime=SECOND)
+    assert [recent.read() for _ in range(3)] == [1, 1, 1]
     clock.advance(1)
-    assert [recent.look() for _ in range(3)] == [None, None, None]
+    assert [recent.read() for _ in range(3)] == [None, None, None]
     clock.advance(1)
-    assert recent.look() == 3
+    assert recent.read() == 3
     assert len(asked) == 3
 
 
@@ -159,12 +159,12 @@ def test_one_sink_that_fails_does_not_keep_the_others_from_hearing(metrics):
         def tell(self, happenings):
             raise RuntimeError("no")
 
-    Sinks(Broken(), metrics).tell([Pruned(1)])
+    CompositeSink(Broken(), metrics).tell([Pruned(1)])
     assert samples(metrics)["noonmark_pruned_total"] == 1
 
 
 def test_the_buckets_of_a_histogram_add_up():
-    lateness = Distribution("late", "How late.", bounds=(0.1, 1))
+    lateness = HistogramFamily("late", "How late.", bounds=(0.1, 1))
     for seconds in (0.05, 0.1, 0.5, 7):
         lateness.add(seconds)
     found = {(one.name, one.labels.get("le")): one.value for one in lateness.collect().samples}

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from noonmark import Scheduler
-from noonmark.telemetry.sinks import MANY, LogSink
+from noonmark.telemetry.logs import MAX_SETTLED_LINES, LogSink
 from tests.embedded.waiting import eventually
 
 LOGGER = "noonmark.work"
@@ -44,18 +44,18 @@ def test_many_that_end_together_share_a_line(caplog):
 
     kept = Kept()
     with Scheduler(sink=kept) as scheduler:
-        scheduler.create_many([{"func": nothing}] * (MANY + 1))
-        eventually(lambda: len(kept.settled) == MANY + 1)
+        scheduler.create_many([{"func": nothing}] * (MAX_SETTLED_LINES + 1))
+        eventually(lambda: len(kept.settled) == MAX_SETTLED_LINES + 1)
     caplog.set_level(logging.INFO, LOGGER)
     LogSink().tell(kept.settled)
-    assert events(caplog) == [f"{MANY + 1} completed"]
+    assert events(caplog) == [f"{MAX_SETTLED_LINES + 1} completed"]
     caplog.clear()
     LogSink().tell(kept.settled[1:])
-    assert len(events(caplog)) == MANY
+    assert len(events(caplog)) == MAX_SETTLED_LINES
     caplog.clear()
     caplog.set_level(logging.DEBUG, LOGGER)
     LogSink().tell(kept.settled)
-    assert len(events(caplog)) == MANY + 1
+    assert len(events(caplog)) == MAX_SETTLED_LINES + 1
     caplog.clear()
     caplog.set_level(logging.WARNING, LOGGER)
     LogSink().tell(kept.settled)

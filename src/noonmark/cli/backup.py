@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from noonmark.cli.output import one_line
 from noonmark.clocks import SystemClock
 from noonmark.config import load
-from noonmark.telemetry.masking import masked
+from noonmark.telemetry.redaction import redact
 from noonmark.wiring import file_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def restore(
 def _file(loaded: Loaded, program: str) -> Path:
     url = loaded.settings.store
     if (path := file_of(url)) is None:
-        raise loaded.refuse("store", f"{masked(url)} is not a SQLite file; for PostgreSQL, use {program}")
+        raise loaded.refuse("store", f"{redact(url)} is not a SQLite file; for PostgreSQL, use {program}")
     return path
 
 

@@ -38,16 +38,15 @@ from noonmark.operations.uploads import recover
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.surfaces.rest.app import make_app
 from noonmark.surfaces.rest.settings import HttpSettings
-from noonmark.targets.functions import Functions, import_function
-from noonmark.targets.hiding import hide
-from noonmark.targets.outbound import Outbound
-from noonmark.targets.programs import Pin, Programs
+from noonmark.targets.command.programs import Pin, ProgramPolicy
+from noonmark.targets.function.registry import FunctionRegistry, import_function
+from noonmark.targets.http.settings import HttpTargetSettings
+from noonmark.targets.prctl import hide_process
 from noonmark.telemetry import logs
-from noonmark.telemetry.health import Health
-from noonmark.telemetry.masking import masked
+from noonmark.telemetry.health import CachedProbe, Health
+from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics
-from noonmark.telemetry.probing import Recent
-from noonmark.telemetry.sinks import LogSink, Sinks
+from noonmark.telemetry.redaction import redact
 from noonmark.wiring import (
     fresh_id,
     make_runner,
@@ -89,7 +88,7 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
     settings = replace(loaded.settings, target_guard=_guard(loaded.settings, listener))
     logs.configure(level=settings.log_level, form=settings.log_format)
     if settings.allow_commands:
-        hide()
+        hide_process()
     with ExitStack() as cleanup:
         cleanup.callback(listener.close)
         on_signal = cleanup.enter_context(_Signals())
@@ -139,7 +138,7 @@ def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
     async def count() -> Backlog:
         return await store.backlog(await store.clock(), MOST_COUNTED)
 
-    return Recent(lambda: drive(count()), monotonic=clock.monotonic, lifetime=SECOND).look
+    return CachedProbe(lambda: drive(count()), monotonic=clock.monotonic, lifetime=SECOND).read
 
 
 async def _waiting(store: Store, worker: Worker) -> Micros:
@@ -148,8 +147,10 @@ async def _waiting(store: Store, worker: Worker) -> Micros:
     return 0 if since is None else max(0, await store.clock() - since)
 
 
-def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
-    programs = Programs(
+def _worker(
+    settings: Settings, functions: FunctionRegistry, store: Store, clock: SystemClock, metrics: Metrics
+) -> Worker:
+    programs = ProgramPolicy(
         settings.allow_commands,
         rules=_command_rules(settings),
         uploads=upload_folder(settings.upload_dir, settings.store),
@@ -157,7 +158,7 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
     )
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
-    outbound = Outbound(
+    outbound = HttpTargetSettings(
         reach=_reach(settings),
         keys=_keys(settings),
         public_url=settings.public_url,
@@ -167,7 +168,7 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
         store=store,
         clock=clock,
         target=make_target(store, make_runner(functions, settings.max_threads, None), programs, outbound, seal),
-        sink=Sinks(metrics, LogSink()),
+        sink=CompositeSink(metrics, LogSink()),
         version=__version__,
         timing=timing,
     )
@@ -222,9 +223,9 @@ def _keys(settings: Settings) -> KeySettings:
     return KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)
 
 
-def _functions(loaded: Loaded) -> Functions:
+def _functions(loaded: Loaded) -> FunctionRegistry:
     """The functions that this node offers; the folder it was started in counts as a place for modules."""
-    functions = Functions()
+    functions = FunctionRegistry()
     if loaded.settings.functions and "" not in sys.path:
         sys.path.insert(0, "")
     for name, place in loaded.settings.functions.items():
@@ -239,7 +240,7 @@ def _functions(loaded: Loaded) -> Functions:
 
 
 def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> FastAPI:
-    node = worker.vitals().node
+    node = worker.snapshot().node
     service = Service(
         store=store,
         lookahead=Timing().lookahead,
@@ -307,7 +308,7 @@ class _Server(uvicorn.Server):
         """How often it was asked to end."""
         worker = "on" if settings.worker else "off"
         self._line = (
-            f"Noonmark {__version__} listens on {url_of(listener)} (store {masked(settings.store)}, worker {worker})"
+            f"Noonmark {__version__} listens on {url_of(listener)} (store {redact(settings.store)}, worker {worker})"
         )
 
     def leave(self) -> None:

@@ -12,7 +12,7 @@ from noonmark.clocks import SystemClock
 from noonmark.config import load
 from noonmark.driver.drive import drive
 from noonmark.stores.sql.version import VERSION
-from noonmark.telemetry.masking import masked
+from noonmark.telemetry.redaction import redact
 from noonmark.wiring import MEMORY, make_store
 
 
@@ -31,5 +31,5 @@ def migrate(
         drive(opened.open())
     finally:
         drive(opened.close())
-    sys.stdout.write(f"The schema of {masked(url)} has version {VERSION}.\n")
+    sys.stdout.write(f"The schema of {redact(url)} has version {VERSION}.\n")
     return 0

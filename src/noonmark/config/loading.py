@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.config.settings import PREFIX, SETTINGS, Settings
 from noonmark.core.errors import InvalidSchedule, Problem
-from noonmark.telemetry.masking import MASK, is_secret, masked
+from noonmark.telemetry.redaction import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -122,8 +122,8 @@ def _origin(source: str) -> str:
 
 
 def _shown(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
-    if is_secret(name) and value:
+    if is_secret_name(name) and value:
         return MASK
     if isinstance(value, str):
-        return masked(value)
+        return redact(value)
     return list(value) if isinstance(value, tuple) else value

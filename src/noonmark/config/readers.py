@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from noonmark.core.targets.reach import open_place
 from noonmark.sealing import read_keys
-from noonmark.telemetry.masking import masked
+from noonmark.telemetry.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,5 +182,5 @@ def _several(value: object, each: re.Pattern[str], allowed: str) -> tuple[str, .
 
 
 def _refusal(allowed: str, value: object) -> str:
-    shown = masked(repr(value))
+    shown = redact(repr(value))
     return f"must be {allowed}, not {shown if len(shown) <= 200 else f'{shown[:200]}…'}"

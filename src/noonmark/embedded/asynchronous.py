@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.runtime import Runtime
-    from noonmark.targets.functions import Functions
+    from noonmark.targets.function.registry import FunctionRegistry
 
 
 class AsyncScheduler(Decorators):
@@ -217,7 +217,7 @@ class AsyncScheduler(Decorators):
         return self._inner.desk
 
     @property
-    def functions(self) -> Functions:
+    def functions(self) -> FunctionRegistry:
         """What it can run."""
         return self._inner.functions
 

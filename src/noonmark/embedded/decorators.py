@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
     from noonmark.embedded.declaring import Options
     from noonmark.embedded.desk import Desk
-    from noonmark.targets.functions import Functions
+    from noonmark.targets.function.registry import FunctionRegistry
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -53,7 +53,7 @@ class _Declares(Protocol):
     def desk(self) -> Desk: ...
 
     @property
-    def functions(self) -> Functions: ...
+    def functions(self) -> FunctionRegistry: ...
 
     @property
     def _decorated(self) -> dict[str, Callable[..., Any]]: ...

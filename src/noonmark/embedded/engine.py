@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from noonmark.core.errors import Conflict
 from noonmark.driver.loop import Loop
 from noonmark.embedded.settings import LOOK_EVERY
-from noonmark.targets.runner import current_assignment
+from noonmark.targets.function.runner import current_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -24,9 +24,9 @@ from noonmark.embedded.settings import duration, key_argument, patience, whole_n
 from noonmark.embedded.steering import Steering
 from noonmark.embedded.written import options_of, route_of, target_of
 from noonmark.ports.runtime import Runtime, Timing
-from noonmark.targets.functions import Functions
-from noonmark.targets.programs import Programs
-from noonmark.targets.workers import MAX_THREADS
+from noonmark.targets.command.programs import ProgramPolicy
+from noonmark.targets.function.registry import FunctionRegistry
+from noonmark.targets.worker_pool import MAX_THREADS
 from noonmark.wiring import make_runner, make_seal, make_store, make_target, node_name
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Kept
     from noonmark.ports.sink import Sink
     from noonmark.ports.target import Target
-    from noonmark.targets.outbound import Outbound
+    from noonmark.targets.http.settings import HttpTargetSettings
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         `signing_key`, or else with a key that the store has drawn, as those of a server are.
         """
         self._clock = clock or SystemClock()
-        self._functions = Functions()
+        self._functions = FunctionRegistry()
         timing = Timing(
             lease=duration("lease", lease),
             keep_for=duration("keep_days", keep_days, unit=86_400),
@@ -86,7 +86,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
             whole_number("max_threads", max_threads),
             None if max_processes is None else whole_number("max_processes", max_processes),
         )
-        self._programs = Programs(is_offered=False)
+        self._programs = ProgramPolicy(is_offered=False)
         self._seal, self._keys = make_seal(secret_key), key_argument(signing_key)
         self._store = make_store(store, self._clock)
         self._runtime = Runtime(
@@ -295,7 +295,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         return self._runtime
 
     @property
-    def functions(self) -> Functions:
+    def functions(self) -> FunctionRegistry:
         """What it can run."""
         return self._functions
 
@@ -337,13 +337,13 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         runner = make_runner(self._functions, *self._limits)
         return make_target(self._store, runner, self._programs, self._outbound(), self._seal)
 
-    def _outbound(self) -> Outbound | None:
+    def _outbound(self) -> HttpTargetSettings | None:
         """What requests are sent by; nothing is loaded for that where there is nothing to say."""
         if self._keys.signing_key is None:
             return None
-        from noonmark.targets.outbound import Outbound
+        from noonmark.targets.http.settings import HttpTargetSettings
 
-        return Outbound(is_offered=False, keys=self._keys)
+        return HttpTargetSettings(is_offered=False, keys=self._keys)
 
     def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
         """Let a loop run somewhere."""

@@ -12,7 +12,7 @@ from noonmark.core.policies.misfire import WIDE_LIMIT
 from noonmark.embedded import leaving
 from noonmark.embedded.engine import Engine
 from noonmark.embedded.engines import Engines
-from noonmark.telemetry.vitals import Vitals
+from noonmark.telemetry.health import WorkerSnapshot
 from noonmark.wiring import make_runner, make_target
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.seal import Seal
-    from noonmark.targets.functions import Functions
-    from noonmark.targets.outbound import Outbound
-    from noonmark.targets.programs import Programs
-    from noonmark.targets.runner import FunctionRunner
+    from noonmark.targets.command.programs import ProgramPolicy
+    from noonmark.targets.function.registry import FunctionRegistry
+    from noonmark.targets.function.runner import FunctionRunner
+    from noonmark.targets.http.settings import HttpTargetSettings
 
 
 FAILED_TIMES = 3
@@ -38,12 +38,12 @@ class Worker:
     def __init__(  # noqa: PLR0913 - each is what wiring picked
         self,
         runtime: Runtime,
-        functions: Functions,
-        programs: Programs,
+        functions: FunctionRegistry,
+        programs: ProgramPolicy,
         *,
         max_threads: int,
         grace: Micros,
-        outbound: Outbound | None = None,
+        outbound: HttpTargetSettings | None = None,
         seal: Seal | None = None,
     ) -> None:
         """It does nothing yet. Whoever stops it waits for what runs as long as the grace period."""
@@ -129,21 +129,21 @@ class Worker:
     @property
     def clock_ahead(self) -> Micros | None:
         """By how much the store's time leapt ahead, while that is in doubt."""
-        return self.vitals().clock_ahead
+        return self.snapshot().clock_ahead
 
     def status(self) -> dict[str, Any]:
         """What it does, and how it is set up."""
-        vitals, timing = self.vitals(), self._runtime.timing
+        snapshot, timing = self.snapshot(), self._runtime.timing
         return {
-            "state": "running" if vitals.is_running else "stopping" if self._is_winding_up else "stopped",
-            "running": vitals.is_running,
-            "node": vitals.node,
-            "leader": vitals.leader,
-            "is_leader": vitals.leads,
-            "term": vitals.term,
-            "clock_ahead_seconds": None if vitals.clock_ahead is None else micros_to_seconds(vitals.clock_ahead),
-            "claimed": vitals.claimed,
-            "delivering": vitals.delivering,
+            "state": "running" if snapshot.is_running else "stopping" if self._is_winding_up else "stopped",
+            "running": snapshot.is_running,
+            "node": snapshot.node,
+            "leader": snapshot.leader,
+            "is_leader": snapshot.leads,
+            "term": snapshot.term,
+            "clock_ahead_seconds": None if snapshot.clock_ahead is None else micros_to_seconds(snapshot.clock_ahead),
+            "claimed": snapshot.claimed,
+            "delivering": snapshot.delivering,
             "functions": sorted(route.partition(":")[2] for route in self._functions.routes()),
             "max_threads": self._max_threads,
             "lease_seconds": micros_to_seconds(timing.lease),
@@ -151,15 +151,15 @@ class Worker:
             # As the cron service has it: nothing ticks here, since a node waits for the time that the store names.
             "tick_ms": 0,
             "max_catchup_per_tick": WIDE_LIMIT,
-            "leader_lock": vitals.leads,
+            "leader_lock": snapshot.leads,
         }
 
-    def vitals(self) -> Vitals:
+    def snapshot(self) -> WorkerSnapshot:
         """How it is now, with what an earlier one still runs."""
         current = self._engines.current
         is_running = current is not None and current.is_alive
         nodes = [one.loop.driver.node for one in (*self._winding_up, current) if one is not None and one.is_alive]
-        vitals = Vitals(
+        snapshot = WorkerSnapshot(
             node=self._runtime.node,
             is_wanted=current is not None,
             is_running=is_running,
@@ -167,7 +167,7 @@ class Worker:
             delivering=sum(len(node.deliveries) for node in nodes),
             abandoned=sum(runner.abandoned for one in self._runners if (runner := one()) is not None),
         )
-        return _led(_judged(vitals, nodes[-1]), nodes[-1]) if nodes else vitals
+        return _led(_judged(snapshot, nodes[-1]), nodes[-1]) if nodes else snapshot
 
     def routes(self) -> tuple[str, ...]:
         """What it serves now; nothing while it does not run."""
@@ -197,7 +197,7 @@ class Worker:
         return Engine(replace(self._runtime, target=target), looks=looks)
 
 
-def _judged(vitals: Vitals, node: Node) -> Vitals:
+def _judged(snapshot: WorkerSnapshot, node: Node) -> WorkerSnapshot:
     """With what keeps this node from its work."""
     now, doubt = node.reckoning.monotonic(), node.trust.doubt
     failing = tuple(
@@ -206,14 +206,14 @@ def _judged(vitals: Vitals, node: Node) -> Vitals:
         if one.times >= FAILED_TIMES and now - one.since >= FAILED_FOR
     )
     ahead = None if doubt is None else doubt.ahead
-    return replace(vitals, clock_ahead=ahead, failing=failing, idle_for=now - node.took_up)
+    return replace(snapshot, clock_ahead=ahead, failing=failing, idle_for=now - node.took_up)
 
 
-def _led(vitals: Vitals, node: Node) -> Vitals:
+def _led(snapshot: WorkerSnapshot, node: Node) -> WorkerSnapshot:
     """With who leads, as this node was last told."""
     leadership = node.leadership
     if leadership is None:
-        return vitals
+        return snapshot
     # For as long as a lease after the last one has ended, somebody is about to take the lead: that is no alarm.
     is_led = node.now < leadership.until + node.timing.lease
-    return replace(vitals, leader=leadership.leader if is_led else None, leads=node.leads, term=leadership.term)
+    return replace(snapshot, leader=leadership.leader if is_led else None, leads=node.leads, term=leadership.term)

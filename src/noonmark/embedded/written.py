@@ -9,7 +9,7 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.core.targets import TargetKind
 from noonmark.embedded.declaring import HttpOptions, WorkOptions, check_options, document_of, plain
 from noonmark.embedded.references import check_name
-from noonmark.targets.functions import ROUTE
+from noonmark.targets.function.registry import ROUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

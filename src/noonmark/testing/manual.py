@@ -9,7 +9,7 @@ from noonmark.core.instants import from_micros, to_micros
 from noonmark.driver.drive import drive
 from noonmark.driver.duties import Driver
 from noonmark.ports.sink import Settled
-from noonmark.targets.inline import InlineRunner
+from noonmark.targets.function.runner import InlineRunner
 from noonmark.testing.clock import FakeClock
 
 if TYPE_CHECKING:

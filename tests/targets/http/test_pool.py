@@ -1,0 +1,307 @@
+"""Connections that are kept: nothing said on one is heard by the next request, and none is lost when one ends."""
+
+import asyncio
+import datetime as dt
+import ipaddress
+import re
+import socket
+import socketserver
+import ssl
+import struct
+import threading
+from contextlib import contextmanager
+
+import httpcore2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from httpcore2 import AnyIOBackend, AsyncNetworkStream
+
+from noonmark.core.policies.delivery import Delivery
+from noonmark.core.run import Outcome
+from noonmark.targets.http.dns import Resolver
+from noonmark.targets.http.errors import StaleConnection, describe_error
+from noonmark.targets.http.network import GuardedBackend
+from noonmark.targets.http.pool import _Connection
+from tests.embedded.waiting import eventually
+from tests.targets.http.receiver import Server, calling
+
+KEPT_AT_ONCE = 65_536
+"""So many bytes of an answer are read at a time."""
+AT_MOST_ONCE = {"delivery": Delivery.AT_MOST_ONCE}
+
+
+def said(body, size=0):
+    """An answer, so long at least."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %5d\r\n\r\n"
+    body = body.ljust(size - len(head % 0))
+    return head % len(body) + body
+
+
+OTHER = said(b"of another")
+UNASKED = {
+    "/twice": [said(b"mine") + OTHER],
+    "/twice-apart": [said(b"mine"), OTHER],
+    "/twice-and-long": [said(b"mine", KEPT_AT_ONCE) + OTHER],
+    "/part": [said(b"mine") + OTHER[:20]],
+    "/body-of-none": [b"HTTP/1.1 204 No Content\r\n\r\n" + OTHER],
+    "/head": [OTHER + b" and its body"],
+}
+"""What is said to one request: pieces, each encrypted by itself where anything is."""
+
+TWO_LENGTHS = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nmine\r\n0\r\n\r\n"
+
+
+class Plain(socketserver.BaseRequestHandler):
+    """Answers each request on a connection as its path says, and others with their path."""
+
+    def handle(self):
+        self.server.lines.append([])
+        lines = self.server.lines[-1]
+        while request := self.hear():
+            path = re.match(r"\S+ (\S+)", request.decode())[1]
+            lines.append(path)
+            if path == "/drop" or (path in ("/hang-up", "/reset") and len(lines) > 1):
+                if path == "/reset":
+                    self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return
+            self.say([TWO_LENGTHS] if path == "/two-lengths" else UNASKED.get(path, [said(path.encode())]))
+
+    def hear(self):
+        try:
+            return self.request.recv(65_536)
+        except OSError:
+            return b""
+
+    def say(self, pieces):
+        self.request.sendall(b"".join(pieces))
+
+
+class Encrypted(Plain):
+    """The same with TLS; what it says at once leaves at once."""
+
+    def setup(self):
+        self.coming, self.going = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = self.server.tls.wrap_bio(self.coming, self.going, server_side=True)
+        self.through(self.tls.do_handshake)
+        self.request.sendall(self.going.read())
+
+    def through(self, step, *args):
+        while True:
+            try:
+                return step(*args)
+            except ssl.SSLWantReadError:
+                self.request.sendall(self.going.read())
+                if not (heard := self.request.recv(65_536)):
+                    raise OSError("hung up") from None
+                self.coming.write(heard)
+
+    def hear(self):
+        try:
+            return self.through(self.tls.read, 65_536)
+        except OSError:
+            return b""
+
+    def say(self, pieces):
+        for piece in pieces:
+            self.tls.write(piece)
+        self.request.sendall(self.going.read())
+
+
+@contextmanager
+def serving(handler, tls=None):
+    with Server(("127.0.0.1", 0), handler) as server:
+        server.lines, server.tls = [], tls
+        server.place = f"127.0.0.1:{server.server_address[1]}"
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def certificate(folder):
+    """A certificate of this machine, and where it is kept with its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    made = made.not_valid_after(dt.datetime(2120, 1, 1, tzinfo=dt.UTC))
+    made = made.add_extension(address, critical=True).sign(key, hashes.SHA256())
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    place = folder / "server.pem"
+    place.write_bytes(made.public_bytes(serialization.Encoding.PEM) + secret)
+    return place
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """One for each scheme; callers trust them."""
+    place = certificate(tmp_path_factory.mktemp("tls"))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(place)
+    with serving(Plain) as plain, serving(Encrypted, tls) as encrypted, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SSL_CERT_FILE", str(place))
+        yield {"http": plain, "https": encrypted}
+
+
+@pytest.fixture(params=["http", "https"])
+def tried(request, servers):
+    """Sends requests one after the other; gives what they came to, and the paths that came on each connection."""
+    server = servers[request.param]
+    server.lines.clear()
+
+    def try_(*paths, **options):
+        calls = [caller.call(f"{request.param}://{server.place}{path}", **options) for path in paths]
+        return calls, server.lines
+
+    with calling() as caller:
+        yield try_
+
+
+def bodies(calls):
+    return [(one.result or {}).get("body", "").strip() for one in calls]
+
+
+def test_a_connection_is_kept_for_the_next_request(tried):
+    calls, lines = tried("/a", "/b", "/c")
+    assert bodies(calls) == ["/a", "/b", "/c"]
+    assert lines == [["/a", "/b", "/c"]]
+
+
+@pytest.mark.parametrize("path", UNASKED)
+def test_what_was_said_unasked_is_no_answer_to_the_next_request(tried, path):
+    if path == "/head":
+        first, lines = tried(path, method="HEAD")
+    else:
+        first, lines = tried(path)
+    (second,), _ = tried("/b")
+    assert first[0].outcome is Outcome.COMPLETED
+    assert second.result["body"] == "/b"
+    assert lines == [[path], ["/b"]]
+
+
+def test_a_connection_on_which_an_answer_has_two_lengths_is_not_used_again(tried):
+    calls, lines = tried("/two-lengths", "/b")
+    assert bodies(calls) == ["mine", "/b"]
+    assert lines == [["/two-lengths"], ["/b"]]
+
+
+@pytest.mark.parametrize("path", ["/hang-up", "/reset"])
+def test_a_request_on_a_connection_that_ends_then_is_sent_again_on_a_new_one(tried, path):
+    calls, lines = tried("/a", path)
+    assert bodies(calls) == ["/a", path]
+    assert {(one.outcome, one.error) for one in calls} == {(Outcome.COMPLETED, None)}
+    assert lines == [["/a", path], [path]]
+
+
+@pytest.mark.parametrize("path", ["/hang-up", "/reset"])
+def test_it_is_not_where_it_must_not_begin_twice(tried, path):
+    (_, second), lines = tried("/a", path, declared=AT_MOST_ONCE)
+    assert (second.outcome, second.is_unknown) == (Outcome.FAILED, True)
+    assert "the connection broke to" in second.error
+    assert lines == [["/a", path]]
+
+
+def test_a_new_connection_that_ends_so_is_a_failure(tried):
+    (first,), lines = tried("/drop")
+    assert (first.outcome, first.is_final, lines) == (Outcome.FAILED, False, [["/drop"]])
+    # So it is when it is the second for a request: that is sent again once.
+    (_, second), lines = tried("/a", "/drop")
+    assert (second.outcome, second.is_final) == (Outcome.FAILED, False)
+    assert lines[1:] == [["/a", "/drop"], ["/drop"]]
+
+
+class Opaque(AsyncNetworkStream):
+    """A connection of a library that keeps what it is made of to itself."""
+
+    def __init__(self, stream):
+        self.__inner = stream
+        self.read, self.write, self.aclose = stream.read, stream.write, stream.aclose
+        self.get_extra_info = stream.get_extra_info
+
+    async def start_tls(self, *args, **kwargs):
+        return Opaque(await self.__inner.start_tls(*args, **kwargs))
+
+
+def test_a_connection_that_cannot_be_looked_into_is_not_used_again(tried, monkeypatch):
+    """As after an upgrade of a library: the requests go on, each on a connection of its own."""
+    connect = AnyIOBackend.connect_tcp
+
+    async def connect_opaque(*args, **kwargs):
+        return Opaque(await connect(*args, **kwargs))
+
+    monkeypatch.setattr(AnyIOBackend, "connect_tcp", connect_opaque)
+    calls, lines = tried("/a", "/b", "/c")
+    assert bodies(calls) == ["/a", "/b", "/c"]
+    assert lines == [["/a"], ["/b"], ["/c"]]
+
+
+def test_nor_is_one_whose_parser_cannot_be():
+    connection = _Connection(httpcore2.Origin(b"http", b"a.example", 80))
+    connection._connection = httpcore2.AsyncHTTP11Connection.__new__(httpcore2.AsyncHTTP11Connection)
+    assert connection._has_more()
+    del connection._connection
+    assert connection._has_more()
+
+
+def test_nothing_is_said_on_a_connection_that_talks_unasked(servers):
+    """What comes between the look at an idle connection and the request is seen as well."""
+    server = servers["http"]
+
+    async def story():
+        port = server.server_address[1]
+        line = await GuardedBackend(None, Resolver()).connect_tcp("127.0.0.1", port)
+        await say(line, "/a")
+        assert b"/a" in await line.read(65_536)
+        assert line.get_extra_info("is_readable") is False
+        await say(line, "/twice-apart")
+        assert b"mine" in await line.read(len(said(b"mine")))
+        with pytest.raises(StaleConnection):
+            await say(line, "/b")
+        await line.aclose()
+
+    async def say(line, path):
+        await line.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        await line.write(b"")
+
+    asyncio.run(story())
+    assert eventually(lambda: server.lines[-1] == ["/a", "/twice-apart"])
+
+
+def test_what_is_wrong_with_a_connection_is_told_in_words_of_our_own(servers, monkeypatch, tmp_path):
+    encrypted, plain = servers["https"].place, servers["http"].place
+    told = {}
+    with calling() as caller:
+        for name, url in {
+            "other host": f"https://localhost:{encrypted.partition(':')[2]}",
+            "no TLS": f"https://{plain}",
+            "nobody": "http://127.0.0.1:1",
+        }.items():
+            told[name] = caller.call(f"{url}/", key=name).error.rpartition(": ")[2]
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with calling() as caller:
+        told["not trusted"] = caller.call(f"https://{encrypted}/").error.rpartition(": ")[2]
+    assert told == {
+        "other host": "it is for another host",
+        "no TLS": "no encrypted connection could be agreed on",
+        "nobody": "nobody listens there (connection refused)",
+        "not trusted": "it is signed by itself",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpcore2.ConnectError("MARK"), "it could not be reached"),
+        (httpcore2.ReadError("MARK"), "the connection was lost while the answer was read"),
+        (httpcore2.WriteError("MARK"), "the connection was lost while the request was sent"),
+        (httpcore2.LocalProtocolError("MARK"), "the request cannot be written as HTTP"),
+        (httpcore2.UnsupportedProtocol("MARK"), "UnsupportedProtocol"),
+    ],
+)
+def test_nothing_that_a_library_says_is_told(error, words):
+    assert describe_error(error) == words
+    error.__cause__ = ExceptionGroup("MARK", [OSError(111, "MARK")])
+    assert describe_error(error) == "nobody listens there (connection refused)"
