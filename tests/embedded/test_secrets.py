@@ -50,7 +50,7 @@ def test_a_secret_reaches_its_host_and_is_kept_from_everybody_else(tmp_path, rec
     assert [one.name for one in again.secrets()] == ["token"]
     assert again.run_now(job_id)["status"] == 200
     assert again.delete_secret("token") == made
-    with pytest.raises(Conflict, match="there is no secret token any more"):
+    with pytest.raises(Conflict, match="secret token does not exist any more"):
         again.run_now(job_id)
     again.close()
     assert len(receiver.requests) == 2

@@ -300,7 +300,7 @@ def test_work_that_is_done_before_it_was_taken_over_has_ended(server, receiver, 
 
     receiver.tell = tell
     one = run(server, made["schedule_id"])
-    eventually(lambda: f'"occurrence_id": "{one}"' in line_about("a callback took it away", server))
+    eventually(lambda: f'"occurrence_id": "{one}"' in line_about("an edit or a callback", server))
     assert receiver.told == [([409, 403, 200], phase)]
     assert in_phase(server, one, "completed", "failed", "awaiting_completion")[0] == phase
     (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]

@@ -261,8 +261,8 @@ def test_a_secret_that_schedules_still_name_may_go_and_they_say_why(told):
     told.ask("DELETE", "/secrets/passing", status=200)
     ended, run, explanation = told.run(made)
     assert (ended["phase"], run["attempt"]) == ("delivery_failed", 1)
-    assert run["error"] == "there is no secret passing any more; the header X-Token needs it, so nothing was sent"
-    assert "there is no secret passing any more; the header X-Token needs it" in explanation["summary"]
+    assert run["error"] == "secret passing does not exist any more; the header X-Token needs it, so nothing was sent"
+    assert "secret passing does not exist any more; the header X-Token needs it" in explanation["summary"]
 
 
 def take_over(told, name):

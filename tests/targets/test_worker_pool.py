@@ -172,9 +172,9 @@ def test_a_burst_of_quick_ones_needs_few_threads(crews):
 
 def test_no_thread_is_made_before_there_is_work(crews):
     crew = crews(nothing)
-    assert crew.workers._foreman is None
+    assert crew.workers._timer is None
     crew.submit(assigned(after=3_600 * SECOND))
-    assert crew.workers._foreman.is_alive()
+    assert crew.workers._timer.is_alive()
     assert crew.workers._threads == 0
 
 
@@ -267,20 +267,20 @@ def test_a_system_without_more_threads_does_with_what_it_has(crews, monkeypatch)
     crew._work = lambda one: refused.wait(SOON)
     crew.submit(assigned("hangs"), assigned("waits"))
     crew.until_reported(3)
-    assert crew.workers._foreman.is_alive()
+    assert crew.workers._timer.is_alive()
 
 
-def test_saturation_costs_the_foreman_nothing_that_grows(crews):
+def test_saturation_costs_the_timer_thread_nothing_that_grows(crews):
     calls = []
     crew = crews(lambda one: crews.gate.wait(), limit=2)
-    real = crew.workers._call
+    real = crew.workers._wake_workers
 
     def call(wanted):
         calls.append(wanted)
         crew.news()
         return real(wanted)
 
-    crew.workers._call = call
+    crew.workers._wake_workers = call
     crew.submit(*(assigned(number) for number in range(5)))
     crew.until(lambda: len(calls) >= 12)
     assert max(calls) <= 2
@@ -299,8 +299,8 @@ def test_closing_lets_idle_threads_go_and_begins_nothing_more(crews):
     assert entered.wait(SOON)
     crew.submit(waiting)
     crew.workers.close()
-    crew.workers._foreman.join(SOON)
-    assert not crew.workers._foreman.is_alive()
+    crew.workers._timer.join(SOON)
+    assert not crew.workers._timer.is_alive()
     crews.gate.set()
     crew.until_reported(1)
     crew.submit(assigned("too late"))

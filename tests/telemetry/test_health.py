@@ -83,7 +83,7 @@ def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, snapshot, fai
         (
             {"idle_for": 9 * CLAIM_LIMIT},
             3 * CLAIM_LIMIT,
-            {"claims": "work of this node has been due for 30 s, and it has claimed none for that long"},
+            {"claims": "work for this node has been due for 30 s, and it has claimed nothing in that time"},
         ),
         (
             {"clock_ahead": 7_200 * SECOND, "idle_for": 9 * CLAIM_LIMIT},

@@ -27,9 +27,9 @@ def test_a_run_is_told_with_the_ids_of_what_it_is_about(caplog, level):
         eventually(lambda: any("completed in" in one for one in events(caplog)))
         (occurrence,) = scheduler.occurrences(job)
     told = events(caplog)
-    assert told[0] == "the worker has started"
-    assert told[-1] == "the worker has stopped, 0 handed back"
-    assert ("started" in told) == ("claimed, it was pending" in told) == (level == logging.DEBUG)
+    assert told[0] == "worker started"
+    assert told[-1] == "worker stopped, 0 handed back"
+    assert ("started" in told) == ("claimed from phase pending" in told) == (level == logging.DEBUG)
     (ended,) = [record for record in caplog.records if record.getMessage().startswith("completed in")]
     assert (ended.occurrence_id, ended.schedule_id) == (occurrence.id, job)
 

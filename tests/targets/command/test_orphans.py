@@ -51,7 +51,7 @@ def left():
 
 def of_dead_process():
     """The mark of a process that has ended, of which somebody else may have the number by now."""
-    script = "from noonmark.targets.node_marks import make_mark; print(make_mark())"
+    script = "from noonmark.targets.command.orphans import register_node; print(register_node())"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -69,7 +69,7 @@ def test_who_has_the_number_of_another_is_not_taken_for_it(mark):
 
 
 def test_a_process_that_has_ended_and_that_nobody_asked_about_is_gone():
-    script = "from noonmark.targets.node_marks import make_mark; print(make_mark(), flush=True)"
+    script = "from noonmark.targets.command.orphans import register_node; print(register_node(), flush=True)"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as node:
         mark = node.stdout.readline().strip()
         eventually(lambda: is_node_gone(mark))

@@ -404,32 +404,32 @@ class TestLimits:
         assert int(done.result["output"]) == min(19, os.nice(0) + 7)
 
 
-class TestTheKeeper:
+class TestSupervisor:
     def test_it_is_there_only_when_it_is_needed_and_replaced_when_it_is_lost(self, tmp_path):
         with running() as made:
-            assert made.runner._keeping._process is None
+            assert made.runner._supervisor._process is None
             one = made.start(ordered("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
             parent, child = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
-            made.runner._keeping._process.kill()
+            made.runner._supervisor._process.kill()
             done = made.end_of(one)
             assert (done.outcome, "was lost" in done.error, done.is_unknown) == ("failed", True, True)
             eventually(lambda: not is_alive(parent) and not is_alive(child))
-            eventually(lambda: made.runner._keeping._process.poll() is not None)
+            eventually(lambda: made.runner._supervisor._process.poll() is not None)
             assert made.run("echo", "again", key="two").result["output"] == "again\n"
-            keeper = made.runner._keeping._process
-        eventually(lambda: keeper.poll() is not None)
+            supervisor = made.runner._supervisor._process
+        eventually(lambda: supervisor.poll() is not None)
 
     def test_what_it_was_not_told_to_start_in_time_it_never_starts(self, tmp_path, monkeypatch):
         with running() as made:
             made.run("true")
             monkeypatch.setattr(process, "START_LIMIT", SECOND // 10)
-            keeper = made.runner._keeping._process
-            keeper.send_signal(signal.SIGSTOP)
+            supervisor = made.runner._supervisor._process
+            supervisor.send_signal(signal.SIGSTOP)
             done = made.run("touch", str(tmp_path / "begun"))
             assert (done.outcome, done.is_unknown) == ("delivery_failed", False)
             assert "was not started within 0.1 s" in done.error
             monkeypatch.undo()
-            keeper.send_signal(signal.SIGCONT)
+            supervisor.send_signal(signal.SIGCONT)
             made.run("true")  # it has come to that one since
             assert not (tmp_path / "begun").exists()
 
@@ -437,7 +437,7 @@ class TestTheKeeper:
         with running() as made:
             made.run("true")
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                made.runner._keeping._process.send_signal(number)
+                made.runner._supervisor._process.send_signal(number)
             assert made.run("sh", "-c", "kill -TERM $$", key="two").error == "was killed by SIGTERM"
 
     def test_many_at_once_are_bounded(self):
@@ -445,7 +445,7 @@ class TestTheKeeper:
             ones = [ordered("true", key=n) for n in range(80)]
             made.runner.deliver(ones)
             assert {made.end_of(one).outcome for one in ones} == {"completed"}
-            assert made.runner._workers._threads <= MAX_COMMANDS
+            assert made.runner._pool._threads <= MAX_COMMANDS
 
     def test_it_ends_everything_when_its_node_is_killed(self, tmp_path):
         script = textwrap.dedent(f"""
@@ -457,7 +457,7 @@ class TestTheKeeper:
                 time.sleep(600)
             time.sleep(600)
         """)
-        node = subprocess.Popen([PYTHON, "-c", script], cwd=Path(__file__).parents[2], start_new_session=True)
+        node = subprocess.Popen([PYTHON, "-c", script], cwd=Path(__file__).parents[3], start_new_session=True)
         pids = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
         node.kill()
         node.wait()

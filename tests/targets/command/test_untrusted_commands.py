@@ -99,10 +99,10 @@ class TestFolder:
             Path(lost, "data").write_text("x")
             mine.mkdir()
             (temporary / f"noonmark-runs-{os.geteuid()}-link").symlink_to(mine)
-            os.close(left._held)  # as the kernel does when a process is gone
+            os.close(left._lock_fd)  # as the kernel does when a process is gone
             RunDirectories().remove_stale()
             assert (Path(lost).parent.exists(), Path(kept).exists(), mine.exists()) == (False, True, True)
-            left._held = -1
+            left._lock_fd = -1
 
     def test_one_that_was_tidied_away_is_made_again(self, temporary):
         folders = RunDirectories()
@@ -207,10 +207,10 @@ class TestProgram:
         path = script("echo new") if kind == "script" else shutil.copy("/bin/echo", tmp_path / "echo")
         before = Path("/bin/cat").stat()
         identity = (before.st_dev, before.st_ino, before.st_size, before.st_mtime_ns)
-        assert "was replaced a moment before" in started(str(path), cwd="/", identity=identity)["error"]
+        assert "has just been replaced" in started(str(path), cwd="/", identity=identity)["error"]
 
     def test_nor_in_a_folder_that_was(self, tmp_path):
-        assert "folder was replaced" in started("/bin/true", cwd=str(tmp_path), cwd_identity=(1, 1))["error"]
+        assert "directory has just been replaced" in started("/bin/true", cwd=str(tmp_path), cwd_identity=(1, 1))["error"]
         found = tmp_path.stat()
         assert "pid" in started("/bin/true", cwd=str(tmp_path), cwd_identity=(found.st_dev, found.st_ino))
 
@@ -233,7 +233,7 @@ class TestProgram:
 
 
 def started(program, **fields):
-    """What the keeper says to an order."""
+    """The answer of the supervisor to a request."""
     keeping = SupervisorClient()
     order = CommandRequest(
         program=program,

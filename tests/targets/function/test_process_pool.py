@@ -205,7 +205,7 @@ class TestWhatCannotBe:
     def test_it_is_a_delivery_that_failed(self, function, why):
         delivered = in_process(function)
         assert delivered.outcome is Outcome.DELIVERY_FAILED
-        assert delivered.error.startswith("'work' cannot be called in a process of its own: ")
+        assert delivered.error.startswith("'work' cannot be called in a worker process: ")
         assert why in delivered.error
 
     def test_so_is_a_function_that_is_gone(self):
@@ -225,7 +225,7 @@ class TestWhatCannotBe:
 
         delivered = play(story)
         assert delivered.outcome is Outcome.DELIVERY_FAILED
-        assert "the function could not be loaded in a process" in delivered.error
+        assert "the function could not be loaded in a worker process" in delivered.error
         assert "No module named 'only_in_the_parent'" in delivered.error
 
     def test_so_is_one_for_which_no_process_can_be_started(self):
@@ -242,7 +242,7 @@ class TestWhatCannotBe:
         monkeypatch.setattr(process_pool, "LOAD_LIMIT", SECOND // 2)
         delivered = in_process(loaded_elsewhere(monkeypatch, tmp_path, "import threading; threading.Event().wait(60)"))
         assert delivered.outcome is Outcome.DELIVERY_FAILED
-        assert delivered.error == "a process did not come as far as the function within 0.5 s"
+        assert delivered.error == "a worker process did not load the function within 0.5 s"
 
     def test_the_time_to_load_it_does_not_count_for_its_timeout(self, monkeypatch, tmp_path):
         files = [str(tmp_path / name) for name in ("begun", "go on")]
@@ -399,7 +399,7 @@ class TestResults:
     def test_what_is_not_json_is_no_failure_but_not_kept(self, what, why):
         delivered = in_process(worker_functions.returns, what)
         assert (delivered.outcome, delivered.result) == (Outcome.COMPLETED, None)
-        assert delivered.error.startswith("the result was not kept: it is not JSON (")
+        assert delivered.error.startswith("the result was not stored: it is not JSON (")
 
     def test_it_comes_back_as_json_has_it(self):
         assert in_process(worker_functions.returns, "tuple").result == [1, {"2": 3}]
@@ -418,12 +418,12 @@ class TestResults:
         monkeypatch.setattr(process_worker, "MAX_ANSWER", 1_000)
         call = {"args": ["big"], "kwargs": {}, "context": None}
         answer = process_worker._call(worker_functions.returns, call, None)
-        assert answer == {"result": "null", "note": "the result was not kept: it has 1,000,002 bytes of JSON"}
+        assert answer == {"result": "null", "note": "the result was not stored: its JSON has 1,000,002 bytes"}
 
     def test_large_arguments_arrive(self):
         texts = ["x" * 50_000] * 5
         assert in_process(worker_functions.add, [texts], [1]).error.endswith(
-            "bytes of JSON, and at most 65,536 are kept"
+            "bytes; the limit is 65,536"
         )
 
 
@@ -655,7 +655,7 @@ class TestClosing:
 
             play(story)
         """)
-        node = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2])
+        node = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[3])
         pid = asyncio.run(begun(tmp_path))
         node.kill()
         node.wait()
@@ -676,7 +676,7 @@ class TestClosing:
             last = assigned("last", function="waits", args=(str(tmp_path / "go on"),), executor=Executor.PROCESS)
             stage.runner.deliver([last])
             # Of two threads, each of which has started a process, one is idle and goes.
-            await eventually(lambda: stage.runner._waiters._threads == 1)
+            await eventually(lambda: stage.runner._process_waiters._threads == 1)
             worker_functions.touch(tmp_path / "go on")
             return await stage.end_of(last)
 

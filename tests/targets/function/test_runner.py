@@ -349,7 +349,7 @@ class TestResults:
     def test_what_is_not_is_no_failure_but_not_kept(self, result, why):
         delivered = self.returned(result)
         assert (delivered.outcome, delivered.result) == (Outcome.COMPLETED, None)
-        assert delivered.error.startswith("the result was not kept: it ")
+        assert delivered.error.startswith("the result was not stored: it")
         assert why in delivered.error
         assert json.dumps(delivered.error)
 
@@ -556,8 +556,8 @@ class TestClosing:
             stage.clock.go_on()
             while stage.runner._tasks:
                 await asyncio.wait(stage.runner._tasks)
-            await asyncio.to_thread(stage.runner._workers._foreman.join, SOON)
-            assert stage.runner._workers._threads == 0
+            await asyncio.to_thread(stage.runner._threads._timer.join, SOON)
+            assert stage.runner._threads._threads == 0
 
         play(story)
         assert called == []

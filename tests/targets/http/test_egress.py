@@ -148,5 +148,5 @@ def test_what_is_wrong_with_a_url_is_told_without_any_of_it(url):
         delivered = caller.call(HttpTarget(url=url), payload="MARK")
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
     assert delivered.error == delivered.own_words
-    assert delivered.error.startswith("its URL, when it is filled in, ")
+    assert delivered.error.startswith("the filled-in URL ")
     assert not any(part in delivered.error for part in ("MARK", "a.example", "a..b", "[::1/"))

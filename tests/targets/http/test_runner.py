@@ -186,7 +186,7 @@ def test_a_window_that_closes_ends_a_call(caller, receiver):
 def test_a_server_that_hangs_up_is_a_failure_that_may_be_tried_again_unless_it_must_not(caller, receiver):
     delivered = caller.call(f"{receiver.url}/drop")
     assert (delivered.outcome, delivered.is_final, delivered.is_unknown) == (Outcome.FAILED, False, True)
-    assert f"the connection broke to {receiver.url}: " in delivered.error
+    assert f"connection lost to {receiver.url}: " in delivered.error
 
 
 def test_nobody_there_is_a_failure_that_may_be_tried_again(caller):
@@ -247,7 +247,7 @@ def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
     with calling(limit=8) as caller:
         made = [caller.deliver(f"{receiver.url}/wait", key=str(number)) for number in range(40)]
         arrived(receiver, 4)
-        assert len(caller.target._calls) == 4
+        assert len(caller.target._tasks) == 4
         taken_back = caller.target.withdraw()
         assert len(taken_back) == 36
         receiver.opened.set()
@@ -264,7 +264,7 @@ def test_connections_that_nobody_uses_are_closed_whatever_part_of_the_pool_they_
         arrived(receiver, 20)
         caller.deliver(f"{receiver.url}/silent", key="slow")
         arrived(receiver, 21)
-        pool = caller.target._exchanges._guarded
+        pool = caller.target._delivery._guarded_pool
         assert len(pool.connections) == 21
         receiver.opened.set()
         assert {caller.report()[1].outcome for _ in range(20)} == {Outcome.COMPLETED}
@@ -326,7 +326,7 @@ class Sluggish(asyncio.Protocol):
 
 def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
     def look():
-        return len(caller.target._calls), len(asyncio.all_tasks(caller.target._loop))
+        return len(caller.target._tasks), len(asyncio.all_tasks(caller.target._loop))
 
     caller.call("http://127.0.0.1:1/")
     Sluggish.look, Sluggish.seen = look, set()
@@ -398,7 +398,7 @@ def test_a_node_that_cannot_make_connections_says_so(receiver, monkeypatch, tmp_
     with calling() as caller:
         delivered = caller.call(f"{receiver.url}/")
     assert delivered.outcome is Outcome.DELIVERY_FAILED
-    assert "the request could not be made: FileNotFoundError" in delivered.error
+    assert "the request failed: FileNotFoundError" in delivered.error
 
 
 def test_blanks_around_a_header_are_not_sent(caller, receiver):

@@ -130,7 +130,7 @@ def test_of_a_body_that_is_not_json_nothing_is_kept_but_its_size(shared, receive
     assert delivered.result == {
         "status": 500,
         "headers": {"content-type": kind, "etag": "***"},
-        "body_note": "not kept: the request carried a secret, and of such an answer only JSON is kept",
+        "body_note": "not stored: the request carried a secret, and of such a response only JSON is stored",
         "body_bytes": len(said),
     }
     assert delivered.error == "the server answered 500 Internal Server Error"
@@ -168,8 +168,8 @@ def test_what_the_library_says_of_an_answer_is_not_kept(secrets):
             with secrets.calling(OLD) as caller:
                 delivered = caller.call(f"http://{server.url}/", secret_headers={"X-Token": "token"})
             assert delivered.outcome is Outcome.FAILED
-            what = "it hung up, or what it said is not HTTP"
-            assert delivered.error == f"the connection broke to http://{server.url}: {what}"
+            what = "it closed the connection, or what it sent is not HTTP"
+            assert delivered.error == f"connection lost to http://{server.url}: {what}"
 
 
 def test_an_answer_is_looked_through_away_from_the_other_calls_and_within_its_time(shared, receiver, monkeypatch):
@@ -197,7 +197,7 @@ def test_an_answer_is_looked_through_away_from_the_other_calls_and_within_its_ti
 def test_a_secret_that_is_gone_is_not_waited_for(shared, receiver):
     delivered = shared.call(f"{receiver.url}/ok", secret_headers={"X-Token": "gone"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
-    assert delivered.error == "there is no secret gone any more; the header X-Token needs it, so nothing was sent"
+    assert delivered.error == "secret gone does not exist any more; the header X-Token needs it, so nothing was sent"
     assert receiver.requests == []
 
 
@@ -208,7 +208,7 @@ def test_a_secret_goes_to_no_other_host(secrets, receiver, host):
         assignment = caller.deliver(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
         _, delivered = caller.report()
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
-    assert f"the secret token is bound to {host}, not to this host; the header" in delivered.error
+    assert f"secret token is bound to {host}, not to this host; the header" in delivered.error
     assert receiver.requests == []
     assert MARK not in everything(assignment, delivered)
 
@@ -233,7 +233,7 @@ def test_keys_are_changed_one_after_another(secrets, receiver):
     with secrets.calling(NEW) as caller:
         assert caller.call(f"{receiver.url}/ok", secret_headers={"X-New": "new"}).outcome is Outcome.COMPLETED
         delivered = caller.call(f"{receiver.url}/ok", key="two", secret_headers={"X-Old": "old"})
-    assert delivered.error.startswith("no key in the secret_key of this node opens the secret old; the header X-Old")
+    assert delivered.error.startswith("no key in the secret_key of this node decrypts secret old; the header X-Old")
     assert delivered.is_final
     assert len(receiver.requests) == 2
 
@@ -242,7 +242,7 @@ def test_a_node_without_a_key_says_so(secrets, receiver):
     secrets.put("token", VALUE, "http://127.0.0.1")
     with secrets.calling() as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
-    assert delivered.error.startswith("this node has no secret_key to open the secret token with; the header X-Token")
+    assert delivered.error.startswith("this node has no secret_key to decrypt secret token with; the header X-Token")
     with calling() as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert "has no store" in delivered.error
@@ -259,7 +259,7 @@ def test_a_row_that_was_moved_does_not_open(secrets, receiver):
     with secrets.calling(OLD) as caller:
         for one in moved:
             delivered = caller.call(f"{receiver.url}/ok", key=one.name, secret_headers={"X-Token": one.name})
-            assert f"opens the secret {one.name};" in delivered.error
+            assert f"decrypts secret {one.name};" in delivered.error
     assert receiver.requests == []
 
 

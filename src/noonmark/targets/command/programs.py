@@ -95,10 +95,10 @@ class ProgramPolicy:
             raise LookupError(problem)
         path = os.path.realpath(cwd)
         if not any(is_below(path, os.path.realpath(folder)) for folder in self._rules.folders):
-            raise LookupError(f"{cwd!r} leads to {path!r}, which is not below a directory that --allow-cwd names")
+            raise LookupError(f"{cwd!r} leads to {path!r}, which is not below a folder that --allow-cwd names")
         try:
             if self._is_upload(path):
-                raise LookupError(f"{cwd!r} is a directory of uploads, and programs of callers may not start there")
+                raise LookupError(f"{cwd!r} is a folder of uploaded files, and programs of callers may not start there")
             found = os.stat(path)  # noqa: PTH116 - a text all along
         except OSError as error:
             raise LookupError(f"a program could not be started in {cwd!r}: {error.strerror}") from None
