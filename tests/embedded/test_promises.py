@@ -198,7 +198,7 @@ def program_missing(stage):
     stage.scheduler.start()
 
 
-@row("the keeper died while the program ran", (DONE, 2), (UNKNOWN, 1))
+@row("the supervisor died while the program ran", (DONE, 2), (UNKNOWN, 1))
 def keeper_died(stage):
     stage.program("sleep 600")
     stage.scheduler.start()
@@ -206,7 +206,7 @@ def keeper_died(stage):
     os.kill(child_of(os.getpid(), b"supervisor.py"), signal.SIGKILL)
 
 
-@row("the keeper died before it was told to start the program", (DONE, 1), (DONE, 1))
+@row("the supervisor died before it was told to start the program", (DONE, 1), (DONE, 1))
 def keeper_died_first(stage):
     warm = stage.scheduler.schedule_command(["true"], trigger=NEVER)
     stage.scheduler.start()

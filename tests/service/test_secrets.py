@@ -250,7 +250,7 @@ def test_nothing_shows_a_secret_by_accident():
         }
     )
     shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
-    shown.append(repr(HttpTargetSettings(reach=Reach(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
+    shown.append(repr(HttpTargetSettings(egress=Reach(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
     assert found("".join(shown)) == []
 
 

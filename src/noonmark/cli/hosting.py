@@ -159,7 +159,7 @@ def _worker(
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
     outbound = HttpTargetSettings(
-        reach=_reach(settings),
+        egress=_reach(settings),
         keys=_keys(settings),
         public_url=settings.public_url,
     )

@@ -144,7 +144,7 @@ class Caller:
     """A caller of requests, and what it reported."""
 
     def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, secrets=None, **options):
-        outbound = HttpTargetSettings(reach=reach_of(guard, allow_hosts), resolve=resolve, **options)
+        outbound = HttpTargetSettings(egress=reach_of(guard, allow_hosts), resolve=resolve, **options)
         self.target = HttpRunner(outbound, limit, secrets)
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)

@@ -66,7 +66,7 @@ class HttpDelivery:
         silence_this_thread()
         self._settings, self._secrets, self._now = settings, secrets, now
         tls, resolver = httpcore2.default_ssl_context(), Resolver(settings.resolve or system_lookup)
-        self._guarded_pool = ConnectionPool(settings.reach, tls, resolver)
+        self._guarded_pool = ConnectionPool(settings.egress, tls, resolver)
         self._trusted_pool = ConnectionPool(None, tls, resolver)
         self._secret_threads = ThreadPoolExecutor(SECRET_THREADS, "noonmark-secrets")
         self._redaction_threads = ThreadPoolExecutor(REDACTION_THREADS, "noonmark-redaction")

@@ -35,8 +35,8 @@ which there could be any number."""
 class GuardedBackend(AsyncNetworkBackend):
     """Opens the connections of a pool; without rules, to any address."""
 
-    def __init__(self, reach: Reach | None, resolver: Resolver) -> None:
-        self._reach, self._resolver = reach, resolver
+    def __init__(self, egress: Reach | None, resolver: Resolver) -> None:
+        self._egress, self._resolver = egress, resolver
         self._backend = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -48,7 +48,7 @@ class GuardedBackend(AsyncNetworkBackend):
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
         """Connect to one of the addresses of a host, if all of them are allowed."""
-        if self._reach is not None and (problem := self._reach.host_problem(host, port)) is not None:
+        if self._egress is not None and (problem := self._egress.host_problem(host, port)) is not None:
             raise EgressDenied(problem)
         *others, last = await self._addresses(host, port)
         for address in others:
@@ -66,7 +66,7 @@ class GuardedBackend(AsyncNetworkBackend):
         if not addresses:
             raise UnknownHost(f"no address is known for {host}")
         for address in addresses:
-            if self._reach is not None and (problem := self._reach.address_problem(host, address, port)) is not None:
+            if self._egress is not None and (problem := self._egress.address_problem(host, address, port)) is not None:
                 raise EgressDenied(problem)
         return addresses
 

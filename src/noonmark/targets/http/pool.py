@@ -79,8 +79,8 @@ class _Shard:
 class ConnectionPool:
     """Connections to whatever the rules allow; without rules, to any address."""
 
-    def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
-        self._tls, self._backend = tls, GuardedBackend(reach, resolver)
+    def __init__(self, egress: Reach | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
+        self._tls, self._backend = tls, GuardedBackend(egress, resolver)
         self._shards: list[_Shard] = []
         self._cleanup: asyncio.TimerHandle | None = None
         self._closing: asyncio.Future[list[BaseException | None]] | None = None

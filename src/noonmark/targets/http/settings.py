@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class HttpTargetSettings:
     """How a node sends requests."""
 
-    reach: Reach = field(default_factory=Reach)
+    egress: Reach = field(default_factory=Reach)
     """Where requests of schedules from the network may go."""
     resolve: Resolve | None = None
     """Looks host names up; None uses the system's resolver."""
