@@ -103,23 +103,22 @@ def make_target(
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
-    from noonmark.driver.drive import drive
     from noonmark.targets.composite import CompositeTarget
     from noonmark.targets.event import EventEmitter
     from noonmark.targets.http.runner import HttpRunner
     from noonmark.targets.secrets import SecretResolver
 
-    secrets = SecretResolver(store, drive, seal)
+    secrets = SecretResolver(store, seal)
     kinds: dict[str, Target] = {
         "function": runner,
-        "event": EventEmitter(store, drive),
+        "event": EventEmitter(store),
         "http": HttpRunner(outbound, secrets=secrets),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
 
-        kinds["command"] = CommandRunner(programs, OrphanReaper(store, drive), secrets)
+        kinds["command"] = CommandRunner(programs, OrphanReaper(store), secrets)
     return CompositeTarget(kinds)
 
 

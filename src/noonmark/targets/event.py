@@ -14,15 +14,13 @@ from noonmark.targets.outcomes import not_started, succeeded, undeliverable
 from noonmark.targets.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.settlement import Delivered
     from noonmark.ports.store import Store
     from noonmark.ports.target import Assignment, Report
-
-    Drive = Callable[[Coroutine[Any, Any, list[bool]]], list[bool]]
 
 MAX_THREADS = 4
 
@@ -33,8 +31,8 @@ class EventEmitter:
     The store may block, so it is called in threads.
     """
 
-    def __init__(self, store: Store, drive: Drive) -> None:
-        self._store, self._drive = store, drive
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._pool: WorkerPool | None = None
 
     def routes(self) -> tuple[str, ...]:
@@ -85,7 +83,7 @@ class EventEmitter:
         if (why := why_not_emitted(trail, target.event_type, repeats=repeats)) is not None:
             return undeliverable(why, now=self._now())
         try:
-            self._drive(self._store.emit(assignment.schedule.owner.tenant, [event]))
+            self._store.emit(assignment.schedule.owner.tenant, [event])
         except NoonmarkError as error:
             return undeliverable(f"the event could not be stored: {error}", now=self._now())
         return succeeded(assignment, {"event_id": event.event_id}, now=self._now())

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.signatures import chain_key, chain_proof
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
     from noonmark.ports.vault import Vault
-
-T = TypeVar("T")
-
-
-class Drive(Protocol):
-    """Runs a store call to completion in this thread."""
-
-    def __call__(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return its result."""
 
 
 class SecretResolver:
@@ -31,14 +22,14 @@ class SecretResolver:
     All methods may block on the store: do not call them on an event loop. Without a seal, no secret can be decrypted.
     """
 
-    def __init__(self, vault: Vault, drive: Drive, seal: Seal | None) -> None:
-        self._vault, self._drive, self._seal = vault, drive, seal
+    def __init__(self, vault: Vault, seal: Seal | None) -> None:
+        self._vault, self._seal = vault, seal
         self._own_key: bytes | None = None
 
     def own_key(self) -> bytes:
         """Return the store's own key, from which signing keys are derived."""
         if self._own_key is None:
-            self._own_key = self._drive(self._vault.own_key())
+            self._own_key = self._vault.own_key()
         return self._own_key
 
     def chain(self, tenant: str, occurrence_id: str) -> str | None:
@@ -51,7 +42,7 @@ class SecretResolver:
     def headers(self, tenant: str, secret_headers: Mapping[str, str], url: Url) -> dict[str, str]:
         """Return the values of headers, each from the secret that it names; ValueError if one cannot be sent there."""
         names = set(secret_headers.values())
-        found = {secret.name: secret for secret in self._drive(self._vault.find_secrets(tenant, names))}
+        found = {secret.name: secret for secret in self._vault.find_secrets(tenant, names)}
         return {
             header: self._value(tenant, header, name, found.get(name), url) for header, name in secret_headers.items()
         }

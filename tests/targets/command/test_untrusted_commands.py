@@ -210,7 +210,9 @@ class TestProgram:
         assert "has just been replaced" in started(str(path), cwd="/", identity=identity)["error"]
 
     def test_nor_in_a_folder_that_was(self, tmp_path):
-        assert "directory has just been replaced" in started("/bin/true", cwd=str(tmp_path), cwd_identity=(1, 1))["error"]
+        assert (
+            "directory has just been replaced" in started("/bin/true", cwd=str(tmp_path), cwd_identity=(1, 1))["error"]
+        )
         found = tmp_path.stat()
         assert "pid" in started("/bin/true", cwd=str(tmp_path), cwd_identity=(found.st_dev, found.st_ino))
 

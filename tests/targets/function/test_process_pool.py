@@ -422,9 +422,7 @@ class TestResults:
 
     def test_large_arguments_arrive(self):
         texts = ["x" * 50_000] * 5
-        assert in_process(worker_functions.add, [texts], [1]).error.endswith(
-            "bytes; the limit is 65,536"
-        )
+        assert in_process(worker_functions.add, [texts], [1]).error.endswith("bytes; the limit is 65,536")
 
 
 class TestDeadlines:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.ports.store import Store
-    from noonmark.targets.secrets import Drive
 
 NODE_VARIABLE = "NOONMARK_NODE"
 """The environment variable that names the node that started a program."""
@@ -44,8 +43,8 @@ _live_nodes: set[str] = set()
 class OrphanReaper:
     """Kills what dead nodes of the same store have left running on this machine."""
 
-    def __init__(self, store: Store, drive: Drive) -> None:
-        self._store, self._drive = store, drive
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._lock = Lock()
         self._scanned: Micros | None = None
 
@@ -65,9 +64,9 @@ class OrphanReaper:
 
     def _was_lost(self, run: str) -> bool:
         """Whether a run is in this store, and did not end by itself."""
-        if self._drive(self._store.occurrence(run.rpartition("-")[0])) is None:
+        if self._store.occurrence(run.rpartition("-")[0]) is None:
             return False
-        found = self._drive(self._store.run(run))
+        found = self._store.run(run)
         return found is None or found[1].outcome not in ENDED_BY_ITSELF
 
 
