@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.jsonvalues import text_value
+from noonmark.core.json_values import text_value
 from noonmark.targets.function.registry import declared_reference, import_reference, process_problem
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
-    from noonmark.ports.vault import Vault
+    from noonmark.ports.secret_store import SecretStore
 
 
 class SecretResolver:
@@ -22,7 +22,7 @@ class SecretResolver:
     All methods may block on the store: do not call them on an event loop. Without a seal, no secret can be decrypted.
     """
 
-    def __init__(self, vault: Vault, seal: Seal | None) -> None:
+    def __init__(self, vault: SecretStore, seal: Seal | None) -> None:
         self._vault, self._seal = vault, seal
         self._own_key: bytes | None = None
 

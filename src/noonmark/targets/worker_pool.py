@@ -16,9 +16,9 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from noonmark.core.fair_queue import FairQueue
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
-from noonmark.core.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._available = threading.Condition(self._lock)
         self._timer_wakeup = threading.Condition(self._lock)
-        self._queue: Turns[Assignment] = Turns()
+        self._queue: FairQueue[Assignment] = FairQueue()
         self._deadlines: list[tuple[Micros, int, Assignment]] = []
         self._numbers = count()
         self._threads = self._idle = self._taken = 0

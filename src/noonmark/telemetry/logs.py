@@ -16,7 +16,7 @@ import structlog
 
 from noonmark.core.instants import micros_to_seconds
 from noonmark.core.lifecycle import Phase
-from noonmark.ports.sink import (
+from noonmark.ports.events import (
     Abandoned,
     Claimed,
     LeaseLost,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
 
     from noonmark.core.occurrence import Occurrence
-    from noonmark.ports.sink import Happening, Sink
+    from noonmark.ports.events import DriverEvent, EventSink
 
 IDS = ("request_id", "occurrence_id", "schedule_id", "run_id", "node")
 """The `extra` fields of standard library records that are logged; others are ignored."""
@@ -92,10 +92,10 @@ def configure(*, level: str = "info", form: str = "json", stream: TextIO | None 
 class CompositeSink:
     """Passes events of the driver to several sinks, also when one of them fails."""
 
-    def __init__(self, *sinks: Sink) -> None:
+    def __init__(self, *sinks: EventSink) -> None:
         self._sinks = sinks
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """Pass the events on."""
         for sink in self._sinks:
             try:
@@ -110,7 +110,7 @@ class LogSink:
     The driver itself logs errors, occurrences that ended undelivered, and changes of the leader; this is the rest.
     """
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """Log a line per event that the level admits; many completions at once share one."""
         if not logger.isEnabledFor(logging.INFO):
             happenings = [one for one in happenings if isinstance(one, Abandoned)]
@@ -119,7 +119,7 @@ class LogSink:
         for happening in happenings:
             self._log(happening)
 
-    def _summarize(self, happenings: Sequence[Happening]) -> Sequence[Happening]:
+    def _summarize(self, happenings: Sequence[DriverEvent]) -> Sequence[DriverEvent]:
         """Log many completions as one line, and return the rest. A line takes longer than a run."""
         others = [one for one in happenings if not (isinstance(one, Settled) and one.phase is Phase.COMPLETED)]
         completed = len(happenings) - len(others)
@@ -128,7 +128,7 @@ class LogSink:
         logger.info("%d completed", completed)
         return others
 
-    def _log(self, happening: Happening) -> None:
+    def _log(self, happening: DriverEvent) -> None:
         match happening:
             case Settled(occurrence, Phase.COMPLETED, _, run, _):
                 seconds = 0 if run.ended is None else micros_to_seconds(run.ended - run.started)

@@ -22,18 +22,8 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.ports.events import Claimed, Ended, LeaseLost, Matched, Planned, Pruned, Settled, Started, StoreFailed
 from noonmark.ports.records import Backlog
-from noonmark.ports.sink import (
-    Claimed,
-    Ended,
-    LeaseLost,
-    Matched,
-    Planned,
-    Pruned,
-    Settled,
-    Started,
-    StoreFailed,
-)
 from noonmark.telemetry.health import WorkerSnapshot
 
 if TYPE_CHECKING:
@@ -42,7 +32,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from noonmark.core.occurrence import Occurrence
-    from noonmark.ports.sink import Happening
+    from noonmark.ports.events import DriverEvent
     from noonmark.telemetry.health import Worker
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -175,7 +165,7 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """Count events of the driver."""
         kinds = Counter(type(one) for one in happenings)
         with self._lock:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from noonmark.core.targets.command_rules import CommandRules
+from noonmark.core.targets.command import CommandRules
 from noonmark.targets.command import programs
 from noonmark.targets.command.client import CommandRequest, SupervisorClient
 from noonmark.targets.command.programs import Pin

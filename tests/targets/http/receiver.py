@@ -11,8 +11,8 @@ from queue import Queue
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
 from noonmark.core.targets import parse_target
+from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.ports.target import Assignment
 from noonmark.targets.http.runner import HttpRunner
 from noonmark.targets.http.settings import HttpTargetSettings
@@ -144,7 +144,7 @@ class Caller:
     """A caller of requests, and what it reported."""
 
     def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, secrets=None, **options):
-        outbound = HttpTargetSettings(egress=reach_of(guard, allow_hosts), resolve=resolve, **options)
+        outbound = HttpTargetSettings(egress=egress_policy(guard, allow_hosts), resolve=resolve, **options)
         self.target = HttpRunner(outbound, limit, secrets)
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore2
 
-from noonmark.core.concealing import Concealment
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds, to_micros
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.redaction import Redactor
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
@@ -192,7 +192,7 @@ class HttpDelivery:
 
 def _document(response: Response, secrets: tuple[str, ...], confidential: list[str]) -> dict[str, Any]:
     """Return what is stored of a response: without secrets of the request, and without its callback token."""
-    return response.to_document(Concealment([*secrets, *confidential]), only_json=bool(secrets))
+    return response.to_document(Redactor([*secrets, *confidential]), only_json=bool(secrets))
 
 
 def _deadline(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from httpcore2 import SOCKET_OPTION
 
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.targets.http.dns import Resolver
 
 NEXT_ADDRESS_SECONDS = 5.0
@@ -35,7 +35,7 @@ which there could be any number."""
 class GuardedBackend(AsyncNetworkBackend):
     """Opens the connections of a pool; without rules, to any address."""
 
-    def __init__(self, egress: Reach | None, resolver: Resolver) -> None:
+    def __init__(self, egress: EgressPolicy | None, resolver: Resolver) -> None:
         self._egress, self._resolver = egress, resolver
         self._backend = httpcore2.AnyIOBackend()
 

@@ -20,7 +20,7 @@ from noonmark.targets.http.response import read_response
 if TYPE_CHECKING:
     import ssl
 
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.targets.http.dns import Resolver
     from noonmark.targets.http.request import Request
     from noonmark.targets.http.response import Response
@@ -79,7 +79,7 @@ class _Shard:
 class ConnectionPool:
     """Connections to whatever the rules allow; without rules, to any address."""
 
-    def __init__(self, egress: Reach | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
+    def __init__(self, egress: EgressPolicy | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
         self._tls, self._backend = tls, GuardedBackend(egress, resolver)
         self._shards: list[_Shard] = []
         self._cleanup: asyncio.TimerHandle | None = None

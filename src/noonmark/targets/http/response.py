@@ -6,13 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.concealing import MASK
-from noonmark.core.jsonvalues import json_problem, printable
+from noonmark.core.json_values import json_problem, printable
+from noonmark.core.redaction import MASK
 
 if TYPE_CHECKING:
     import httpcore2
 
-    from noonmark.core.concealing import Concealment
+    from noonmark.core.redaction import Redactor
 
 MAX_BODY = 65_536
 MAX_HEADER = 1_000
@@ -30,7 +30,7 @@ class Response:
     is_cut: bool
     """The body was longer."""
 
-    def to_document(self, hidden: Concealment, *, only_json: bool) -> dict[str, Any]:
+    def to_document(self, hidden: Redactor, *, only_json: bool) -> dict[str, Any]:
         """Return the response as JSON, its body by its content type, with secrets masked.
 
         The response to a request that carried a secret is stored `only_json`, because only there every string can be

@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.fair_queue import FairQueue, Places
 from noonmark.core.instants import SECOND
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.turns import Places, Turns
 from noonmark.targets.outcomes import not_started, stopped, undeliverable
 from noonmark.targets.serialization import error_summary
 from noonmark.targets.worker_pool import may_redeliver
@@ -55,7 +55,7 @@ class HttpRunner:
         self._secrets, self._settings, self._places = secrets, settings, Places(limit)
         self._is_offered = settings is not None and settings.is_offered
         self._lock = threading.Lock()
-        self._queue: Turns[Assignment] = Turns()
+        self._queue: FairQueue[Assignment] = FairQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._delivery: HttpDelivery | None = None

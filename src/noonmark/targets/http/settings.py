@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from noonmark.core.signatures import KeySettings
-from noonmark.core.targets.reach import Reach
+from noonmark.core.targets.egress import EgressPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class HttpTargetSettings:
     """How a node sends requests."""
 
-    egress: Reach = field(default_factory=Reach)
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
     """Where requests of schedules from the network may go."""
     resolve: Resolve | None = None
     """Looks host names up; None uses the system's resolver."""
