@@ -156,7 +156,7 @@ def test_two_of_them_do_not_mix(metrics):
 
 def test_one_sink_that_fails_does_not_keep_the_others_from_hearing(metrics):
     class Broken:
-        def tell(self, happenings):
+        def tell(self, events):
             raise RuntimeError("no")
 
     CompositeSink(Broken(), metrics).tell([Pruned(1)])

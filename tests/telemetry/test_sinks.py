@@ -39,8 +39,8 @@ def test_many_that_end_together_share_a_line(caplog):
         def __init__(self):
             self.settled = []
 
-        def tell(self, happenings):
-            self.settled += [one for one in happenings if type(one).__name__ == "Settled"]
+        def tell(self, events):
+            self.settled += [one for one in events if type(one).__name__ == "Settled"]
 
     kept = Kept()
     with Scheduler(sink=kept) as scheduler:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from noonmark.cli.output import one_line
 from noonmark.clocks import SystemClock
 from noonmark.config import load
-from noonmark.telemetry.redaction import redact
+from noonmark.core.redaction import redact
 from noonmark.wiring import file_of
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from noonmark.config import SETTINGS
 from noonmark.config.loading import FILE_VARIABLE
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.redaction import redact
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
 from noonmark.core.targets.egress import Guard, egress_policy
@@ -45,7 +46,6 @@ from noonmark.telemetry import logs
 from noonmark.telemetry.health import CachedProbe, Health
 from noonmark.telemetry.logs import CompositeSink, LogSink
 from noonmark.telemetry.metrics import Metrics
-from noonmark.telemetry.redaction import redact
 from noonmark.wiring import (
     fresh_id,
     make_runner,

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 
 from noonmark.clocks import SystemClock
 from noonmark.config import load
+from noonmark.core.redaction import redact
 from noonmark.stores.sql.version import VERSION
-from noonmark.telemetry.redaction import redact
 from noonmark.wiring import MEMORY, make_store
 
 

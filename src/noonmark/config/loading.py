@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.config.settings import PREFIX, SETTINGS, Settings
 from noonmark.core.errors import InvalidSchedule, Problem
-from noonmark.telemetry.redaction import MASK, is_secret_name, redact
+from noonmark.core.redaction import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

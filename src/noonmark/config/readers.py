@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from noonmark.core.redaction import redact
 from noonmark.core.targets.egress import open_place
 from noonmark.secret_cipher import read_keys
-from noonmark.telemetry.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -156,5 +156,5 @@ DriverEvent = (
 class EventSink(Protocol):
     """Is told after the fact, from the thread of the driver; it should be quick, and must not raise."""
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
+    def tell(self, events: Sequence[DriverEvent]) -> None:
         """Take note of what has happened, in order."""

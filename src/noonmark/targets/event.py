@@ -68,11 +68,11 @@ class EventEmitter:
         occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
         if not isinstance(target, EventTarget):
             return undeliverable(f"a {target.kind} target is not an event", now=self._now())
-        trail = chain_of_emitted(occurrence)
+        chain = chain_of_emitted(occurrence)
         event = Event(
             event_type=target.event_type,
             emitted=self._now(),
-            event_id=trail.event_id(occurrence.id),
+            event_id=chain.event_id(occurrence.id),
             source=f"{EMITTER}{occurrence.schedule_id}",
             payload=_payload(occurrence, target),
         )
@@ -80,7 +80,7 @@ class EventEmitter:
         repeats = isinstance(trigger, EventTrigger) and trigger.matches(
             event.event_type, event.payload, source=event.source
         )
-        if (why := why_not_emitted(trail, target.event_type, repeats=repeats)) is not None:
+        if (why := why_not_emitted(chain, target.event_type, repeats=repeats)) is not None:
             return undeliverable(why, now=self._now())
         try:
             self._store.emit(assignment.schedule.owner.tenant, [event])

@@ -22,14 +22,14 @@ class SecretResolver:
     All methods may block on the store: do not call them on an event loop. Without a seal, no secret can be decrypted.
     """
 
-    def __init__(self, vault: SecretStore, seal: Seal | None) -> None:
-        self._vault, self._seal = vault, seal
+    def __init__(self, store: SecretStore, seal: Seal | None) -> None:
+        self._store, self._seal = store, seal
         self._own_key: bytes | None = None
 
     def own_key(self) -> bytes:
         """Return the store's own key, from which signing keys are derived."""
         if self._own_key is None:
-            self._own_key = self._vault.own_key()
+            self._own_key = self._store.own_key()
         return self._own_key
 
     def chain(self, tenant: str, occurrence_id: str) -> str | None:
@@ -42,7 +42,7 @@ class SecretResolver:
     def headers(self, tenant: str, secret_headers: Mapping[str, str], url: Url) -> dict[str, str]:
         """Return the values of headers, each from the secret that it names; ValueError if one cannot be sent there."""
         names = set(secret_headers.values())
-        found = {secret.name: secret for secret in self._vault.find_secrets(tenant, names)}
+        found = {secret.name: secret for secret in self._store.find_secrets(tenant, names)}
         return {
             header: self._value(tenant, header, name, found.get(name), url) for header, name in secret_headers.items()
         }

@@ -16,6 +16,7 @@ import structlog
 
 from noonmark.core.instants import micros_to_seconds
 from noonmark.core.lifecycle import Phase
+from noonmark.core.redaction import MASK, is_secret_name, redact
 from noonmark.ports.events import (
     Abandoned,
     Claimed,
@@ -27,7 +28,6 @@ from noonmark.ports.events import (
     Started,
     Waiting,
 )
-from noonmark.telemetry.redaction import MASK, is_secret_name, redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
@@ -95,11 +95,11 @@ class CompositeSink:
     def __init__(self, *sinks: EventSink) -> None:
         self._sinks = sinks
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
+    def tell(self, events: Sequence[DriverEvent]) -> None:
         """Pass the events on."""
         for sink in self._sinks:
             try:
-                sink.tell(happenings)
+                sink.tell(events)
             except Exception:
                 logger.exception("%s failed", type(sink).__name__)
 
@@ -110,26 +110,26 @@ class LogSink:
     The driver itself logs errors, occurrences that ended undelivered, and changes of the leader; this is the rest.
     """
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
+    def tell(self, events: Sequence[DriverEvent]) -> None:
         """Log a line per event that the level admits; many completions at once share one."""
         if not logger.isEnabledFor(logging.INFO):
-            happenings = [one for one in happenings if isinstance(one, Abandoned)]
+            events = [one for one in events if isinstance(one, Abandoned)]
         elif not logger.isEnabledFor(logging.DEBUG):
-            happenings = self._summarize(happenings)
-        for happening in happenings:
-            self._log(happening)
+            events = self._summarize(events)
+        for event in events:
+            self._log(event)
 
-    def _summarize(self, happenings: Sequence[DriverEvent]) -> Sequence[DriverEvent]:
+    def _summarize(self, events: Sequence[DriverEvent]) -> Sequence[DriverEvent]:
         """Log many completions as one line, and return the rest. A line takes longer than a run."""
-        others = [one for one in happenings if not (isinstance(one, Settled) and one.phase is Phase.COMPLETED)]
-        completed = len(happenings) - len(others)
+        others = [one for one in events if not (isinstance(one, Settled) and one.phase is Phase.COMPLETED)]
+        completed = len(events) - len(others)
         if completed <= MAX_SETTLED_LINES:
-            return happenings
+            return events
         logger.info("%d completed", completed)
         return others
 
-    def _log(self, happening: DriverEvent) -> None:
-        match happening:
+    def _log(self, event: DriverEvent) -> None:
+        match event:
             case Settled(occurrence, Phase.COMPLETED, _, run, _):
                 seconds = 0 if run.ended is None else micros_to_seconds(run.ended - run.started)
                 logger.info("completed in %.6f s", seconds, extra=_ids(occurrence) | {"run_id": run.id})
@@ -147,8 +147,8 @@ class LogSink:
                 logger.debug("started", extra=_ids(occurrence))
             case Waiting(occurrence):
                 logger.debug("waiting for %s", occurrence.waiting_for, extra=_ids(occurrence))
-            case Matched(_, event, occurrences):
-                logger.debug("event of type %s triggered %d occurrences", event.event_type, len(occurrences))
+            case Matched(_, matched, occurrences):
+                logger.debug("event of type %s triggered %d occurrences", matched.event_type, len(occurrences))
 
 
 def _ids(occurrence: Occurrence) -> dict[str, str]:

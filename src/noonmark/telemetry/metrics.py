@@ -165,25 +165,25 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
+    def tell(self, events: Sequence[DriverEvent]) -> None:
         """Count events of the driver."""
-        kinds = Counter(type(one) for one in happenings)
+        kinds = Counter(type(one) for one in events)
         with self._lock:
             self._untyped[EMITTED] += kinds[Started]
             self._claims.add(kinds[Claimed])
             self._lost.add(kinds[LeaseLost])
             self._events.add(kinds[Matched])
-            for happening in happenings:
-                match happening:
+            for event in events:
+                match event:
                     case Settled():
-                        self._count_settled(happening)
+                        self._count_settled(event)
                     case Ended(occurrence):
                         self._count_undelivered(occurrence)
                     case Planned(plan):
                         for occurrence in plan.closed:
                             self._count_undelivered(occurrence)
-                    case Pruned(count, events):
-                        self._pruned.add(count + events)
+                    case Pruned(occurrences, pruned_events):
+                        self._pruned.add(occurrences + pruned_events)
                     case StoreFailed(duty, _, _):
                         self._failures.add(1, duty.lstrip("_"))
 

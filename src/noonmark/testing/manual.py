@@ -93,8 +93,8 @@ class _Record:
         self.runs: list[Run] = []
         self._then = then
 
-    def tell(self, happenings: Sequence[DriverEvent]) -> None:
+    def tell(self, events: Sequence[DriverEvent]) -> None:
         """Take note."""
-        self.runs += [one.run for one in happenings if isinstance(one, Settled)]
+        self.runs += [one.run for one in events if isinstance(one, Settled)]
         if self._then is not None:
-            self._then.tell(happenings)
+            self._then.tell(events)

@@ -30,7 +30,7 @@ class Response:
     is_cut: bool
     """The body was longer."""
 
-    def to_document(self, hidden: Redactor, *, only_json: bool) -> dict[str, Any]:
+    def to_document(self, redactor: Redactor, *, only_json: bool) -> dict[str, Any]:
         """Return the response as JSON, its body by its content type, with secrets masked.
 
         The response to a request that carried a secret is stored `only_json`, because only there every string can be
@@ -40,7 +40,7 @@ class Response:
         headers = {name: self.headers[name] for name in STORED_HEADERS if name in self.headers}
         if headers:
             document["headers"] = {
-                name: MASK if only_json and len(value) >= MAX_HEADER else hidden.text(value)
+                name: MASK if only_json and len(value) >= MAX_HEADER else redactor.text(value)
                 for name, value in headers.items()
             }
         if not self.body:
@@ -48,14 +48,14 @@ class Response:
         is_encoded = self.headers.get("content-encoding", "identity").lower() != "identity"
         is_json, value = (False, None) if is_encoded else self._json()
         if is_json:
-            return document | {"body": hidden.json(value)}
+            return document | {"body": redactor.json(value)}
         if only_json:
             size = {"body_cut": True} if self.is_cut else {"body_bytes": len(self.body)}
             return document | {"body_note": BODY_OMITTED} | size
         if is_encoded:
             return document  # an encoding was not accepted, and the decoded size has no limit
         text, is_cut = self._text()
-        return document | {"body": hidden.text(text)} | ({"body_cut": True} if is_cut else {})
+        return document | {"body": redactor.text(text)} | ({"body_cut": True} if is_cut else {})
 
     def _json(self) -> tuple[bool, Any]:
         """Return whether the body is JSON that can be stored, and its value."""
