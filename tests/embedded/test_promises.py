@@ -16,7 +16,7 @@ from noonmark import Scheduler
 from noonmark.targets.command import supervisor
 from tests.embedded.waiting import FINAL, NEVER, SOON, eventually
 from tests.targets.function import worker_functions
-from tests.targets.http.receiver import receiving
+from tests.targets.http.receiver import http_receiver
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "retries-and-delivery.md"
@@ -100,7 +100,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as made:
+    with http_receiver() as made:
         yield made
 
 

@@ -16,14 +16,14 @@ from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
 from noonmark.secret_cipher import fresh_key
 from noonmark.targets.http.log_filter import LOGGERS
 from tests.embedded.waiting import NEVER
-from tests.targets.http.receiver import receiving
+from tests.targets.http.receiver import http_receiver
 
 MARK = "s3cr3t-mark-0123456789"
 
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 

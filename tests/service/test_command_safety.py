@@ -12,7 +12,7 @@ from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
 from tests.targets.command.harness import is_alive
-from tests.targets.http.receiver import receiving
+from tests.targets.http.receiver import http_receiver
 
 SCRIPTS = {
     "show": """for one in "$@"; do printf '<%s>' "$one"; done""",
@@ -252,7 +252,7 @@ def test_what_was_given_to_a_run_and_what_came_of_it_is_in_the_run_and_not_in_th
     payload, hook = {"payload": {"hush": 1}}, {"name": "hook", "trigger": NEVER}
     phase, told = run(server, f"{folder}/leak", name="leaky", target=payload)
     assert (phase, told["error"]) == ("failed", '{"hush": 1}hush, the output\nexited with code 3')
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         receiver.answers.append((500, b"hush, the answer", {"Location": "/hush", "X_Request_Id": "hush"}))
         target = {"target_kind": "http", "url": f"{receiver.url}/next", "body": "hush"}
         made = server.ask("POST", "/schedules", {**hook, "target": target}).json

@@ -15,7 +15,7 @@ from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets.http import internal_hosts
-from tests.targets.http.receiver import arrived, receiving
+from tests.targets.http.receiver import arrived, http_receiver
 
 KEY = "a key that nobody guesses"
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
@@ -23,7 +23,7 @@ NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 

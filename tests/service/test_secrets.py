@@ -19,7 +19,7 @@ from noonmark.wiring import make_seal
 from tests.cli.calling import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.http.receiver import receiving
+from tests.targets.http.receiver import http_receiver
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 FUNCTIONS = """
@@ -85,7 +85,7 @@ def told(tmp_path_factory):
         "--function",
         "login=work:log_in",
     )
-    with receiving() as receiver, serving(folder, "--store", "sqlite:///n.db", *options, **KEYS) as server:
+    with http_receiver() as receiver, serving(folder, "--store", "sqlite:///n.db", *options, **KEYS) as server:
         told = Told(server, receiver)
         hosts = [f"http://127.0.0.1:{receiver.port}"]
         for name, value in SEALED.items():

@@ -14,7 +14,7 @@ SOON = 30.0
 
 
 class Clock:
-    """The clock of this machine, until a test halts it or moves it on: so nothing depends on how fast the test is."""
+    """The system clock, until a test halts or advances it, so that nothing depends on the speed of the test."""
 
     def __init__(self):
         self._ahead, self._halted_at = 0, None
@@ -23,7 +23,7 @@ class Clock:
         return (now() if self._halted_at is None else self._halted_at) + self._ahead
 
     def halt(self):
-        """Whatever is not due yet will not be before it goes on."""
+        """Stop the clock."""
         self._halted_at = now()
 
     def go_on(self):
@@ -33,7 +33,7 @@ class Clock:
         self._ahead += micros
 
 
-def assigned(
+def function_assignment(
     key="one",
     function="work",
     args=(),
@@ -47,7 +47,7 @@ def assigned(
     source="embedded",
     **declared,
 ):
-    """One call of a function, to begin now or a while after; `given` is the payload of the schedule itself."""
+    """Make the assignment of a function call, due after a delay; `given` is the payload of the schedule."""
     begins = now() + after
     target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {}, payload=given, executor=executor)
     made = replace(factories.schedule(target=target, **declared), source=source)

@@ -1,4 +1,4 @@
-"""Several kinds of targets in one node."""
+"""The composite target."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from noonmark.testing import factories
 
 
 class Kind:
-    """Takes note of what it is given."""
+    """Records its calls."""
 
     def __init__(self, *routes):
         self.served, self.log, self.given = list(routes), [], []
@@ -46,7 +46,7 @@ def assignment(route):
     return Assignment(replace(factories.occurrence(made, TRIGGER, nominal=0), route=route), made, begins=0)
 
 
-def test_its_routes_are_those_of_all(kinds):
+def test_routes_are_those_of_all_targets(kinds):
     both = CompositeTarget(kinds)
     assert both.routes() == ("function:a", "http")
     assert both.adopt(["function:b:c"])
@@ -54,7 +54,7 @@ def test_its_routes_are_those_of_all(kinds):
     assert both.routes() == ("function:a", "function:b:c", "http")
 
 
-def test_each_is_given_what_is_of_its_kind_at_once(kinds):
+def test_each_target_gets_its_assignments_in_one_call(kinds):
     both = CompositeTarget(kinds)
     batch = [assignment(route) for route in ("function:a", "http", "function:b", "http")]
     both.deliver(batch)
@@ -64,7 +64,7 @@ def test_each_is_given_what_is_of_its_kind_at_once(kinds):
     assert both.withdraw() == [batch[0], batch[2], batch[1], batch[3], batch[1], batch[3]]
 
 
-def test_all_are_opened_and_closed(kinds):
+def test_all_targets_are_opened_and_closed(kinds):
     both = CompositeTarget(kinds)
     both.open("report", "now")
     both.close()

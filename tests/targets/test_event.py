@@ -1,4 +1,4 @@
-"""Events as work: each occurrence emits one, once, and no chain of them is without end."""
+"""The event target: each occurrence emits one event, once, and chains of events are limited."""
 
 import threading
 from dataclasses import replace
@@ -20,7 +20,7 @@ TENANT = "acme"
 
 
 class Emitter:
-    """An emitter with a store of its own."""
+    """An emitter with its own store."""
 
     def __init__(self):
         self.store = MemoryStore(now)
@@ -59,11 +59,11 @@ def emitting(payload=None, *, origin=None, brought=None, after=0, target=None, e
 
 
 def heard(**fields):
-    """The envelope of an event that set something off."""
+    """The envelope of a triggering event."""
     return Event(emitted=0, **{"event_type": "x", "event_id": "e1", **fields}).to_envelope()
 
 
-def test_it_emits_for_its_tenant(emitter):
+def test_event_is_emitted_for_its_tenant(emitter):
     one = emitting({"rows": 3})
     done = emitter.deliver(one)
     [kept] = emitter.kept()
@@ -72,7 +72,7 @@ def test_it_emits_for_its_tenant(emitter):
     assert kept["source"] == f"schedule:{one.schedule.schedule_id}"
 
 
-def test_a_second_delivery_emits_nothing_more(emitter):
+def test_redelivery_emits_no_second_event(emitter):
     one = emitting()
     again = Assignment(replace(one.occurrence, fence=2, attempt=2), one.schedule, begins=one.begins)
     assert emitter.deliver(one).result == emitter.deliver(again).result
@@ -88,12 +88,12 @@ def test_a_second_delivery_emits_nothing_more(emitter):
         (None, event("e1"), heard(payload={"c": 3}), {"c": 3}),
     ],
 )
-def test_its_payload_is_what_was_asked_for_or_declared_or_heard(emitter, declared, origin, brought, emitted):
+def test_payload_is_requested_declared_or_from_the_event(emitter, declared, origin, brought, emitted):
     emitter.deliver(emitting(declared, origin=origin, brought=brought))
     assert [one["payload"] for one in emitter.kept()] == [emitted]
 
 
-def test_a_chain_of_events_comes_to_an_end(emitter):
+def test_chain_of_events_is_limited(emitter):
     done = emitter.deliver(emitting())
     for depth in range(1, MAX_DEPTH + 1):
         assert (done.outcome, len(emitter.kept())) == ("completed", depth)
@@ -107,7 +107,7 @@ def test_a_chain_of_events_comes_to_an_end(emitter):
     assert len(emitter.kept()) == MAX_DEPTH
 
 
-def test_a_third_event_of_a_type_is_no_more_of_the_same_chain(emitter):
+def test_third_event_of_a_type_in_a_chain_is_refused(emitter):
     brought = heard(event_type="report.made", event_id="order-7", source="shop")
     hearing = EventTrigger("report.made")
     done = emitter.deliver(emitting(origin=event("order-7"), brought=brought, trigger=hearing))
@@ -120,7 +120,7 @@ def test_a_third_event_of_a_type_is_no_more_of_the_same_chain(emitter):
     )
 
 
-def test_a_stage_that_does_not_want_what_it_emits_may_emit_a_third(emitter):
+def test_third_event_is_allowed_if_the_schedule_does_not_match_it(emitter):
     brought, stage = heard(event_type="report.made", event_id="order-7", source="shop", payload={"stage": 1}), 1
     while stage < 5:
         hearing = EventTrigger("report.made", {"stage": stage})
@@ -134,16 +134,16 @@ def test_a_stage_that_does_not_want_what_it_emits_may_emit_a_third(emitter):
 @pytest.mark.parametrize(
     "brought", [heard(event_id="evt16_occ_1", source="me"), heard(event_id="e16", source="schedule:x")]
 )
-def test_what_somebody_else_emitted_begins_a_chain(emitter, brought):
+def test_external_event_starts_a_chain(emitter, brought):
     assert emitter.deliver(emitting(origin=event("e"), brought=brought)).outcome == "completed"
 
 
-def test_what_cannot_be_emitted_says_why(emitter):
+def test_failed_emission_says_why(emitter):
     done = emitter.deliver(emitting(target=FunctionTarget(function="work")))
     assert (done.outcome, done.error) == ("delivery_failed", "a function target is not an event")
 
 
-def test_what_has_not_begun_can_be_stopped_or_taken_back(emitter):
+def test_queued_events_can_be_stopped_or_withdrawn(emitter):
     one, other = emitting(), emitting(after=3_600_000_000)
     one.stop("cancelled")
     assert emitter.deliver(one).outcome == "cancelled"

@@ -1,4 +1,4 @@
-"""Health: what is said of a process that works, of one that lacks something, and of one whose store hangs."""
+"""Health checks."""
 
 import threading
 from dataclasses import replace
@@ -34,7 +34,7 @@ def down():
     raise StoreUnavailable("down")
 
 
-def test_the_summary_and_the_sign_of_life_ask_no_store():
+def test_summary_and_liveness_do_not_ask_the_store():
     about = {"service": "noonmark", "version": "0.0", "node": "here"}
     assert one(down).summary() == {
         "status": "healthy",
@@ -66,7 +66,7 @@ def test_the_summary_and_the_sign_of_life_ask_no_store():
         (down, None, {"store"}),
     ],
 )
-def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, snapshot, failing):
+def test_readiness_needs_store_driver_and_leader(nodes, snapshot, failing):
     is_ready, said = one(nodes, snapshot).ready()
     assert {name for name, how in said["checks"].items() if how != "ok"} == failing
     assert is_ready == (not failing)
@@ -95,21 +95,21 @@ def test_it_is_ready_when_store_driver_and_leader_are_there(nodes, snapshot, fai
         ),
     ],
 )
-def test_each_check_that_fails_says_why(changes, waiting, problems):
+def test_failing_check_says_why(changes, waiting, problems):
     is_ready, said = one(snapshot=replace(RUNS, **changes), waiting=lambda: waiting).ready()
     assert (is_ready, said["problems"]) == (not problems, problems)
     assert {name for name, how in said["checks"].items() if how != "ok"} == set(problems)
 
 
-def test_a_store_that_fails_says_why():
+def test_failing_store_says_why():
     assert one(down).ready()[1]["problems"] == {"store": "the store does not answer: down"}
 
 
-def test_the_leader_is_known_from_the_store_where_no_worker_runs():
+def test_leader_is_read_from_the_store_without_a_worker():
     assert one(snapshot=None).ready()[1]["leader"] == "there"
 
 
-def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
+def test_hanging_store_is_asked_a_limited_number_of_times(monkeypatch):
     monkeypatch.setattr(health, "STORE_TIMEOUT", 0.02)
     asked, answers = threading.Semaphore(0), threading.Event()
 
@@ -129,7 +129,7 @@ def test_a_store_that_hangs_is_not_waited_for_nor_asked_for_ever(monkeypatch):
     assert slow.ready()[0]
 
 
-def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypatch):
+def test_lost_question_does_not_hide_a_recovered_store(monkeypatch):
     monkeypatch.setattr(health, "STORE_TIMEOUT", 0.02)
     first, answers = threading.Event(), threading.Event()
 
@@ -147,7 +147,7 @@ def test_a_question_that_was_lost_does_not_hide_that_the_store_is_back(monkeypat
     answers.set()
 
 
-def test_damaged_rows_are_told_and_keep_nobody_from_being_ready():
+def test_damaged_rows_do_not_affect_readiness():
     health = Health(lambda: [LEADER], node="here", version="0.0", damage=lambda: {"schedules": 2, "events": 1})
     assert health.summary()["damaged_rows"] == 3
     is_ready, told = health.ready()

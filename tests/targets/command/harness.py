@@ -1,4 +1,4 @@
-"""Commands given to a runner, for tests with real processes."""
+"""A command runner for tests with real processes."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ from noonmark.targets.command.runner import CommandRunner
 from noonmark.testing import factories
 from tests.targets.assignments import SOON, now
 
-CLAN = """
+PROCESS_TREE = """
 trap '' TERM
 sh -c 'echo $$ > child; sleep 600 & echo $! > grandchild; wait' &
 timeout 600 sh -c 'echo $$ > apart; sleep 600; sleep 600' &
@@ -26,30 +26,32 @@ while ! test -s grandchild || ! test -s apart; do sleep 0.01; done
 echo $$ > parent; echo 1 > ready
 wait; wait
 """
-"""Three generations and one in a group of its own, as `timeout` makes it; all of them ignore SIGTERM."""
+"""Three generations, and one process in its own group, as `timeout` makes it; all ignore SIGTERM."""
 
 _numbers = count()
 
 
-def ordered(*argv, key="one", source="embedded", payload=None, origin=None, fields=None, after=0, **declared):
-    """One start of a program, now or a while after; `fields` are the others of its target."""
+def command_assignment(
+    *argv, key="one", source="embedded", payload=None, origin=None, fields=None, after=0, **declared
+):
+    """Make the assignment of a command, due after a delay; `fields` are further fields of its target."""
     begins = now() + after
     target = parse_target({"target_kind": "command", "argv": list(argv), **(fields or {})})
     made = replace(factories.schedule(target=target, **declared), source=source)
-    # Programs are found by the ids of their runs, also those of other tests at the same time.
+    # Processes are found by run id, also those of other tests at the same time.
     origin = origin or manual(f"{key}-{os.getpid()}-{next(_numbers)}")
     one = factories.occurrence(made, origin, nominal=begins, attempt=1, payload=payload)
     return Assignment(one, made, begins=begins)
 
 
-class Runner:
-    """A runner, and what it reported."""
+class CommandHarness:
+    """A command runner, and its reports."""
 
     def __init__(self, *allowed, **rules):
         self.runner = CommandRunner(ProgramPolicy(allowed, **rules), OrphanReaper(MemoryStore(now)))
         self._reported, self._news = {}, threading.Condition()
         self.told = []
-        """What it told of those that went on, and when."""
+        """Progress reports, with their times."""
         self.runner.open(self._report, now)
 
     def _report(self, assignment, delivered):
@@ -74,13 +76,13 @@ class Runner:
         return [underway.result for one, underway, _ in self.told if one is assignment]
 
     def run(self, *argv, **options):
-        return self.end_of(self.start(ordered(*argv, **options)))
+        return self.end_of(self.start(command_assignment(*argv, **options)))
 
 
 @contextmanager
-def running(*allowed, **rules):
-    """A runner that is closed in the end."""
-    made = Runner(*allowed, **rules)
+def command_runner(*allowed, **rules):
+    """A command runner that is closed at the end."""
+    made = CommandHarness(*allowed, **rules)
     try:
         yield made
     finally:
@@ -88,7 +90,7 @@ def running(*allowed, **rules):
 
 
 def is_alive(pid):
-    """Whether a process is there; one that has ended and that nobody asked about is not."""
+    """Whether a process runs; a zombie does not."""
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     return False

@@ -1,4 +1,4 @@
-"""Processes that a node has left behind: whose they are, and which of them are ended."""
+"""Orphaned processes: whose they are, and which of them are killed."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def mark():
 
 @pytest.fixture
 def left():
-    """Makes processes that bear marks; none is there in the end."""
+    """Start processes with the variables of a run; all are killed at the end."""
     made = []
 
     def make(node, run):
@@ -49,12 +49,12 @@ def left():
 
 
 def of_dead_process():
-    """The mark of a process that has ended, of which somebody else may have the number by now."""
+    """The name of a node whose process has ended."""
     script = "from noonmark.targets.command.orphans import register_node; print(register_node())"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_a_mark_stands_for_its_holder_as_long_as_that_lives(mark):
+def test_node_is_alive_until_it_is_unregistered_or_its_process_ends(mark):
     other = register_node()
     assert (mark != other, is_node_gone(mark), is_node_gone(other)) == (True, False, False)
     unregister_node(other)
@@ -62,12 +62,12 @@ def test_a_mark_stands_for_its_holder_as_long_as_that_lives(mark):
     assert is_node_gone(of_dead_process())
 
 
-def test_who_has_the_number_of_another_is_not_taken_for_it(mark):
+def test_reused_process_id_is_not_mistaken_for_the_node(mark):
     namespace, pid, began, number = mark.split("-")
     assert is_node_gone(f"{namespace}-{pid}-{int(began) - 1}-{number}")
 
 
-def test_a_process_that_has_ended_and_that_nobody_asked_about_is_gone():
+def test_zombie_node_is_gone():
     script = "from noonmark.targets.command.orphans import register_node; print(register_node(), flush=True)"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as node:
         mark = node.stdout.readline().strip()
@@ -76,7 +76,7 @@ def test_a_process_that_has_ended_and_that_nobody_asked_about_is_gone():
 
 
 @pytest.mark.parametrize("mark", ["", "-", "1-2-3-4", "x", "1--3-0", "0-1-1-0"])
-def test_of_who_cannot_be_seen_from_here_nobody_says_that_it_is_gone(mark):
+def test_invisible_node_never_counts_as_gone(mark):
     assert not is_node_gone(mark)
 
 
@@ -90,13 +90,13 @@ def bench():
 
 @pytest.fixture
 def begun(bench):
-    """A run that has begun; the id is its own, since processes are found by it on the whole machine."""
+    """A run that has started, with a unique id, since processes are searched on the whole machine."""
     of = bench.create_quiet()
     return bench.run(of, f"{os.getpid()}-{now()}")
 
 
 def ended(bench, one, outcome):
-    """Let a run come to its end."""
+    """End a run."""
     phase, reason = ENDS[outcome]
     settlement = bench.settlement(one, phase=phase, reason=reason)
     settlement = replace(settlement, run=replace(settlement.run, outcome=outcome))
@@ -104,20 +104,20 @@ def ended(bench, one, outcome):
 
 
 def swept(bench, pid):
-    """Look for what is left; whether a process is there afterwards."""
+    """Reap orphans; return whether a process still runs."""
     OrphanReaper(bench.store).reap(now)
     return is_alive(pid)
 
 
 @pytest.mark.parametrize("outcome", [None, Outcome.TIMED_OUT, Outcome.CANCELLED])
-def test_what_did_not_come_to_an_end_of_its_own_is_ended(bench, begun, left, outcome):
+def test_processes_of_a_lost_run_are_killed(bench, begun, left, outcome):
     pid = left(of_dead_process(), run_id(begun))
     if outcome is not None:
         ended(bench, begun, outcome)
     assert not swept(bench, pid)
 
 
-def test_so_is_what_another_node_has_begun_again_since(bench, begun, left):
+def test_processes_of_a_run_restarted_elsewhere_are_killed(bench, begun, left):
     pid = left(of_dead_process(), run_id(begun))
     bench.advance(3 * LEASE)
     again = bench.start(bench.claim_one("node-b"))
@@ -126,26 +126,26 @@ def test_so_is_what_another_node_has_begun_again_since(bench, begun, left):
 
 
 @pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.FAILED])
-def test_what_a_program_left_that_came_to_its_end_is_left_alone(bench, begun, left, outcome):
+def test_processes_of_an_ended_run_are_left_alone(bench, begun, left, outcome):
     pid = left(of_dead_process(), run_id(begun))
     ended(bench, begun, outcome)
     assert swept(bench, pid)
 
 
-def test_so_is_what_is_of_another_store(bench, left):
+def test_processes_of_another_store_are_left_alone(bench, left):
     assert swept(bench, left(of_dead_process(), "occ_0-1"))
 
 
-def test_so_is_what_a_node_that_lives_has_started(bench, begun, left, mark):
+def test_processes_of_a_live_node_are_left_alone(bench, begun, left, mark):
     assert swept(bench, left(mark, run_id(begun)))
 
 
-def test_so_is_what_is_of_the_run_that_this_very_node_is_a_part_of(bench, begun, left, monkeypatch):
+def test_processes_of_the_run_of_this_node_are_left_alone(bench, begun, left, monkeypatch):
     monkeypatch.setenv(RUN_VARIABLE, run_id(begun))
     assert swept(bench, left(of_dead_process(), run_id(begun)))
 
 
-def test_nobody_looks_again_at_once_unless_there_is_a_reason(bench, begun, left):
+def test_scans_are_rate_limited_unless_forced(bench, begun, left):
     orphans = OrphanReaper(bench.store)
     orphans.reap(lambda: 0)
     pid = left(of_dead_process(), run_id(begun))

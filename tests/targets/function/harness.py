@@ -1,15 +1,15 @@
-"""A runner on a loop, for tests that tell a story with it."""
+"""A function runner on an event loop."""
 
 import asyncio
 from contextlib import suppress
 
 from noonmark.targets.function.registry import FunctionRegistry
 from noonmark.targets.function.runner import FunctionRunner
-from tests.targets.assignments import SOON, Clock, assigned
+from tests.targets.assignments import SOON, Clock, function_assignment
 
 
-class Stage:
-    """A runner on a loop, and what it reported."""
+class RunnerHarness:
+    """A function runner on an event loop, and its reports."""
 
     def __init__(self, max_threads=16, max_processes=2):
         self.functions = FunctionRegistry()
@@ -21,7 +21,7 @@ class Stage:
     def _report(self, assignment, delivered):
         assert assignment not in self.reported
         self.reported[assignment] = delivered
-        with suppress(RuntimeError):  # the story is over
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._news.set)
 
     async def until(self, is_so):
@@ -36,7 +36,7 @@ class Stage:
 
     async def deliver(self, call, /, **options):
         self.functions.register("work", call)
-        assignment = assigned(**options)
+        assignment = function_assignment(**options)
         self.runner.deliver([assignment])
         return assignment
 
@@ -44,14 +44,14 @@ class Stage:
         return await self.end_of(await self.deliver(call, **options))
 
 
-def play(story, **settings):
-    """Tell a story on a loop, with a stage that is closed in the end; gives what it gives."""
+def run_scenario(scenario, **settings):
+    """Run an async scenario with a harness that is closed at the end; return its result."""
 
-    async def told():
-        stage = Stage(**settings)
+    async def run():
+        harness = RunnerHarness(**settings)
         try:
-            return await story(stage)
+            return await scenario(harness)
         finally:
-            stage.runner.close()
+            harness.runner.close()
 
-    return asyncio.run(told())
+    return asyncio.run(run())

@@ -1,4 +1,4 @@
-"""The names under which a process offers its functions, and what it takes over from others."""
+"""The function registry."""
 
 import sys
 import threading
@@ -8,8 +8,6 @@ from types import ModuleType
 
 import pytest
 
-from noonmark.core.run import Outcome
-from noonmark.core.targets import Executor
 from noonmark.targets.function.registry import (
     FunctionRegistry,
     import_function,
@@ -17,8 +15,6 @@ from noonmark.targets.function.registry import (
     main_origin,
     process_problem,
 )
-from noonmark.targets.function.runner import InlineRunner
-from tests.targets.assignments import assigned, now
 
 
 @pytest.fixture
@@ -58,24 +54,24 @@ class TestNames:
         assert functions.find("a").call is one
         assert functions.find("c") is None
 
-    def test_a_name_can_stand_for_another_function(self, functions):
+    def test_name_can_be_registered_again(self, functions):
         functions.register("a", one)
         functions.register("a", two)
         assert functions.find("a").call is two
         assert functions.routes() == ("function:a",)
 
-    def test_a_function_is_known_by_its_name(self, functions):
+    def test_registered_name_of_a_function_is_found(self, functions):
         functions.register("a", one)
         assert functions.name_of(one) == "a"
         assert functions.name_of(two) is None
 
-    def test_a_method_is_known_again(self, functions):
+    def test_registered_name_of_a_method_is_found(self, functions):
         functions.register("append", [].append)
         held = []
         functions.register("mine", held.append)
         assert functions.name_of(held.append) == "mine"
 
-    def test_threads_that_register_at_once_do_not_lose_each_others(self, functions):
+    def test_registration_is_thread_safe(self, functions):
         def register(number):
             for turn in range(20):
                 functions.register(f"{number}.{turn}", one)
@@ -94,33 +90,33 @@ class TestNames:
 
 
 class TestImporting:
-    def test_a_function_is_found_by_module_and_name(self):
+    def test_function_is_imported_by_module_and_name(self):
         assert import_function("posixpath:join") is __import__("posixpath").join
         assert import_function("pathlib:Path.cwd")() is not None
 
     @pytest.mark.parametrize("name", ["no_such_module:f", "json:no_such", "json:decoder.no", "math:pi"])
-    def test_what_is_not_there_is_an_error(self, name):
+    def test_missing_function_is_an_error(self, name):
         with pytest.raises((ImportError, AttributeError, TypeError)):
             import_function(name)
 
-    def test_a_module_that_comes_later_is_found_then(self, functions, module):
+    def test_module_installed_later_is_found(self, functions, module):
         assert functions.adopt("function:comes_later:work") is False
         module("comes_later", "def work(): return 7")
         assert functions.adopt("function:comes_later:work") is True
 
-    def test_what_others_named_is_adopted(self, functions, module):
+    def test_routes_of_other_processes_are_adopted(self, functions, module):
         module("adoptable", "def work(): return 7")
         assert functions.adopt("function:adoptable:work") is True
         assert functions.find("adoptable:work").call() == 7
         assert functions.adopt("function:adoptable:work") is False
 
     @pytest.mark.parametrize("route", ["function:plain", "function:no_such_module:f", "function:math:pi"])
-    def test_what_cannot_be_imported_is_left_alone(self, functions, route):
+    def test_unimportable_routes_are_not_adopted(self, functions, route):
         assert functions.adopt(route) is False
         assert functions.routes() == ()
 
     @pytest.mark.parametrize("text", ["raise SystemExit(1)", "raise ValueError('broken')", "1 / 0", "def ("])
-    def test_a_module_that_fails_stops_nothing(self, functions, module, text):
+    def test_failing_module_is_not_adopted(self, functions, module, text):
         module("breaks", text)
         assert functions.adopt("function:breaks:work") is False
 
@@ -147,7 +143,7 @@ async def later():
 
 class TestInProcesses:
     @pytest.mark.parametrize("function", [one, Named.of_the_class, Named.of_nobody, len, Named])
-    def test_what_a_module_has_can_be_called_there(self, function):
+    def test_module_functions_can_run_in_processes(self, function):
         assert process_problem(function) is None
         assert import_function(import_reference(function)) == function
 
@@ -166,21 +162,21 @@ class TestInProcesses:
             (partial(later), "partial is async"),
         ],
     )
-    def test_nothing_else_can(self, function, why):
+    def test_other_callables_cannot_run_in_processes(self, function, why):
         assert process_problem(function).startswith(why)
 
-    def test_a_function_inside_another_cannot(self):
+    def test_nested_function_cannot_run_in_processes(self):
         def inner():
             pass
 
         assert "cannot be imported" in process_problem(inner)
 
-    def test_one_that_another_stands_for_by_now_cannot(self, module):
+    def test_redefined_function_cannot_run_in_processes(self, module):
         module("shadowed", "def work(): pass\nold = work\ndef work(): pass")
         shadowed = import_function("shadowed:old")
         assert "work cannot be imported" in process_problem(shadowed)
 
-    def test_the_program_itself_can_be_loaded_again_from_its_file_or_module(self, monkeypatch):
+    def test_main_program_is_loaded_from_its_file_or_module(self, monkeypatch):
         main = ModuleType("__main__")
         monkeypatch.setitem(sys.modules, "__main__", main)
         exec("def work(): pass", vars(main))  # noqa: S102 - as at a prompt
@@ -194,66 +190,9 @@ class TestInProcesses:
         main.__spec__ = ModuleSpec("__main__", None)  # a folder, or an archive
         assert main_origin() == {"path": "/somewhere/program.py"}
 
-    def test_a_frozen_program_has_no_interpreter_for_it(self, monkeypatch):
+    def test_frozen_program_cannot_start_processes(self, monkeypatch):
         monkeypatch.setattr(sys, "frozen", True, raising=False)
         assert "interpreter" in process_problem(one)
-
-
-class TestInline:
-    def deliver(self, functions, *assignments):
-        reported = {}
-        runner = InlineRunner(functions)
-        runner.open(reported.__setitem__, now)
-        runner.deliver(assignments)
-        runner.close()
-        assert all(one.is_closed for one in assignments)
-        return [reported[one] for one in assignments]
-
-    def test_functions_are_called_in_order_in_this_thread(self, functions):
-        order = []
-        functions.register("work", order.append)
-        self.deliver(functions, *(assigned(n, args=(n,)) for n in range(3)))
-        assert order == [0, 1, 2]
-
-    def test_async_functions_and_those_in_disguise_are_awaited(self, functions):
-        async def later():
-            return 3
-
-        functions.register("work", later)
-        functions.register("disguised", lambda: later())  # noqa: PLW0108 - that is the disguise
-        ends = self.deliver(functions, assigned("1"), assigned("2", function="disguised"))
-        assert [end.result for end in ends] == [3, 3]
-
-    @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
-    def test_whatever_is_raised_is_recorded(self, functions, kind):
-        def fail():
-            raise kind("on purpose")
-
-        async def fail_later():
-            raise kind("on purpose")
-
-        functions.register("work", fail)
-        functions.register("later", fail_later)
-        first, second = assigned("1"), assigned("2", function="later")
-        ends = self.deliver(functions, first, second)
-        assert [end.outcome for end in ends] == [Outcome.FAILED, Outcome.FAILED]
-        assert type(first.error) is type(second.error) is kind
-
-    def test_one_that_asks_for_a_process_is_called_here_too(self, functions):
-        called = []
-        functions.register("work", lambda: called.append(True))
-        self.deliver(functions, assigned(executor=Executor.PROCESS))
-        assert called == [True]
-
-    def test_a_function_that_is_gone_is_a_delivery_that_failed(self, functions):
-        [end] = self.deliver(functions, assigned(function="nobody"))
-        assert end.outcome is Outcome.DELIVERY_FAILED
-
-    def test_it_offers_and_adopts_what_its_functions_do(self, functions, module):
-        module("offered", "def work(): return 7")
-        runner = InlineRunner(functions)
-        assert runner.adopt(["function:offered:work", "function:plain"]) is True
-        assert runner.routes() == ("function:offered:work",)
 
 
 class Book:
@@ -268,14 +207,14 @@ class Unhashable:
         return "called"
 
 
-def test_a_method_is_found_under_its_name_again():
+def test_bound_method_is_found_by_its_instance():
     functions, book = FunctionRegistry(), Book()
     functions.register("turn", book.turn)
     assert functions.name_of(book.turn) == "turn"
     assert functions.name_of(Book().turn) is None
 
 
-def test_a_name_that_went_to_another_function_is_not_the_first_ones():
+def test_replaced_function_has_no_name():
     functions, first, second = FunctionRegistry(), Book().turn, Book().turn
     functions.register("turn", first)
     functions.register("turn", second)
@@ -283,14 +222,14 @@ def test_a_name_that_went_to_another_function_is_not_the_first_ones():
     assert functions.find("turn").call == second
 
 
-def test_what_cannot_be_a_key_is_offered_all_the_same():
+def test_unhashable_callable_is_registered():
     functions, call = FunctionRegistry(), Unhashable()
     functions.register("odd", call)
     assert functions.name_of(call) is None
     assert functions.routes() == ("function:odd",)
 
 
-def test_a_module_that_cannot_be_imported_is_tried_once(tmp_path, monkeypatch):
+def test_failing_module_is_imported_once(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "counting_imports.py").write_text(
         "import sys\nsys.tries = getattr(sys, 'tries', 0) + 1\nraise OSError\n"

@@ -1,4 +1,4 @@
-"""The function target: every kind of callable, every way to end, at the right time and in the right place."""
+"""The function runner: every kind of callable, and every outcome."""
 
 import asyncio
 import functools
@@ -19,8 +19,8 @@ from noonmark.targets.function.call import prepare_call
 from noonmark.targets.function.registry import FunctionRegistry
 from noonmark.targets.function.runner import FunctionRunner
 from noonmark.targets.serialization import MAX_RESULT
-from tests.targets.assignments import SOON, assigned, now
-from tests.targets.function.harness import play
+from tests.targets.assignments import SOON, function_assignment, now
+from tests.targets.function.harness import run_scenario
 
 
 def add(one, two=0):
@@ -89,83 +89,86 @@ class TestCallables:
             (max, (1, 3), {}),
         ],
     )
-    def test_all_of_them_are_called(self, function, args, kwargs):
-        async def story(stage):
-            return await stage.call(function, args=args, kwargs=kwargs)
+    def test_every_kind_of_callable_is_called(self, function, args, kwargs):
+        async def scenario(harness):
+            return await harness.call(function, args=args, kwargs=kwargs)
 
-        delivered = play(story)
+        delivered = run_scenario(scenario)
         assert (delivered.outcome, delivered.result) == (Outcome.COMPLETED, 3)
 
     def test_sync_functions_run_in_threads_and_async_ones_on_the_loop(self):
         async def where():
             return threading.current_thread().name
 
-        async def story(stage):
+        async def scenario(harness):
             return (
-                (await stage.call(lambda: threading.current_thread().name)).result,
-                (await stage.call(where)).result,
+                (await harness.call(lambda: threading.current_thread().name)).result,
+                (await harness.call(where)).result,
             )
 
-        assert play(story) == ("noonmark-worker", threading.current_thread().name)
+        assert run_scenario(scenario) == ("noonmark-worker", threading.current_thread().name)
 
     @pytest.mark.parametrize("function", [add, add_later])
     def test_wrong_arguments_are_a_failure(self, function):
-        async def story(stage):
-            return await stage.call(function, kwargs={"three": 3})
+        async def scenario(harness):
+            return await harness.call(function, kwargs={"three": 3})
 
-        delivered = play(story)
+        delivered = run_scenario(scenario)
         assert delivered.outcome is Outcome.FAILED
         assert "TypeError" in delivered.error
 
-    def test_one_run_cannot_change_the_arguments_of_the_next(self):
-        async def story(stage):
+    def test_arguments_are_copied_for_each_run(self):
+        async def scenario(harness):
             def grow(items, options):
                 items.append(len(items))
                 options["seen"] = True
                 return items
 
-            stage.functions.register("work", grow)
+            harness.functions.register("work", grow)
             args, kwargs = ([1],), {"options": {}}
-            first, second = assigned("1", args=args, kwargs=kwargs), assigned("2", args=args, kwargs=kwargs)
-            stage.runner.deliver([first])
-            assert (await stage.end_of(first)).result == [1, 1]
-            stage.runner.deliver([second])
-            assert (await stage.end_of(second)).result == [1, 1]
+            first, second = (
+                function_assignment("1", args=args, kwargs=kwargs),
+                function_assignment("2", args=args, kwargs=kwargs),
+            )
+            harness.runner.deliver([first])
+            assert (await harness.end_of(first)).result == [1, 1]
+            harness.runner.deliver([second])
+            assert (await harness.end_of(second)).result == [1, 1]
             assert (args, kwargs) == (([1],), {"options": {}})
 
-        play(story)
+        run_scenario(scenario)
 
 
 class TestTime:
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_nothing_begins_before_its_time(self, is_async):
+    def test_nothing_starts_early(self, is_async):
         def stamp():
             return now()
 
         async def stamp_later():
             return now()
 
-        async def story(stage):
-            assignment = await stage.deliver(stamp_later if is_async else stamp, after=30_000)
-            delivered = await stage.end_of(assignment)
+        async def scenario(harness):
+            assignment = await harness.deliver(stamp_later if is_async else stamp, after=30_000)
+            delivered = await harness.end_of(assignment)
             return assignment, delivered
 
-        assignment, delivered = play(story)
+        assignment, delivered = run_scenario(scenario)
         assert delivered.result >= assignment.begins
         assert delivered.started >= assignment.begins
         assert delivered.ended >= delivered.started
 
 
 class TestContext:
-    def test_it_tells_a_function_that_it_was_asked_to_stop_before_there_was_a_context(self):
-        functions, one = FunctionRegistry(), assigned()
+    def test_earlier_stop_request_is_set_in_a_new_context(self):
+        functions, one = FunctionRegistry(), function_assignment()
         functions.register("work", lambda context: context.cancelled.is_set())
         one.stop(Reason.CANCELLED)
         function, args, kwargs = prepare_call(functions, one)
         assert function.call(*args, **kwargs) is True
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_it_has_everything_that_is_promised(self, is_async, caplog):
+    def test_context_is_complete(self, is_async, caplog):
         seen = []
 
         def look(context):
@@ -175,12 +178,12 @@ class TestContext:
         async def look_later(context):
             look(context)
 
-        async def story(stage):
-            assignment = await stage.deliver(look_later if is_async else look, payload={"a": [1]})
-            await stage.end_of(assignment)
+        async def scenario(harness):
+            assignment = await harness.deliver(look_later if is_async else look, payload={"a": [1]})
+            await harness.end_of(assignment)
             return assignment.occurrence
 
-        one = play(story)
+        one = run_scenario(scenario)
         [context] = seen
         assert context.occurrence_id == one.id
         assert context.schedule_id == one.schedule_id
@@ -210,105 +213,105 @@ class TestContext:
         ],
         ids=["of the schedule", "of the call", "of the event"],
     )
-    def test_the_payload_is_the_nearest_one(self, origin, brought, seen):
-        async def story(stage):
+    def test_payload_of_the_caller_wins(self, origin, brought, seen):
+        async def scenario(harness):
             given = {"payload": brought, "origin": origin, "given": {"of": "the schedule"}}
-            assert (await stage.call(lambda context: [context.payload, context.event], **given)).result == list(seen)
+            assert (await harness.call(lambda context: [context.payload, context.event], **given)).result == list(seen)
 
-        play(story)
+        run_scenario(scenario)
 
-    def test_an_argument_of_that_name_is_the_callers(self):
-        async def story(stage):
-            assert (await stage.call(lambda context: context, kwargs={"context": 7})).result == 7
+    def test_declared_context_argument_wins(self):
+        async def scenario(harness):
+            assert (await harness.call(lambda context: context, kwargs={"context": 7})).result == 7
 
-        play(story)
+        run_scenario(scenario)
 
-    def test_other_functions_are_called_without(self):
-        async def story(stage):
-            assert (await stage.call(lambda **others: sorted(others), kwargs={"a": 1})).result == ["a"]
+    def test_context_is_passed_only_on_request(self):
+        async def scenario(harness):
+            assert (await harness.call(lambda **others: sorted(others), kwargs={"a": 1})).result == ["a"]
 
-        play(story)
+        run_scenario(scenario)
 
 
 class TestErrors:
     @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_whatever_is_raised_is_recorded_and_stops_nothing(self, kind, is_async):
+    def test_errors_are_recorded_and_stop_nothing(self, kind, is_async):
         def fail():
             raise kind("on purpose")
 
         async def fail_later():
             raise kind("on purpose")
 
-        async def story(stage):
-            assignment = await stage.deliver(fail_later if is_async else fail)
-            delivered = await stage.end_of(assignment)
-            again = await stage.call(add, args=(1,))
+        async def scenario(harness):
+            assignment = await harness.deliver(fail_later if is_async else fail)
+            delivered = await harness.end_of(assignment)
+            again = await harness.call(add, args=(1,))
             return assignment, delivered, again
 
-        assignment, delivered, again = play(story)
+        assignment, delivered, again = run_scenario(scenario)
         assert delivered.outcome is Outcome.FAILED
         assert kind.__name__ in delivered.error
         assert type(assignment.error) is kind
         assert again.result == 1
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_a_traceback_begins_where_the_function_does(self, is_async):
+    def test_traceback_starts_in_the_function(self, is_async):
         def fail():
             raise ValueError("on purpose")
 
         async def fail_later():
             fail()
 
-        async def story(stage):
-            error = (await stage.call(fail_later if is_async else fail)).error
+        async def scenario(harness):
+            error = (await harness.call(fail_later if is_async else fail)).error
             assert error.startswith("Traceback (most recent call last):")
             assert error.count('File "') == 1 + is_async
             assert "runner.py" not in error.replace("test_runner.py", "")
 
-        play(story)
+        run_scenario(scenario)
 
-    def test_a_long_traceback_keeps_its_end(self):
-        async def story(stage):
+    def test_end_of_a_long_traceback_is_stored(self):
+        async def scenario(harness):
             def fail():
                 raise ValueError("x" * 2 * MAX_RESULT + " the end")
 
-            error = (await stage.call(fail)).error
+            error = (await harness.call(fail)).error
             assert len(error) <= MAX_RESULT
             assert error.rstrip().endswith("the end")
 
-        play(story)
+        run_scenario(scenario)
 
-    def test_the_text_of_an_error_can_always_be_stored(self):
-        async def story(stage):
+    def test_every_error_can_be_stored(self):
+        async def scenario(harness):
             def fail():
                 raise ValueError("a file named \udcff, and a \0")
 
-            error = (await stage.call(fail)).error
+            error = (await harness.call(fail)).error
             assert error.encode()
             assert "\0" not in error
             assert "\\udcff" in error
 
-        play(story)
+        run_scenario(scenario)
 
-    def test_a_function_that_is_gone_is_a_delivery_that_failed(self):
-        async def story(stage):
-            assignment = assigned(function="nobody")
-            stage.runner.deliver([assignment])
-            delivered = await stage.end_of(assignment)
+    def test_missing_function_is_undeliverable(self):
+        async def scenario(harness):
+            assignment = function_assignment(function="nobody")
+            harness.runner.deliver([assignment])
+            delivered = await harness.end_of(assignment)
             assert delivered.outcome is Outcome.DELIVERY_FAILED
             assert delivered.error == "no function is registered as 'nobody' in this process"
 
-        play(story)
+        run_scenario(scenario)
 
-    def test_another_kind_of_target_is_a_delivery_that_failed(self):
-        async def story(stage):
-            assignment = assigned()
+    def test_other_target_kind_is_undeliverable(self):
+        async def scenario(harness):
+            assignment = function_assignment()
             object.__setattr__(assignment.schedule.declaration, "target", CommandTarget(argv=("ls",)))
-            stage.runner.deliver([assignment])
-            assert (await stage.end_of(assignment)).outcome is Outcome.DELIVERY_FAILED
+            harness.runner.deliver([assignment])
+            assert (await harness.end_of(assignment)).outcome is Outcome.DELIVERY_FAILED
 
-        play(story)
+        run_scenario(scenario)
 
 
 class Unprintable(dict):
@@ -327,7 +330,7 @@ class TestResults:
             ({1: "one"}, {"1": "one"}),
         ],
     )
-    def test_json_is_kept(self, result, kept):
+    def test_json_results_are_stored(self, result, kept):
         delivered = self.returned(result)
         assert (delivered.outcome, delivered.result, delivered.error) == (Outcome.COMPLETED, kept, None)
 
@@ -346,7 +349,7 @@ class TestResults:
             (functools.reduce(lambda inner, _: [inner], range(70), 1), "64 levels"),
         ],
     )
-    def test_what_is_not_is_no_failure_but_not_kept(self, result, why):
+    def test_other_results_are_not_stored(self, result, why):
         delivered = self.returned(result)
         assert (delivered.outcome, delivered.result) == (Outcome.COMPLETED, None)
         assert delivered.error.startswith("the result was not stored: it")
@@ -354,32 +357,32 @@ class TestResults:
         assert json.dumps(delivered.error)
 
     def returned(self, result):
-        async def story(stage):
-            return await stage.call(lambda: result)
+        async def scenario(harness):
+            return await harness.call(lambda: result)
 
-        return play(story)
+        return run_scenario(scenario)
 
 
 class TestStopping:
-    def story(self, function, reason=Reason.CANCELLED):
-        """Deliver, ask it to stop when it has begun, and give how it ended."""
+    def scenario(self, function, reason=Reason.CANCELLED):
+        """Deliver, request a stop after the start, and return the outcome."""
 
-        async def told(stage):
+        async def told(harness):
             begun = asyncio.Event()
             events = asyncio.get_running_loop()
             self.begun = lambda: events.call_soon_threadsafe(begun.set)
             self.may_end = threading.Event()
-            assignment = await stage.deliver(function)
+            assignment = await harness.deliver(function)
             async with asyncio.timeout(SOON):
                 await begun.wait()
             assignment.stop(reason)
             self.may_end.set()
-            return await stage.end_of(assignment)
+            return await harness.end_of(assignment)
 
-        return play(told)
+        return run_scenario(told)
 
     @pytest.mark.parametrize("looks", ["is_set", "wait"])
-    def test_a_function_that_saw_the_signal_was_cancelled(self, looks):
+    def test_function_that_saw_the_signal_is_cancelled(self, looks):
         def work(context):
             self.begun()
             if looks == "wait":
@@ -389,46 +392,46 @@ class TestStopping:
                 assert context.cancelled.is_set()
             return "half"
 
-        delivered = self.story(work)
+        delivered = self.scenario(work)
         assert (delivered.outcome, delivered.reason, delivered.result) == (Outcome.CANCELLED, Reason.CANCELLED, None)
 
-    def test_a_function_that_did_not_look_has_completed(self):
+    def test_function_that_ignored_the_signal_completes(self):
         def work(context):
             assert not context.cancelled.is_set()
             self.begun()
             self.may_end.wait(SOON)
             return "all"
 
-        delivered = self.story(work)
+        delivered = self.scenario(work)
         assert (delivered.outcome, delivered.result) == (Outcome.COMPLETED, "all")
 
-    def test_a_function_that_cannot_look_has_completed(self):
+    def test_function_without_context_completes(self):
         def work():
             self.begun()
             self.may_end.wait(SOON)
             return "all"
 
-        assert self.story(work).outcome is Outcome.COMPLETED
+        assert self.scenario(work).outcome is Outcome.COMPLETED
 
-    def test_raising_is_an_answer_too(self):
+    def test_raising_after_a_stop_request_is_a_cancellation(self):
         def work(context):
             self.begun()
             context.cancelled.wait(SOON)
             raise InterruptedError("as you wish")
 
-        delivered = self.story(work, Reason.REPLACED)
+        delivered = self.scenario(work, Reason.REPLACED)
         assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.REPLACED)
         assert "as you wish" in delivered.error
 
-    def test_an_async_function_is_cancelled(self):
+    def test_async_function_is_cancelled(self):
         async def work():
             self.begun()
             await asyncio.Event().wait()
 
-        delivered = self.story(work)
+        delivered = self.scenario(work)
         assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.CANCELLED)
 
-    def test_an_async_function_that_returns_on_being_cancelled_was_cancelled_too(self):
+    def test_async_function_that_returns_after_cancellation_is_cancelled(self):
         async def work(context):
             self.begun()
             try:
@@ -436,39 +439,39 @@ class TestStopping:
             except asyncio.CancelledError:
                 return context.cancelled.is_set()
 
-        delivered = self.story(work)
+        delivered = self.scenario(work)
         assert (delivered.outcome, delivered.result) == (Outcome.CANCELLED, None)
 
-    def test_what_was_lost_is_no_attempt(self):
+    def test_lost_lease_is_recorded(self):
         def work(context):
             self.begun()
             context.cancelled.wait(SOON)
 
-        assert self.story(work, Reason.LEASE_LOST).outcome is Outcome.LEASE_LOST
+        assert self.scenario(work, Reason.LEASE_LOST).outcome is Outcome.LEASE_LOST
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_what_is_stopped_before_its_time_never_begins(self, is_async):
+    def test_stopped_before_its_start_never_starts(self, is_async):
         called = []
 
         async def later():
             called.append(True)
 
-        async def story(stage):
+        async def scenario(harness):
             function = later if is_async else lambda: called.append(True)
-            stage.clock.halt()
-            assignment = await stage.deliver(function, after=30_000)
+            harness.clock.halt()
+            assignment = await harness.deliver(function, after=30_000)
             assignment.stop(Reason.REPLACED)
-            stage.clock.go_on()
-            return await stage.end_of(assignment)
+            harness.clock.go_on()
+            return await harness.end_of(assignment)
 
-        delivered = play(story)
+        delivered = run_scenario(scenario)
         assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.REPLACED)
         assert called == []
 
 
 class TestDeadlines:
-    def test_a_thread_that_times_out_is_told_and_abandoned(self):
-        async def story(stage):
+    def test_timed_out_thread_is_signalled_and_abandoned(self):
+        async def scenario(harness):
             begun, seen, gone = threading.Event(), threading.Event(), threading.Event()
 
             def work(context):
@@ -477,21 +480,21 @@ class TestDeadlines:
                 seen.set()
                 gone.wait(SOON)
 
-            stage.clock.halt()
-            assignment = await stage.deliver(work, after=-60 * SECOND, timeout=30_000)
+            harness.clock.halt()
+            assignment = await harness.deliver(work, after=-60 * SECOND, timeout=30_000)
             assert await asyncio.to_thread(begun.wait, SOON)
-            stage.clock.go_on()
-            delivered = await stage.end_of(assignment)
+            harness.clock.go_on()
+            delivered = await harness.end_of(assignment)
             assert delivered.outcome is Outcome.TIMED_OUT
             assert delivered.ended - delivered.started >= 30_000
-            assert stage.runner.abandoned == 1
+            assert harness.runner.abandoned == 1
             assert await asyncio.to_thread(seen.wait, SOON)
             gone.set()
 
-        play(story)
+        run_scenario(scenario)
 
-    def test_an_async_function_that_times_out_is_cancelled(self):
-        async def story(stage):
+    def test_timed_out_async_function_is_cancelled(self):
+        async def scenario(harness):
             ended = asyncio.Event()
 
             async def work():
@@ -500,16 +503,16 @@ class TestDeadlines:
                 finally:
                     ended.set()
 
-            delivered = await stage.call(work, timeout=30_000)
+            delivered = await harness.call(work, timeout=30_000)
             assert delivered.outcome is Outcome.TIMED_OUT
             async with asyncio.timeout(SOON):
                 await ended.wait()
-            assert stage.runner.abandoned == 0
+            assert harness.runner.abandoned == 0
 
-        play(story)
+        run_scenario(scenario)
 
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_a_window_that_closes_cuts_off_what_runs(self, is_async):
+    def test_closing_window_cuts_off_running_functions(self, is_async):
         gone = threading.Event()
 
         def work():
@@ -518,59 +521,59 @@ class TestDeadlines:
         async def work_later():
             await asyncio.Event().wait()
 
-        async def story(stage):
+        async def scenario(harness):
             window = Window(duration=30_000)
-            delivered = await stage.call(work_later if is_async else work, window=window, timeout=3_600 * SECOND)
+            delivered = await harness.call(work_later if is_async else work, window=window, timeout=3_600 * SECOND)
             gone.set()
             return delivered
 
-        delivered = play(story)
+        delivered = run_scenario(scenario)
         assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.WINDOW_CLOSED)
 
-    def test_a_window_with_no_end_action_cuts_nothing_off(self):
-        async def story(stage):
+    def test_window_without_end_action_cuts_nothing_off(self):
+        async def scenario(harness):
             window = Window(duration=1, end_action=EndAction.NONE)
-            assert (await stage.call(add, args=(1,), window=window)).outcome is Outcome.COMPLETED
+            assert (await harness.call(add, args=(1,), window=window)).outcome is Outcome.COMPLETED
 
-        play(story)
+        run_scenario(scenario)
 
 
 class TestClosing:
-    def test_it_must_be_open_to_deliver(self):
+    def test_deliver_requires_open(self):
         with pytest.raises(AssertionError):
-            FunctionRunner(FunctionRegistry()).deliver([assigned()])
+            FunctionRunner(FunctionRegistry()).deliver([function_assignment()])
 
-    def test_what_waits_for_its_time_never_begins(self):
+    def test_queued_functions_never_start_after_close(self):
         called = []
 
         async def later():
             called.append(True)
 
-        async def story(stage):
-            stage.functions.register("sync", lambda: called.append(True))
-            stage.functions.register("async", later)
-            stage.clock.halt()
-            waiting = [assigned(name, function=name, after=50_000) for name in ("sync", "async")]
-            stage.runner.deliver(waiting)
-            stage.runner.close()
-            stage.clock.go_on()
-            while stage.runner._tasks:
-                await asyncio.wait(stage.runner._tasks)
-            await asyncio.to_thread(stage.runner._threads._timer.join, SOON)
-            assert stage.runner._threads._threads == 0
+        async def scenario(harness):
+            harness.functions.register("sync", lambda: called.append(True))
+            harness.functions.register("async", later)
+            harness.clock.halt()
+            waiting = [function_assignment(name, function=name, after=50_000) for name in ("sync", "async")]
+            harness.runner.deliver(waiting)
+            harness.runner.close()
+            harness.clock.go_on()
+            while harness.runner._tasks:
+                await asyncio.wait(harness.runner._tasks)
+            await asyncio.to_thread(harness.runner._threads._timer.join, SOON)
+            assert harness.runner._threads._threads == 0
 
-        play(story)
+        run_scenario(scenario)
         assert called == []
 
 
-def test_an_async_one_has_timed_out_even_where_the_clock_of_the_node_is_a_little_behind():
-    async def story(stage):
-        stage.clock.halt()
+def test_async_timeout_with_a_node_clock_behind():
+    async def scenario(harness):
+        harness.clock.halt()
 
         async def work():
             await asyncio.Event().wait()
 
-        delivered = await stage.call(work, after=-SECOND, timeout=30_000)
+        delivered = await harness.call(work, after=-SECOND, timeout=30_000)
         assert (delivered.outcome, delivered.reason) == (Outcome.TIMED_OUT, None)
 
-    play(story)
+    run_scenario(scenario)

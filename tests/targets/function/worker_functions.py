@@ -1,4 +1,4 @@
-"""What children are asked to do. A module of its own, as theirs has to be imported quickly."""
+"""Functions that worker processes call. A separate module, which is quick to import."""
 
 import contextlib
 import ctypes
@@ -140,7 +140,7 @@ def crashes(how):
 
 
 def begins(path, how, seconds=0):
-    """Leaves a mark of each beginning; the first does as it is told, the others are quickly done."""
+    """Record each start; the first call does as it is told, the others return at once."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, b"begun\n")
     os.close(descriptor)
@@ -157,7 +157,7 @@ def returns(what):
 
 
 def touch(path, text=""):
-    """All at once, so that whoever finds the file finds what is in it."""
+    """Write a file atomically."""
     part = Path(f"{path}.part")
     part.write_text(text, encoding="utf-8")
     part.rename(path)
@@ -172,20 +172,20 @@ def wait_for(path):
 
 
 def meets(here, there):
-    """Two of these end only if they run at the same time."""
+    """Two of these return only if they run at the same time."""
     touch(here, str(os.getpid()))
     return wait_for(there)
 
 
 def alone():
-    """When it began and ended, and where."""
+    """Return the start, the end and the pid."""
     began = now()
     threading.Event().wait(MOMENT)
     return [began, now(), os.getpid()]
 
 
 def hangs(folder):
-    """Until it is made to end; it tidies up then."""
+    """Wait until the process has to end, then clean up."""
     touch(f"{folder}/begun", str(os.getpid()))
     try:
         threading.Event().wait(SOON)
@@ -194,13 +194,13 @@ def hangs(folder):
 
 
 def hogs(folder):
-    """Keeps the interpreter to itself: no other thread of its process ever has a turn."""
+    """Hold the GIL, so that no other thread of the process runs."""
     touch(f"{folder}/begun", str(os.getpid()))
     return sum(range(10**15))
 
 
 def clings(folder):
-    """Does not even end when it is made to."""
+    """Ignore the end of the process."""
     touch(f"{folder}/begun", str(os.getpid()))
     while True:
         try:
@@ -210,7 +210,7 @@ def clings(folder):
 
 
 def heeds(folder, how, context):
-    """Ends when it sees that it should."""
+    """Return when the run is cancelled."""
     assert not context.cancelled.is_set()
     touch(f"{folder}/begun", str(os.getpid()))
     assert context.cancelled.wait(SOON)
@@ -221,7 +221,7 @@ def heeds(folder, how, context):
 
 
 def heedless(folder, context):
-    """Was asked to end, but does not look."""
+    """Return without checking whether the run is cancelled."""
     touch(f"{folder}/begun")
     wait_for(f"{folder}/go on")
     while not threading.Event.is_set(context.cancelled):  # not the way by which it would be seen
@@ -246,14 +246,14 @@ def pools(method):
 
 
 def scribbles():
-    """Write into whatever is open."""
+    """Write into all open files."""
     for number in range(3, 1_024):
         with contextlib.suppress(OSError):
             os.write(number, b"\x00\x00\x00\x03abc")
 
 
 def forks(folder):
-    """Leaves a process behind, which holds whatever this one had open, and dies."""
+    """Fork a process that inherits the pipe, and exit."""
     if os.fork():
         wait_for(f"{folder}/left")
         os._exit(5)
@@ -263,14 +263,14 @@ def forks(folder):
 
 
 def resigns():
-    """Lets go of the handlers that the process had."""
+    """Remove the signal handlers of the process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     return os.getpid()
 
 
 def quiets(level=None):
-    """Sets the level of the root logger, or only tells it."""
+    """Set the level of the root logger, if given, and return it."""
     if level is not None:
         logging.getLogger().setLevel(level)
     return logging.getLogger().level

@@ -1,4 +1,4 @@
-"""A server that answers as it should not. It speaks to the socket itself, as no HTTP library would let it."""
+"""A server with malformed and endless responses, written to the socket directly."""
 
 import gzip
 import itertools
@@ -15,7 +15,7 @@ BOMB = gzip.compress(bytes(50_000_000))
 
 
 def sized(body, *headers):
-    """A well-formed answer."""
+    """A well-formed response."""
     return [OK, *headers, b"Content-Length: %d\r\n\r\n" % len(body), body]
 
 
@@ -28,7 +28,7 @@ ENDLESS = {
     "endless_interim": lambda: itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000),
     "endless_garbage": lambda: itertools.repeat(PIECE),
 }
-"""What is said without an end, as fast as it is heard."""
+"""Endless responses, as fast as they are read."""
 SLOW = {
     "silent": list,
     "drip": lambda: itertools.chain([OK, b"\r\n"], itertools.repeat(b".")),
@@ -36,14 +36,14 @@ SLOW = {
     "drip_interim": lambda: itertools.repeat(b"HTTP/1.1 102 Processing\r\n\r\n"),
     "half": lambda: [OK, b"Content-Length: 100\r\n\r\n", b"half"],
 }
-"""What comes bit by bit, or stops coming, on a connection that stays open."""
+"""Responses that are slow or stop, on a connection that stays open."""
 AT_ONCE = {
     "long_header": lambda: [OK, b"X-Long: ", *[PIECE] * 16, b"\r\nContent-Length: 0\r\n\r\n"],
     "bomb": lambda: sized(BOMB, b"Content-Encoding: gzip\r\n"),
     "other_bomb": lambda: sized(BOMB, b"Content-Encoding: br, gzip\r\n"),
     "bomb_in_disguise": lambda: sized(BOMB, b"Content-Type: application/json\r\n"),
     "too_short": lambda: [OK, b"Content-Length: 100\r\n\r\nhalf"],
-    "too_long": lambda: [*sized(b"four"), b"and more that nobody asked for"],
+    "too_long": lambda: [*sized(b"four"), b"and more that was not asked for"],
     "two_lengths": lambda: [OK, b"Content-Length: 4\r\nContent-Length: 5\r\n\r\nfour5"],
     "no_length": lambda: [OK, b"Content-Length: -1\r\n\r\n"],
     "huge_length": lambda: [OK, b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\nfour"],
@@ -57,11 +57,11 @@ AT_ONCE = {
     "status_only": lambda: [b"HTTP/1.1 200"],
     "status_beyond": lambda: [b"HTTP/1.1 999 Beyond\r\nContent-Length: 0\r\n\r\n"],
 }
-"""What is said at once, before it hangs up."""
+"""Responses sent at once, before the connection is closed."""
 
 
-class Rogue(socketserver.BaseRequestHandler):
-    """The path says how it answers."""
+class HostileHandler(socketserver.BaseRequestHandler):
+    """Selects the response by the path."""
 
     def handle(self):
         name = self.request.recv(65_536).decode("latin-1").split("/", 2)[1].split(" ")[0].partition("?")[0]
@@ -75,8 +75,8 @@ class Rogue(socketserver.BaseRequestHandler):
                 closing.wait(SOON)
 
 
-class Deaf(socketserver.BaseRequestHandler):
-    """Takes the connection, and never shakes hands."""
+class SilentHandler(socketserver.BaseRequestHandler):
+    """Accepts the connection, and never answers."""
 
     def handle(self):
         self.request.settimeout(SOON)
@@ -85,7 +85,7 @@ class Deaf(socketserver.BaseRequestHandler):
 
 
 @contextmanager
-def rogue(handler=Rogue):
+def hostile_server(handler=HostileHandler):
     """The server, with `url`."""
     with Server(("127.0.0.1", 0), handler) as server:
         server.closing, server.heard = threading.Event(), []

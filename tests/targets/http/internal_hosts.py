@@ -1,4 +1,4 @@
-"""Hosts that lead inside, in every spelling that some library somewhere would understand."""
+"""Internal hosts, in every spelling that some library understands."""
 
 INSIDE = [
     "127.0.0.1",
@@ -19,7 +19,7 @@ INSIDE = [
     "[fd12:3456::1]",
     "127.0.0.1#@example.com",
 ]
-"""This machine and private networks: never under the strict guard."""
+"""This machine and private networks: refused by the strict guard."""
 NEVER = [
     # Decimal, octal, hex and short forms of 127.0.0.1 and 169.254.169.254.
     "2130706433",
@@ -46,7 +46,7 @@ NEVER = [
     "256.256.256.256",
     "1.2.3.4.5",
     "a.1",
-    # Digits and dots that are read as others.
+    # Other digits and dots.
     "\u0661\u0662\u0667.\u0660.\u0660.\u0661",
     "\uff11\uff12\uff17.0.0.1",
     "\u2460\u2461\u2466.0.0.1",
@@ -111,4 +111,4 @@ NEVER = [
     "[2001:0:7f00:1::]",
     "[fec0::1]",
 ]
-"""What no guard but `off` lets through."""
+"""Refused by every guard but `off`."""

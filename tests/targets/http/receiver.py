@@ -1,4 +1,4 @@
-"""A real HTTP server on the loopback interface that answers well, badly, or not at all; and a caller to try it with."""
+"""A real HTTP server on the loopback interface, and a runner that sends requests to it."""
 
 import json
 import socketserver
@@ -23,7 +23,7 @@ now = SystemClock().micros
 
 
 class Handler(BaseHTTPRequestHandler):
-    """The path says how it answers."""
+    """Selects the response by the path."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, body, **headers)
 
     def echo(self):
-        """What it was sent in a header, everywhere in the answer."""
+        """Repeat a request header everywhere in the response."""
         value = self.headers["X-Token"]
         told = json.dumps({"said": value, value: [value.split()[-1], f"<{value}>"], "n": 7}).encode()
         self.answer(
@@ -66,12 +66,12 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def echo_all(self):
-        """The same as one text that is too long, and ends in the middle of it."""
+        """Repeat it in a text that is too long, so that it is cut in the middle."""
         value = self.headers["X-Token"]
         self.answer(302, f"{value}|".encode() * 10_000, Location=f"http://a.example/?t={value}", Content_Type="text/x")
 
     def mirror(self):
-        """Every header of the request; where the path ends in the name of one, in headers of the answer too."""
+        """Return all request headers; one that the path names also in response headers."""
         told = json.dumps(dict(self.headers)).encode()
         value = self.headers[self.path.rpartition("/")[2]]
         self.answer(302 if value else 200, told, Content_Type="application/json", Location=value, X_Request_Id=value)
@@ -80,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(202, Noonmark_Callback="accepted")
 
     def tell_first(self):
-        """It is done before it is taken over."""
+        """Report the end before accepting the work."""
         self.server.receiver.told.append(self.server.receiver.tell(self.headers))
         self.take_over()
 
@@ -110,11 +110,11 @@ class Server(socketserver.ThreadingTCPServer):
     request_queue_size = 256
 
     def handle_error(self, *_):
-        """Whoever hung up is no news."""
+        """Ignore closed connections."""
 
 
 class Receiver:
-    """The server, and what it was sent."""
+    """The server, and the requests it received."""
 
     def __init__(self, server):
         host, self.port = server.server_address
@@ -128,7 +128,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving(host="127.0.0.1", port=0):
+def http_receiver(host="127.0.0.1", port=0):
     with Server((host, port), Handler) as server:
         server.receiver = Receiver(server)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -140,23 +140,23 @@ def receiving(host="127.0.0.1", port=0):
             server.shutdown()
 
 
-class Caller:
-    """A caller of requests, and what it reported."""
+class Sender:
+    """An HTTP runner, and its reports."""
 
     def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, secrets=None, **options):
-        outbound = HttpTargetSettings(egress=egress_policy(guard, allow_hosts), resolve=resolve, **options)
-        self.target = HttpRunner(outbound, limit, secrets)
+        settings = HttpTargetSettings(egress=egress_policy(guard, allow_hosts), resolve=resolve, **options)
+        self.target = HttpRunner(settings, limit, secrets)
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)
 
     def deliver(self, url, **options):
-        """Hand over one request."""
+        """Deliver one request."""
         assignment = self.made(url, **options)
         self.target.deliver([assignment])
         return assignment
 
     def made(self, url, *, key="one", after=0, source="rest", payload=None, origin=None, declared=None, **document):
-        """One request; a target instead of a URL is one that nobody has checked."""
+        """Make the assignment of a request, by URL or by a target that skips validation."""
         begins = now() + after
         target = url if isinstance(url, HttpTarget) else parse_target(request(url, **document))
         made = replace(factories.schedule(target=target, **declared or {}), source=source)
@@ -164,11 +164,11 @@ class Caller:
         return Assignment(one, made, begins=begins)
 
     def report(self):
-        """The next one."""
+        """Return the next report."""
         return self.reports.get(timeout=SOON)
 
     def call(self, url, **options):
-        """What came of one request."""
+        """Deliver one request, and return the outcome."""
         assignment = self.deliver(url, **options)
         ended, delivered = self.report()
         assert ended is assignment
@@ -180,8 +180,8 @@ def request(url, **document):
 
 
 @contextmanager
-def calling(**settings):
-    caller = Caller(**settings)
+def http_sender(**settings):
+    caller = Sender(**settings)
     try:
         yield caller
     finally:
@@ -192,11 +192,11 @@ def calling(**settings):
 
 
 def arrived(receiver, count=1):
-    """Wait until so many requests have come in."""
+    """Wait for a number of requests."""
     return eventually(lambda: len(receiver.requests) >= count and receiver.requests)
 
 
 def sent(receiver):
-    """The only request that came in: method, path, headers, body as JSON."""
+    """Return the only request received: method, path, headers, body as JSON."""
     ((method, path, headers, body),) = receiver.requests
     return method, path, headers, json.loads(body) if body else None

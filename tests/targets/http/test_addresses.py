@@ -1,4 +1,4 @@
-"""Who judges a URL and who dials it see the same host and port, whatever the URL looks like."""
+"""The egress check and the connection see the same host and port, whatever the URL looks like."""
 
 import itertools
 import socket
@@ -17,7 +17,7 @@ from noonmark.targets.http.errors import EgressDenied
 from noonmark.targets.http.pool import _to_httpcore
 from noonmark.targets.http.request import Request
 from tests.targets.http.internal_hosts import INSIDE, NEVER
-from tests.targets.http.receiver import calling, receiving
+from tests.targets.http.receiver import http_receiver, http_sender
 
 ODD = [
     "{0}:18394",
@@ -44,7 +44,7 @@ ODD = [
 
 
 def dialled(text):
-    """Host and port that the library is given, and its own reading of the same URL; None where it is refused."""
+    """Return host and port as passed to the library, and as it parses the URL itself; None if refused."""
     try:
         url = parse_url(text)
         raw = _to_httpcore(Request(method="GET", url=url, headers={}, body=None))
@@ -61,27 +61,27 @@ def dialled(text):
 
 
 @pytest.mark.parametrize("form", ODD)
-def test_what_is_judged_is_what_is_dialled(form):
+def test_checked_host_is_the_one_connected_to(form):
     for host, scheme in itertools.product([*INSIDE, *NEVER, "bücher.example"], ("http", "https")):
         dialled(f"{scheme}://{form.format(host)}/path?query")
 
 
 @given(st.text("abz019.:[]@/\\?#%-_ \t\nßé\u3002\uff11", max_size=24))
-def test_nothing_is_read_in_two_ways(rest):
+def test_no_url_is_parsed_in_two_ways(rest):
     dialled(f"http://{rest}")
 
 
-def test_a_name_beyond_ascii_is_judged_as_it_is_dialled():
+def test_international_host_is_checked_in_its_ascii_form():
     assert dialled("http://bücher.example/") == ("xn--bcher-kva.example", 80)
     assert dialled("http://\u0e01\u0301\u0301-/") is None
 
 
 @pytest.mark.parametrize("guard", list(Guard))
-def test_no_text_behind_brackets_leads_to_another_port(guard):
-    """The one that was judged as port 80, and dialled at another."""
+def test_text_after_brackets_does_not_change_the_port(guard):
+    """A URL that was checked as port 80, and connected to at another."""
     if not socket.has_ipv6:
         pytest.skip("there is no IPv6 here")
-    with receiving() as receiver, calling(guard=guard, allow_hosts=["[::1]:80", "127.0.0.1:80"]) as caller:
+    with http_receiver() as receiver, http_sender(guard=guard, allow_hosts=["[::1]:80", "127.0.0.1:80"]) as caller:
         for host in (f"[::1]{receiver.port}", f"127.0.0.1:80@127.0.0.1:{receiver.port}"):
             delivered = caller.call(HttpTarget(url=f"http://{host}/"), key=host)
             assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)

@@ -1,4 +1,4 @@
-"""The guard of requests: what may not be reached is not, whatever its name stands for by then."""
+"""The egress rules at delivery time, whatever a name resolves to."""
 
 import itertools
 
@@ -8,12 +8,12 @@ from noonmark.core.run import Outcome
 from noonmark.core.targets.egress import Guard
 from noonmark.core.targets.http import HttpTarget
 from tests.targets.http.internal_hosts import INSIDE, NEVER
-from tests.targets.http.receiver import calling, receiving
+from tests.targets.http.receiver import http_receiver, http_sender
 
 
 @pytest.fixture(scope="module")
 def server():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 
@@ -24,7 +24,7 @@ def inside(server):
 
 
 def resolver(*answers):
-    """One that gives each answer once, and the last one from then on."""
+    """A resolver that returns each answer once, and the last one from then on."""
     left = list(answers)
 
     def resolve(_host, _port):
@@ -41,10 +41,10 @@ def refused(delivered, words):
 
 
 @pytest.mark.parametrize("guard", [Guard.STRICT, Guard.LOCAL])
-def test_what_was_stored_before_there_was_a_guard_is_refused_in_whatever_form(inside, guard):
+def test_internal_hosts_are_refused_in_every_spelling(inside, guard):
     hosts = INSIDE + NEVER if guard is Guard.STRICT else NEVER
     refused_by = {}
-    with calling(guard=guard) as caller:
+    with http_sender(guard=guard) as caller:
         for number, host in enumerate(hosts):
             caller.deliver(HttpTarget(url=f"http://{host}:{inside.port}/"), key=f"{number}")
             _, delivered = caller.report()
@@ -54,35 +54,35 @@ def test_what_was_stored_before_there_was_a_guard_is_refused_in_whatever_form(in
     assert inside.requests == []
 
 
-def test_what_the_program_itself_declared_reaches_it(inside):
-    with calling(guard=Guard.STRICT) as caller:
+def test_trusted_schedules_reach_internal_hosts(inside):
+    with http_sender(guard=Guard.STRICT) as caller:
         assert caller.call(f"{inside.url}/", source="embedded").outcome is Outcome.COMPLETED
-        # The connection is open, but not for everybody.
+        # The open connection is not shared with guarded requests.
         assert refused(caller.call(f"{inside.url}/"), "127.0.0.1 is a loopback address")
     assert len(inside.requests) == 1
 
 
-def test_every_address_of_a_name_is_judged(inside):
-    with calling(guard=Guard.STRICT, resolve=resolver(["8.8.8.8", "127.0.0.1"])) as caller:
+def test_every_address_of_a_host_is_checked(inside):
+    with http_sender(guard=Guard.STRICT, resolve=resolver(["8.8.8.8", "127.0.0.1"])) as caller:
         assert refused(caller.call(f"http://a.example:{inside.port}/"), "a.example (127.0.0.1) is a loopback address")
     assert inside.requests == []
 
 
-def test_a_name_that_changes_its_mind_is_judged_anew_and_asked_once(inside):
+def test_host_is_resolved_once_per_connection_and_checked_again(inside):
     asked = []
 
     def resolve(host, _port):
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
 
-    with calling(guard=Guard.LOCAL, resolve=resolve) as caller:
+    with http_sender(guard=Guard.LOCAL, resolve=resolve) as caller:
         assert caller.call(f"http://a.example:{inside.port}/next").outcome is Outcome.FAILED  # it hangs up
         assert asked == ["a.example"]
         assert refused(caller.call(f"http://a.example:{inside.port}/"), "a.example (169.254.169.254) is a metadata")
     assert len(inside.requests) == 1
 
 
-def test_a_name_that_flips_at_every_look_reaches_only_what_was_judged(inside):
+def test_dns_rebinding_reaches_only_checked_addresses(inside):
     answers = itertools.cycle([["127.0.0.2"], ["127.0.0.1"]])
     asked = []
 
@@ -91,8 +91,8 @@ def test_a_name_that_flips_at_every_look_reaches_only_what_was_judged(inside):
         return next(answers)
 
     # Another machine, which is open, and this one, which is not. One port, so only the address tells them apart.
-    with receiving("127.0.0.2", inside.port) as outside:
-        with calling(guard=Guard.STRICT, allow_hosts=["127.0.0.2"], resolve=resolve) as caller:
+    with http_receiver("127.0.0.2", inside.port) as outside:
+        with http_sender(guard=Guard.STRICT, allow_hosts=["127.0.0.2"], resolve=resolve) as caller:
             outcomes = [
                 caller.call(f"http://a{number}.example:{inside.port}/", key=f"{number}").outcome for number in range(50)
             ]
@@ -102,38 +102,38 @@ def test_a_name_that_flips_at_every_look_reaches_only_what_was_judged(inside):
 
 
 @pytest.mark.parametrize("also", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fe80::1%1"])
-def test_one_address_inside_among_open_ones_is_enough_to_refuse(inside, also):
-    with calling(guard=Guard.STRICT, allow_hosts=["127.0.0.2"], resolve=resolver(["127.0.0.2", also])) as caller:
+def test_one_internal_address_is_enough_to_refuse(inside, also):
+    with http_sender(guard=Guard.STRICT, allow_hosts=["127.0.0.2"], resolve=resolver(["127.0.0.2", also])) as caller:
         assert refused(caller.call(f"http://a.example:{inside.port}/"), "a.example (")
     assert inside.requests == []
 
 
-def test_the_address_that_was_judged_is_dialled_and_the_next_one_if_nobody_answers(inside):
-    with calling(guard=Guard.LOCAL, resolve=resolver(["127.0.0.2", "127.0.0.1"])) as caller:
+def test_checked_addresses_are_tried_in_order(inside):
+    with http_sender(guard=Guard.LOCAL, resolve=resolver(["127.0.0.2", "127.0.0.1"])) as caller:
         assert caller.call(f"http://a.example:{inside.port}/").outcome is Outcome.COMPLETED
     ((_, _, headers, _),) = inside.requests
     assert headers["Host"] == f"a.example:{inside.port}"
 
 
-def test_what_was_opened_is_reached(inside):
-    with calling(guard=Guard.STRICT, allow_hosts=["inside.example"], resolve=resolver(["127.0.0.1"])) as caller:
+def test_allowed_hosts_are_reached(inside):
+    with http_sender(guard=Guard.STRICT, allow_hosts=["inside.example"], resolve=resolver(["127.0.0.1"])) as caller:
         assert caller.call(f"http://inside.example:{inside.port}/").outcome is Outcome.COMPLETED
         assert refused(caller.call(f"http://other.example:{inside.port}/"), "other.example (127.0.0.1)")
-    with calling(guard=Guard.STRICT, allow_hosts=["127.0.0.0/8"]) as caller:
+    with http_sender(guard=Guard.STRICT, allow_hosts=["127.0.0.0/8"]) as caller:
         assert caller.call(f"{inside.url}/").outcome is Outcome.COMPLETED
-    with calling(
+    with http_sender(
         guard=Guard.STRICT, allow_hosts=[f"127.0.0.1:{inside.port}"], resolve=resolver(["127.0.0.1"])
     ) as caller:
         assert caller.call(f"{inside.url}/").outcome is Outcome.COMPLETED
         assert caller.call(f"http://a.example:{inside.port}/").outcome is Outcome.COMPLETED
         assert refused(caller.call(f"http://a.example:{inside.port + 1}/"), "a.example (127.0.0.1)")
-    with calling(guard=Guard.OFF) as caller:
+    with http_sender(guard=Guard.OFF) as caller:
         assert caller.call(f"{inside.url}/").outcome is Outcome.COMPLETED
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
-def test_redirects_lead_nowhere_however_many_there_are(inside, status):
-    with calling(guard=Guard.LOCAL) as caller:
+def test_redirects_are_not_followed(inside, status):
+    with http_sender(guard=Guard.LOCAL) as caller:
         once = caller.call(f"{inside.url}/redirect/{status}")
         chain = caller.call(f"{inside.url}/redirect/{status}/50", method="GET", expected_statuses=["3xx"])
     assert (once.outcome, once.is_final, chain.outcome) == (Outcome.FAILED, True, Outcome.COMPLETED)
@@ -143,8 +143,8 @@ def test_redirects_lead_nowhere_however_many_there_are(inside, status):
 
 
 @pytest.mark.parametrize("url", ["http://[::1/{{payload}}", "ftp://a.example/{{payload}}", "http://a..b/{{payload}}"])
-def test_what_is_wrong_with_a_url_is_told_without_any_of_it(url):
-    with calling() as caller:
+def test_url_errors_do_not_repeat_the_url(url):
+    with http_sender() as caller:
         delivered = caller.call(HttpTarget(url=url), payload="MARK")
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
     assert delivered.error == delivered.own_words

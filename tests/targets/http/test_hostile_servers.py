@@ -1,4 +1,4 @@
-"""Answers that are meant to do harm: each ends in time, is read no further than it is kept, and leaves nothing open."""
+"""Hostile responses: each ends in time, is read in part only, and leaves no connection open."""
 
 import json
 import tracemalloc
@@ -9,8 +9,8 @@ from noonmark.core.instants import SECOND
 from noonmark.core.json_values import json_problem
 from noonmark.core.run import Outcome
 from tests.embedded.waiting import eventually
-from tests.targets.http.hostile_server import AT_ONCE, ENDLESS, SLOW, Deaf, rogue
-from tests.targets.http.receiver import calling, receiving
+from tests.targets.http.hostile_server import AT_ONCE, ENDLESS, SLOW, SilentHandler, hostile_server
+from tests.targets.http.receiver import http_receiver, http_sender
 
 MEGABYTE = 1_000_000
 COMPLETED, FAILED = Outcome.COMPLETED, Outcome.FAILED
@@ -43,25 +43,25 @@ MEANS = {
 
 @pytest.fixture(scope="module")
 def server():
-    with rogue() as server:
+    with hostile_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def caller():
-    with calling() as caller:
+    with http_sender() as caller:
         caller.call("http://127.0.0.1:1/")  # whatever it takes to send one is loaded then
         yield caller
 
 
 def busy_lines(caller):
-    """Connections that are neither hung up nor ready for another request."""
+    """Connections that are neither closed nor idle."""
     return [one for one in caller.target._delivery._guarded_pool.connections if not one.is_idle()]
 
 
 @pytest.fixture(autouse=True)
 def memory():
-    """So much more memory at the most, whatever was answered."""
+    """Limit the memory that a response takes."""
     tracemalloc.start()
     yield
     _, most = tracemalloc.get_traced_memory()
@@ -70,7 +70,7 @@ def memory():
 
 
 @pytest.mark.parametrize("name", [*ENDLESS, *AT_ONCE])
-def test_what_is_said_without_measure_or_sense_is_read_no_further_than_it_is_kept(caller, server, name):
+def test_malformed_or_endless_responses_are_bounded(caller, server, name):
     delivered = caller.call(f"http://{server.url}/{name}")
     outcome, words = MEANS[name]
     assert delivered.outcome is outcome
@@ -83,7 +83,7 @@ def test_what_is_said_without_measure_or_sense_is_read_no_further_than_it_is_kep
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_what_comes_bit_by_bit_is_cut_off_in_time(caller, server, name):
+def test_slow_responses_time_out(caller, server, name):
     delivered = caller.call(f"http://{server.url}/{name}?token=hidden", timeout_seconds=0.2)
     assert delivered.outcome is Outcome.TIMED_OUT
     assert delivered.error == f"no complete response from http://{server.url} within 0.2 s"
@@ -91,8 +91,8 @@ def test_what_comes_bit_by_bit_is_cut_off_in_time(caller, server, name):
     assert busy_lines(caller) == []
 
 
-def test_a_handshake_that_never_ends_is_cut_off_and_hung_up_on(caller):
-    with rogue(Deaf) as server:
+def test_endless_tls_handshake_times_out(caller):
+    with hostile_server(SilentHandler) as server:
         delivered = caller.call(f"https://{server.url}/", timeout_seconds=0.2)
         assert delivered.outcome is Outcome.TIMED_OUT
         assert eventually(lambda: len(server.heard) == 2 and server.heard[1] == b"")
@@ -101,7 +101,7 @@ def test_a_handshake_that_never_ends_is_cut_off_and_hung_up_on(caller):
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 
@@ -122,7 +122,7 @@ def receiver():
     ],
     ids=["json", "deep", "digits", "nan", "surrogate", "nul", "bytes", "escapes", "growing", "html", "disguised"],
 )
-def test_a_body_is_kept_as_json_only_where_it_is(caller, receiver, body, kind, kept):
+def test_body_is_stored_as_json_only_if_it_is_json(caller, receiver, body, kind, kept):
     receiver.answers.append((200, body, {"Content_Type": kind}))
     result = caller.call(f"{receiver.url}/next").result
     assert result["body"] == kept
@@ -133,7 +133,7 @@ LARGE = {"bytes": b"\xff" * 60_000, "escapes": b"\x1b" * 60_000, "json": b'{"a":
 
 
 @pytest.mark.parametrize("body", LARGE.values(), ids=list(LARGE))
-def test_what_is_too_large_or_grows_when_it_is_kept_is_cut_to_its_size(caller, receiver, body):
+def test_large_bodies_are_cut(caller, receiver, body):
     receiver.answers.append((200, body, {"Content_Type": "application/json", "ETag": "\x1b" * 900}))
     result = caller.call(f"{receiver.url}/next").result
     size = len(json.dumps(result["body"], ensure_ascii=False).encode())

@@ -1,4 +1,4 @@
-"""Connections that are kept: nothing said on one is heard by the next request, and none is lost when one ends."""
+"""Reused connections: no data leaks into the next request, and no request is lost when one is closed."""
 
 import asyncio
 import datetime as dt
@@ -25,15 +25,15 @@ from noonmark.targets.http.errors import StaleConnection, describe_error
 from noonmark.targets.http.network import GuardedBackend
 from noonmark.targets.http.pool import _Connection
 from tests.embedded.waiting import eventually
-from tests.targets.http.receiver import Server, calling
+from tests.targets.http.receiver import Server, http_sender
 
 KEPT_AT_ONCE = 65_536
-"""So many bytes of an answer are read at a time."""
+"""Bytes of a response that are read at a time."""
 AT_MOST_ONCE = {"delivery": Delivery.AT_MOST_ONCE}
 
 
 def said(body, size=0):
-    """An answer, so long at least."""
+    """A response of a minimum length."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %5d\r\n\r\n"
     body = body.ljust(size - len(head % 0))
     return head % len(body) + body
@@ -48,13 +48,13 @@ UNASKED = {
     "/body-of-none": [b"HTTP/1.1 204 No Content\r\n\r\n" + OTHER],
     "/head": [OTHER + b" and its body"],
 }
-"""What is said to one request: pieces, each encrypted by itself where anything is."""
+"""The chunks of each response; with TLS each is a record."""
 
 TWO_LENGTHS = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nmine\r\n0\r\n\r\n"
 
 
 class Plain(socketserver.BaseRequestHandler):
-    """Answers each request on a connection as its path says, and others with their path."""
+    """Selects the response by the path; the default is the path itself."""
 
     def handle(self):
         self.server.lines.append([])
@@ -79,7 +79,7 @@ class Plain(socketserver.BaseRequestHandler):
 
 
 class Encrypted(Plain):
-    """The same with TLS; what it says at once leaves at once."""
+    """The same with TLS."""
 
     def setup(self):
         self.coming, self.going = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -120,7 +120,7 @@ def serving(handler, tls=None):
 
 
 def certificate(folder):
-    """A certificate of this machine, and where it is kept with its key."""
+    """A certificate for this machine, with its files."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
@@ -137,7 +137,7 @@ def certificate(folder):
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """One for each scheme; callers trust them."""
+    """One server per scheme, trusted by the runner."""
     place = certificate(tmp_path_factory.mktemp("tls"))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(place)
@@ -148,7 +148,7 @@ def servers(tmp_path_factory):
 
 @pytest.fixture(params=["http", "https"])
 def tried(request, servers):
-    """Sends requests one after the other; gives what they came to, and the paths that came on each connection."""
+    """Send requests one after the other; return their outcomes, and the paths received on each connection."""
     server = servers[request.param]
     server.lines.clear()
 
@@ -156,7 +156,7 @@ def tried(request, servers):
         calls = [caller.call(f"{request.param}://{server.place}{path}", **options) for path in paths]
         return calls, server.lines
 
-    with calling() as caller:
+    with http_sender() as caller:
         yield try_
 
 
@@ -164,14 +164,14 @@ def bodies(calls):
     return [(one.result or {}).get("body", "").strip() for one in calls]
 
 
-def test_a_connection_is_kept_for_the_next_request(tried):
+def test_connection_is_reused(tried):
     calls, lines = tried("/a", "/b", "/c")
     assert bodies(calls) == ["/a", "/b", "/c"]
     assert lines == [["/a", "/b", "/c"]]
 
 
 @pytest.mark.parametrize("path", UNASKED)
-def test_what_was_said_unasked_is_no_answer_to_the_next_request(tried, path):
+def test_unsolicited_data_is_not_read_as_a_response(tried, path):
     if path == "/head":
         first, lines = tried(path, method="HEAD")
     else:
@@ -182,14 +182,14 @@ def test_what_was_said_unasked_is_no_answer_to_the_next_request(tried, path):
     assert lines == [[path], ["/b"]]
 
 
-def test_a_connection_on_which_an_answer_has_two_lengths_is_not_used_again(tried):
+def test_connection_with_an_ambiguous_length_is_not_reused(tried):
     calls, lines = tried("/two-lengths", "/b")
     assert bodies(calls) == ["mine", "/b"]
     assert lines == [["/two-lengths"], ["/b"]]
 
 
 @pytest.mark.parametrize("path", ["/hang-up", "/reset"])
-def test_a_request_on_a_connection_that_ends_then_is_sent_again_on_a_new_one(tried, path):
+def test_request_on_a_dropped_connection_is_sent_again(tried, path):
     calls, lines = tried("/a", path)
     assert bodies(calls) == ["/a", path]
     assert {(one.outcome, one.error) for one in calls} == {(Outcome.COMPLETED, None)}
@@ -197,24 +197,24 @@ def test_a_request_on_a_connection_that_ends_then_is_sent_again_on_a_new_one(tri
 
 
 @pytest.mark.parametrize("path", ["/hang-up", "/reset"])
-def test_it_is_not_where_it_must_not_begin_twice(tried, path):
+def test_request_is_not_sent_again_under_at_most_once(tried, path):
     (_, second), lines = tried("/a", path, declared=AT_MOST_ONCE)
     assert (second.outcome, second.is_unknown) == (Outcome.FAILED, True)
     assert "connection lost to" in second.error
     assert lines == [["/a", path]]
 
 
-def test_a_new_connection_that_ends_so_is_a_failure(tried):
+def test_dropped_new_connection_is_a_failure(tried):
     (first,), lines = tried("/drop")
     assert (first.outcome, first.is_final, lines) == (Outcome.FAILED, False, [["/drop"]])
-    # So it is when it is the second for a request: that is sent again once.
+    # A request is sent again only once.
     (_, second), lines = tried("/a", "/drop")
     assert (second.outcome, second.is_final) == (Outcome.FAILED, False)
     assert lines[1:] == [["/a", "/drop"], ["/drop"]]
 
 
 class Opaque(AsyncNetworkStream):
-    """A connection of a library that keeps what it is made of to itself."""
+    """A stream whose internals are not accessible."""
 
     def __init__(self, stream):
         self.__inner = stream
@@ -225,8 +225,8 @@ class Opaque(AsyncNetworkStream):
         return Opaque(await self.__inner.start_tls(*args, **kwargs))
 
 
-def test_a_connection_that_cannot_be_looked_into_is_not_used_again(tried, monkeypatch):
-    """As after an upgrade of a library: the requests go on, each on a connection of its own."""
+def test_opaque_connection_is_not_reused(tried, monkeypatch):
+    """As after an upgrade of a library: requests work, each on a new connection."""
     connect = AnyIOBackend.connect_tcp
 
     async def connect_opaque(*args, **kwargs):
@@ -238,7 +238,7 @@ def test_a_connection_that_cannot_be_looked_into_is_not_used_again(tried, monkey
     assert lines == [["/a"], ["/b"], ["/c"]]
 
 
-def test_nor_is_one_whose_parser_cannot_be():
+def test_connection_with_an_opaque_parser_is_not_reused():
     connection = _Connection(httpcore2.Origin(b"http", b"a.example", 80))
     connection._connection = httpcore2.AsyncHTTP11Connection.__new__(httpcore2.AsyncHTTP11Connection)
     assert connection._has_trailing_data()
@@ -246,11 +246,11 @@ def test_nor_is_one_whose_parser_cannot_be():
     assert connection._has_trailing_data()
 
 
-def test_nothing_is_said_on_a_connection_that_talks_unasked(servers):
-    """What comes between the look at an idle connection and the request is seen as well."""
+def test_nothing_is_sent_on_a_connection_with_unsolicited_data(servers):
+    """Data that arrives between the check of an idle connection and the request is noticed."""
     server = servers["http"]
 
-    async def story():
+    async def scenario():
         port = server.server_address[1]
         line = await GuardedBackend(None, Resolver()).connect_tcp("127.0.0.1", port)
         await say(line, "/a")
@@ -266,14 +266,14 @@ def test_nothing_is_said_on_a_connection_that_talks_unasked(servers):
         await line.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
         await line.write(b"")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert eventually(lambda: server.lines[-1] == ["/a", "/twice-apart"])
 
 
-def test_what_is_wrong_with_a_connection_is_told_in_words_of_our_own(servers, monkeypatch, tmp_path):
+def test_connection_errors_are_described(servers, monkeypatch, tmp_path):
     encrypted, plain = servers["https"].place, servers["http"].place
     told = {}
-    with calling() as caller:
+    with http_sender() as caller:
         for name, url in {
             "other host": f"https://localhost:{encrypted.partition(':')[2]}",
             "no TLS": f"https://{plain}",
@@ -281,7 +281,7 @@ def test_what_is_wrong_with_a_connection_is_told_in_words_of_our_own(servers, mo
         }.items():
             told[name] = caller.call(f"{url}/", key=name).error.rpartition(": ")[2]
     monkeypatch.delenv("SSL_CERT_FILE")
-    with calling() as caller:
+    with http_sender() as caller:
         told["not trusted"] = caller.call(f"https://{encrypted}/").error.rpartition(": ")[2]
     assert told == {
         "other host": "it is for another host",
@@ -301,7 +301,7 @@ def test_what_is_wrong_with_a_connection_is_told_in_words_of_our_own(servers, mo
         (httpcore2.UnsupportedProtocol("MARK"), "UnsupportedProtocol"),
     ],
 )
-def test_nothing_that_a_library_says_is_told(error, words):
+def test_descriptions_contain_no_library_text(error, words):
     assert describe_error(error) == words
     error.__cause__ = ExceptionGroup("MARK", [OSError(111, "MARK")])
     assert describe_error(error) == "connection refused"

@@ -1,4 +1,4 @@
-"""HTTP targets, sent to a real server: what is sent, and what becomes of each answer."""
+"""The HTTP runner, with a real server."""
 
 import asyncio
 import re
@@ -19,15 +19,15 @@ from noonmark.core.schedule import Owner
 from noonmark.targets.http.runner import HttpRunner
 from noonmark.targets.http.settings import HttpTargetSettings
 from tests.embedded.waiting import SOON, eventually
-from tests.targets.http.hostile_server import Deaf, rogue
-from tests.targets.http.receiver import arrived, calling, receiving, sent
+from tests.targets.http.hostile_server import SilentHandler, hostile_server
+from tests.targets.http.receiver import arrived, http_receiver, http_sender, sent
 
 MINUTE = 60 * SECOND
 
 
 @pytest.fixture(scope="module")
 def server():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 
@@ -41,11 +41,11 @@ def receiver(server):
 
 @pytest.fixture(scope="module")
 def caller(server):
-    with calling() as caller:
+    with http_sender() as caller:
         yield caller
 
 
-def test_a_request_is_sent_with_all_that_it_says(caller, receiver):
+def test_request_is_sent_as_declared(caller, receiver):
     assignment = caller.deliver(
         f"{receiver.url}/users/{{{{payload.name}}}}?at={{{{nominal_at}}}}",
         method="PUT",
@@ -76,7 +76,7 @@ def test_a_request_is_sent_with_all_that_it_says(caller, receiver):
     assert one.due <= delivered.started <= delivered.ended
 
 
-def test_a_request_without_a_body_has_none_and_text_is_sent_as_it_is(caller, receiver):
+def test_body_may_be_missing_or_text(caller, receiver):
     assert caller.call(f"{receiver.url}/a", method="GET").outcome is Outcome.COMPLETED
     assert caller.call(f"{receiver.url}/b").outcome is Outcome.COMPLETED
     assert caller.call(f"{receiver.url}/c", body="hello {{payload}}", payload="wörld").outcome is Outcome.COMPLETED
@@ -86,7 +86,7 @@ def test_a_request_without_a_body_has_none_and_text_is_sent_as_it_is(caller, rec
     assert (third["Content-Type"], text.decode()) == ("text/plain; charset=utf-8", "hello wörld")
 
 
-def test_an_event_brings_what_it_tells(caller, receiver):
+def test_placeholders_use_the_event(caller, receiver):
     envelope = {"event_id": "e1", "event_type": "file", "source": "s", "payload": {"path": "/x"}, "emitted_at": "t"}
     caller.call(
         f"{receiver.url}/", body=["{{event.event_type}}", "{{payload.path}}"], origin=event("e1"), payload=envelope
@@ -102,7 +102,7 @@ def test_an_event_brings_what_it_tells(caller, receiver):
         ({"headers": {"X-A": "{{payload.lines}}"}}, "line break"),
     ],
 )
-def test_what_cannot_be_filled_in_is_not_sent(caller, receiver, document, words):
+def test_missing_placeholder_fails_the_delivery(caller, receiver, document, words):
     delivered = caller.call(f"{receiver.url}/", payload={"lines": "a\r\nHost: b"}, **document)
     assert delivered.own_words == delivered.error  # nothing of the payload is in it: a log may say it
     assert delivered.outcome is Outcome.DELIVERY_FAILED
@@ -112,7 +112,7 @@ def test_what_cannot_be_filled_in_is_not_sent(caller, receiver, document, words)
 
 
 @pytest.mark.parametrize("value", ["..", "."])
-def test_dots_cannot_lead_a_url_to_another_place(caller, receiver, value):
+def test_dots_cannot_change_the_path_of_a_url(caller, receiver, value):
     delivered = caller.call(f"{receiver.url}/users/{{{{payload}}}}/delete", payload=value)
     assert (delivered.outcome, receiver.requests) == (Outcome.DELIVERY_FAILED, [])
 
@@ -131,7 +131,7 @@ def test_dots_cannot_lead_a_url_to_another_place(caller, receiver, value):
         (599, {}, Outcome.FAILED, False),
     ],
 )
-def test_the_status_says_what_an_answer_means(caller, receiver, status, document, outcome, is_final):
+def test_status_decides_the_outcome(caller, receiver, status, document, outcome, is_final):
     receiver.answers.append((status, b"", {"X_Request_Id": "r1"}))
     delivered = caller.call(f"{receiver.url}/next", **document)
     assert (delivered.outcome, delivered.is_final) == (outcome, is_final)
@@ -150,7 +150,7 @@ def test_the_status_says_what_an_answer_means(caller, receiver, status, document
         ("application/json", b'{"a": 1', '{"a": 1'),
     ],
 )
-def test_the_type_of_an_answer_says_whether_it_is_kept_as_json(caller, receiver, kind, body, kept):
+def test_content_type_decides_how_the_body_is_stored(caller, receiver, kind, body, kept):
     receiver.answers.append((200, body, {"Content_Type": kind}))
     assert caller.call(f"{receiver.url}/next").result["body"] == kept
 
@@ -168,28 +168,28 @@ def test_the_type_of_an_answer_says_whether_it_is_kept_as_json(caller, receiver,
         ("Thu, 99 Jan 2015 00:00:00 GMT", 0, 0),
     ],
 )
-def test_how_long_a_server_asks_to_be_left_alone_is_kept(caller, receiver, said, low, high):
+def test_retry_after_is_parsed(caller, receiver, said, low, high):
     receiver.answers.append((503, b"", {"Retry_After": said}))
     assert low * SECOND <= caller.call(f"{receiver.url}/next").retry_after <= high * SECOND
 
 
-def test_a_server_that_says_nothing_is_left_in_time(caller, receiver):
+def test_silent_server_times_out(caller, receiver):
     assert caller.call(f"{receiver.url}/silent", timeout_seconds=0.2).outcome is Outcome.TIMED_OUT
     assert caller.call(f"{receiver.url}/silent", declared={"timeout": SECOND // 5}).outcome is Outcome.TIMED_OUT
 
 
-def test_a_window_that_closes_ends_a_call(caller, receiver):
+def test_closing_window_ends_a_request(caller, receiver):
     delivered = caller.call(f"{receiver.url}/silent", declared={"window": Window(duration=SECOND // 5)})
     assert (delivered.outcome, delivered.reason) == (Outcome.CANCELLED, Reason.WINDOW_CLOSED)
 
 
-def test_a_server_that_hangs_up_is_a_failure_that_may_be_tried_again_unless_it_must_not(caller, receiver):
+def test_dropped_connection_is_an_unknown_failure(caller, receiver):
     delivered = caller.call(f"{receiver.url}/drop")
     assert (delivered.outcome, delivered.is_final, delivered.is_unknown) == (Outcome.FAILED, False, True)
     assert f"connection lost to {receiver.url}: " in delivered.error
 
 
-def test_nobody_there_is_a_failure_that_may_be_tried_again(caller):
+def test_refused_connection_is_a_retryable_failure(caller):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         delivered = caller.call(f"http://127.0.0.1:{nobody.getsockname()[1]}/")
@@ -197,11 +197,11 @@ def test_nobody_there_is_a_failure_that_may_be_tried_again(caller):
     assert "no connection to http://127.0.0.1" in delivered.error
 
 
-def test_a_host_that_nobody_knows_is_a_failure(receiver):
+def test_unknown_host_is_a_failure(receiver):
     def nothing(_host, _port):
         return []
 
-    with calling(resolve=nothing) as caller:
+    with http_sender(resolve=nothing) as caller:
         delivered = caller.call("http://nobody.example/")
     assert delivered.outcome is Outcome.FAILED
     assert "no address is known for nobody.example" in delivered.error
@@ -210,8 +210,8 @@ def test_a_host_that_nobody_knows_is_a_failure(receiver):
 @pytest.mark.parametrize(
     ("reason", "outcome"), [(Reason.CANCELLED, Outcome.CANCELLED), (Reason.LEASE_LOST, Outcome.LEASE_LOST)]
 )
-def test_a_call_that_is_asked_to_stop_hangs_up(caller, reason, outcome):
-    with rogue(Deaf) as server:
+def test_stop_request_cancels_the_request(caller, reason, outcome):
+    with hostile_server(SilentHandler) as server:
         assignment = caller.deliver(f"http://{server.url}/")
         eventually(lambda: server.heard)
         assignment.stop(reason)
@@ -219,14 +219,14 @@ def test_a_call_that_is_asked_to_stop_hangs_up(caller, reason, outcome):
         assert eventually(lambda: server.heard[-1] == b"")
 
 
-def test_what_is_asked_to_stop_before_its_time_is_not_sent(caller, receiver):
+def test_stopped_before_its_start_is_not_sent(caller, receiver):
     assignment = caller.deliver(f"{receiver.url}/", after=SECOND // 10)
     assignment.stop(Reason.REPLACED)
     _, delivered = caller.report()
     assert (delivered.outcome, delivered.reason, receiver.requests) == (Outcome.CANCELLED, Reason.REPLACED, [])
 
 
-def test_what_was_handed_back_is_not_reported_again(caller, receiver):
+def test_withdrawn_request_is_not_reported(caller, receiver):
     lost = caller.deliver(f"{receiver.url}/wait", key="lost")
     arrived(receiver)
     lost.is_closed = True
@@ -236,15 +236,15 @@ def test_what_was_handed_back_is_not_reported_again(caller, receiver):
     assert caller.report()[0] is kept
 
 
-def test_proxies_of_the_environment_are_not_asked(receiver, monkeypatch):
+def test_proxies_of_the_environment_are_ignored(receiver, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with calling() as caller:
+    with http_sender() as caller:
         assert caller.call(f"{receiver.url}/").outcome is Outcome.COMPLETED
 
 
-def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
-    with calling(limit=8) as caller:
+def test_requests_in_flight_are_limited(receiver):
+    with http_sender(limit=8) as caller:
         made = [caller.deliver(f"{receiver.url}/wait", key=str(number)) for number in range(40)]
         arrived(receiver, 4)
         assert len(caller.target._tasks) == 4
@@ -257,8 +257,8 @@ def test_there_are_never_more_calls_than_places_and_the_others_wait(receiver):
         assert len(receiver.requests) == 4
 
 
-def test_connections_that_nobody_uses_are_closed_whatever_part_of_the_pool_they_are_in(receiver):
-    with calling() as caller:
+def test_idle_connections_are_closed_in_every_shard(receiver):
+    with http_sender() as caller:
         for number in range(20):
             caller.deliver(f"{receiver.url}/wait", key=str(number))
         arrived(receiver, 20)
@@ -272,8 +272,8 @@ def test_connections_that_nobody_uses_are_closed_whatever_part_of_the_pool_they_
         assert caller.call(f"{receiver.url}/", key="next").outcome is Outcome.COMPLETED
 
 
-def test_slow_names_of_one_owner_do_not_shut_out_the_others(receiver):
-    """Also when nobody waits for them any more: the system goes on looking, and keeps a thread for each."""
+def test_slow_lookups_of_one_owner_do_not_block_others(receiver):
+    """Also after their timeouts: a lookup cannot be cancelled, and keeps its thread."""
     ada, bob = Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob")
     asked, answered = [], threading.Event()
 
@@ -282,7 +282,7 @@ def test_slow_names_of_one_owner_do_not_shut_out_the_others(receiver):
         assert host == "quick.example" or answered.wait(SOON)
         return ["127.0.0.1"]
 
-    with calling(resolve=resolve) as caller:
+    with http_sender(resolve=resolve) as caller:
         for number in range(170):
             url = f"http://slow{number}.example:{receiver.port}/"
             caller.deliver(url, key=str(number), timeout_seconds=0.2, declared={"owner": ada})
@@ -295,9 +295,9 @@ def test_slow_names_of_one_owner_do_not_shut_out_the_others(receiver):
         assert caller.call(quick, key="again", declared={"owner": ada}).outcome is Outcome.COMPLETED
 
 
-def test_slow_calls_of_one_owner_do_not_shut_out_the_others(receiver):
+def test_slow_requests_of_one_owner_do_not_block_others(receiver):
     owners = [Owner(tenant="acme", user=user) for user in ("ada", "bob", "cy", "dan")]
-    with calling(limit=8) as caller:
+    with http_sender(limit=8) as caller:
         for number in range(40):
             caller.deliver(f"{receiver.url}/wait", key=str(number), declared={"owner": owners[0]})
         arrived(receiver, 4)
@@ -310,7 +310,7 @@ def test_slow_calls_of_one_owner_do_not_shut_out_the_others(receiver):
 
 
 class Sluggish(asyncio.Protocol):
-    """Answers a little later; looks each time how many calls and tasks the caller has."""
+    """Answers with a delay, and records the numbers of requests and tasks."""
 
     seen, look, transports = set(), lambda: (0, 0), []
 
@@ -324,7 +324,7 @@ class Sluggish(asyncio.Protocol):
         asyncio.get_running_loop().call_later(0.05, self.transport.write, answer)
 
 
-def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
+def test_queued_requests_have_no_tasks(caller):
     def look():
         return len(caller.target._tasks), len(asyncio.all_tasks(caller.target._loop))
 
@@ -341,7 +341,7 @@ def test_thousands_of_slow_calls_are_never_more_tasks_than_places(caller):
 
 @contextmanager
 def listening(protocol, transports):
-    """A server of that protocol, with a loop and a thread of its own; it hangs up in the end."""
+    """Run a server of that protocol in a thread."""
     loop = asyncio.new_event_loop()
 
     async def hang_up():
@@ -361,14 +361,14 @@ def listening(protocol, transports):
         loop.close()
 
 
-def test_what_must_not_begin_twice_is_not_taken_back(caller, receiver):
+def test_at_most_once_is_not_withdrawn(caller, receiver):
     caller.deliver(f"{receiver.url}/", after=SECOND // 2, declared={"delivery": Delivery.AT_MOST_ONCE})
     assert caller.target.withdraw() == []
     assert caller.report()[1].outcome is Outcome.COMPLETED
 
 
-def test_many_calls_share_a_few_connections(receiver):
-    with calling(limit=8) as caller:
+def test_many_requests_share_a_few_connections(receiver):
+    with http_sender(limit=8) as caller:
         for number in range(400):
             caller.deliver(f"{receiver.url}/", key=str(number))
         outcomes = {caller.report()[1].outcome for _ in range(400)}
@@ -376,8 +376,8 @@ def test_many_calls_share_a_few_connections(receiver):
     assert len({headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests}) == 400
 
 
-def test_nothing_is_sent_once_it_is_closed(receiver):
-    with calling() as caller:
+def test_nothing_is_sent_after_close(receiver):
+    with http_sender() as caller:
         caller.deliver(f"{receiver.url}/silent", key="under way")
         arrived(receiver)
         caller.deliver(f"{receiver.url}/", after=MINUTE, key="later")
@@ -385,7 +385,7 @@ def test_nothing_is_sent_once_it_is_closed(receiver):
     assert caller.target.withdraw() == []
 
 
-def test_without_rules_requests_are_offered_once_a_program_has_declared_one():
+def test_without_settings_requests_are_served_once_declared():
     unasked = HttpRunner()
     assert (unasked.routes(), unasked.adopt(["function:work"]), unasked.routes()) == ((), False, ())
     assert (unasked.adopt(["http"]), unasked.adopt(["http"]), unasked.routes()) == (True, False, ("http",))
@@ -393,14 +393,14 @@ def test_without_rules_requests_are_offered_once_a_program_has_declared_one():
     unasked.close()
 
 
-def test_a_node_that_cannot_make_connections_says_so(receiver, monkeypatch, tmp_path):
+def test_failing_setup_is_reported(receiver, monkeypatch, tmp_path):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
-    with calling() as caller:
+    with http_sender() as caller:
         delivered = caller.call(f"{receiver.url}/")
     assert delivered.outcome is Outcome.DELIVERY_FAILED
     assert "the request failed: FileNotFoundError" in delivered.error
 
 
-def test_blanks_around_a_header_are_not_sent(caller, receiver):
+def test_header_values_are_stripped(caller, receiver):
     assert caller.call(f"{receiver.url}/", headers={"X-A": " {{payload}}\t"}, payload="b ").outcome is Outcome.COMPLETED
     assert sent(receiver)[2]["X-A"] == "b"

@@ -1,4 +1,4 @@
-"""Requests that carry secrets: what is sent, to whom, and what is kept of answers that repeat them."""
+"""Requests with secret headers: what is sent, to which host, and what is stored of responses that repeat them."""
 
 import json
 import socketserver
@@ -21,8 +21,8 @@ from noonmark.targets.http.request import Request
 from noonmark.targets.secrets import SecretResolver
 from noonmark.testing.factories import NOW, schedule
 from tests.embedded.waiting import SOON
-from tests.targets.http.hostile_server import rogue
-from tests.targets.http.receiver import calling, receiving
+from tests.targets.http.hostile_server import hostile_server
+from tests.targets.http.receiver import http_receiver, http_sender
 
 TENANT = schedule().owner.tenant
 MARK = "s3cr3t/mark+0123456789"
@@ -35,7 +35,7 @@ def seal(*keys):
 
 
 class Secrets:
-    """A store, and who puts secrets in it."""
+    """A store of secrets."""
 
     def __init__(self):
         self.store = MemoryStore(SystemClock().micros)
@@ -46,13 +46,13 @@ class Secrets:
         assert self.store.keep_secret(tenant, made, most=99)
         return made
 
-    def calling(self, *keys):
-        return calling(secrets=SecretResolver(self.store, seal(*keys) if keys else None))
+    def http_sender(self, *keys):
+        return http_sender(secrets=SecretResolver(self.store, seal(*keys) if keys else None))
 
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 
@@ -68,20 +68,20 @@ def secrets():
 
 @pytest.fixture(scope="module")
 def shared(receiver):
-    """A caller with two secrets."""
+    """A runner with two secrets."""
     secrets = Secrets()
     secrets.put("token", VALUE, f"http://127.0.0.1:{receiver.port}")
     secrets.put("agent", "agent-of-the-crown", "http://127.0.0.1")
-    with secrets.calling(OLD) as caller:
+    with secrets.http_sender(OLD) as caller:
         yield caller
 
 
 def everything(assignment, delivered):
-    """All that anybody sees of a delivery."""
+    """Everything visible of a delivery."""
     return f"{delivered!r} {delivered.result!r} {delivered.error} {assignment.result!r} {assignment.error!r}"
 
 
-def test_a_secret_is_the_whole_value_of_its_header(shared, receiver):
+def test_secret_is_the_whole_header_value(shared, receiver):
     carried = {"X-Token": "token", "user-agent": "agent"}
     delivered = shared.call(f"{receiver.url}/ok", secret_headers=carried, headers={"X-Team": "data"})
     assert delivered.outcome is Outcome.COMPLETED
@@ -91,7 +91,7 @@ def test_a_secret_is_the_whole_value_of_its_header(shared, receiver):
 
 
 @pytest.mark.parametrize("path", ["echo", "echo/fail", "echo_all"])
-def test_what_is_kept_of_an_answer_does_not_repeat_it(shared, receiver, path):
+def test_stored_response_does_not_contain_the_secret(shared, receiver, path):
     assignment = shared.deliver(f"{receiver.url}/{path}", secret_headers={"X-Token": "token"})
     _, delivered = shared.report()
     assert receiver.requests[0][2]["X-Token"] == VALUE
@@ -122,7 +122,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("kind", "body"), BODIES.values(), ids=BODIES)
-def test_of_a_body_that_is_not_json_nothing_is_kept_but_its_size(shared, receiver, kind, body):
+def test_only_the_size_of_a_non_json_body_is_stored(shared, receiver, kind, body):
     said = body(VALUE).encode()
     receiver.answers.append((500, said, {"Content_Type": kind, "ETag": "x" * 1_001}))
     delivered = shared.call(f"{receiver.url}/next", secret_headers={"X-Token": "token"})
@@ -135,7 +135,7 @@ def test_of_a_body_that_is_not_json_nothing_is_kept_but_its_size(shared, receive
     assert delivered.error == "the server answered 500 Internal Server Error"
 
 
-def test_json_is_kept_and_looked_at_as_what_it_says(shared, receiver):
+def test_json_is_stored_and_searched_after_decoding(shared, receiver):
     inner = json.dumps({"note": json.dumps({"Authorization": VALUE}), "path": quote(MARK, safe="").lower()})
     told = {"id": 17, "name": "a name", "debug": inner, "page": html(VALUE), "list": [{"ok": True, MARK: 1}]}
     receiver.answers.append((200, json.dumps(told).encode(), {"Content_Type": "application/json"}))
@@ -153,26 +153,26 @@ ODD = "tok'en/with\"and\\1234"
 
 
 class Repeating(socketserver.BaseRequestHandler):
-    """Answers with a line that is not HTTP, made of what it was sent."""
+    """Answers with a line that is not HTTP, and repeats the request."""
 
     def handle(self):
         heard = self.request.recv(65_536)
         self.request.sendall(b"HTTP/1.1 " + heard.partition(b"X-Token: ")[2].partition(b"\r\n")[0] + b"\r\n\r\n")
 
 
-def test_what_the_library_says_of_an_answer_is_not_kept(secrets):
-    with rogue(Repeating) as server:
+def test_library_messages_are_not_stored(secrets):
+    with hostile_server(Repeating) as server:
         for value in (VALUE, ODD, "tok'en1234"):
             secrets.put("token", value, "http://127.0.0.1")
-            with secrets.calling(OLD) as caller:
+            with secrets.http_sender(OLD) as caller:
                 delivered = caller.call(f"http://{server.url}/", secret_headers={"X-Token": "token"})
             assert delivered.outcome is Outcome.FAILED
             what = "it closed the connection, or what it sent is not HTTP"
             assert delivered.error == f"connection lost to http://{server.url}: {what}"
 
 
-def test_an_answer_is_looked_through_away_from_the_other_calls_and_within_its_time(shared, receiver, monkeypatch):
-    """While one is looked through, others come and go; and it has no more time than its call."""
+def test_redaction_runs_in_a_thread_within_the_timeout(shared, receiver, monkeypatch):
+    """Other requests proceed meanwhile, and the timeout of the request includes the redaction."""
     begun, goes_on, looked_at = threading.Event(), threading.Event(), Redactor.json
 
     def slowly(self, value):
@@ -193,7 +193,7 @@ def test_an_answer_is_looked_through_away_from_the_other_calls_and_within_its_ti
     assert shared.report()[0] is first
 
 
-def test_a_secret_that_is_gone_is_not_waited_for(shared, receiver):
+def test_missing_secret_fails_the_delivery(shared, receiver):
     delivered = shared.call(f"{receiver.url}/ok", secret_headers={"X-Token": "gone"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
     assert delivered.error == "secret gone does not exist any more; the header X-Token needs it, so nothing was sent"
@@ -201,9 +201,9 @@ def test_a_secret_that_is_gone_is_not_waited_for(shared, receiver):
 
 
 @pytest.mark.parametrize("host", ["api.example.com", "127.0.0.1:1", "127.0.0.2", "*.127.example"])
-def test_a_secret_goes_to_no_other_host(secrets, receiver, host):
+def test_secret_is_not_sent_to_another_host(secrets, receiver, host):
     secrets.put("token", VALUE, host)
-    with secrets.calling(OLD) as caller:
+    with secrets.http_sender(OLD) as caller:
         assignment = caller.deliver(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
         _, delivered = caller.report()
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
@@ -212,24 +212,24 @@ def test_a_secret_goes_to_no_other_host(secrets, receiver, host):
     assert MARK not in everything(assignment, delivered)
 
 
-def test_a_secret_goes_over_plain_http_only_where_its_binding_says_so(secrets, receiver):
+def test_secret_is_sent_over_plain_http_only_if_its_binding_allows_it(secrets, receiver):
     secrets.put("token", VALUE, "127.0.0.1")
-    with secrets.calling(OLD) as caller:
+    with secrets.http_sender(OLD) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, True)
     assert f"for plain http, set it again with the host {receiver.url}" in delivered.error
     assert receiver.requests == []
 
 
-def test_keys_are_changed_one_after_another(secrets, receiver):
-    """The old key seals; both open, and the new one seals; the old one is gone, and what it sealed does not open."""
+def test_keys_can_be_rotated(secrets, receiver):
+    """The old key encrypts; then the new one encrypts and both decrypt; then the old one is removed."""
     secrets.put("old", f"{VALUE}-old", "http://127.0.0.1", keys=(OLD,))
     secrets.put("new", f"{VALUE}-new", "http://127.0.0.1", keys=(NEW, OLD))
-    with secrets.calling(NEW, OLD) as caller:
+    with secrets.http_sender(NEW, OLD) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Old": "old", "X-New": "new"})
     assert delivered.outcome is Outcome.COMPLETED
     assert [receiver.requests[0][2][name] for name in ("X-Old", "X-New")] == [f"{VALUE}-old", f"{VALUE}-new"]
-    with secrets.calling(NEW) as caller:
+    with secrets.http_sender(NEW) as caller:
         assert caller.call(f"{receiver.url}/ok", secret_headers={"X-New": "new"}).outcome is Outcome.COMPLETED
         delivered = caller.call(f"{receiver.url}/ok", key="two", secret_headers={"X-Old": "old"})
     assert delivered.error.startswith("no key in the secret_key of this node decrypts secret old; the header X-Old")
@@ -237,48 +237,48 @@ def test_keys_are_changed_one_after_another(secrets, receiver):
     assert len(receiver.requests) == 2
 
 
-def test_a_node_without_a_key_says_so(secrets, receiver):
+def test_node_without_a_key_says_so(secrets, receiver):
     secrets.put("token", VALUE, "http://127.0.0.1")
-    with secrets.calling() as caller:
+    with secrets.http_sender() as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert delivered.error.startswith("this node has no secret_key to decrypt secret token with; the header X-Token")
-    with calling() as caller:
+    with http_sender() as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert "has no store" in delivered.error
     assert receiver.requests == []
 
 
-def test_a_row_that_was_moved_does_not_open(secrets, receiver):
-    """Whoever can write to the store cannot have the secret of one tenant, or name, sent for another."""
+def test_moved_secret_row_cannot_be_decrypted(secrets, receiver):
+    """A writer to the store cannot move a secret to another tenant or name."""
     theirs = secrets.put("token", VALUE, "http://127.0.0.1", tenant="other")
     mine = secrets.put("mine", VALUE, "http://127.0.0.1")
     moved = (theirs, replace(mine, name="renamed"), replace(mine, name="mended", sealed=mine.sealed[:-8] + "AAAAAAA="))
     for one in moved:
         secrets.store.keep_secret(TENANT, one, most=99)
-    with secrets.calling(OLD) as caller:
+    with secrets.http_sender(OLD) as caller:
         for one in moved:
             delivered = caller.call(f"{receiver.url}/ok", key=one.name, secret_headers={"X-Token": one.name})
             assert f"decrypts secret {one.name};" in delivered.error
     assert receiver.requests == []
 
 
-def test_while_the_store_does_not_answer_the_retry_policy_has_its_say(receiver, tmp_path):
+def test_unavailable_store_leaves_the_retry_policy_in_charge(receiver, tmp_path):
     path = tmp_path / "noonmark.db"
     path.write_bytes(b"no database" * 1_000)
-    with calling(secrets=SecretResolver(SqliteStore(path, SystemClock().micros), seal(OLD))) as caller:
+    with http_sender(secrets=SecretResolver(SqliteStore(path, SystemClock().micros), seal(OLD))) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
     assert delivered.error.startswith("its keys and secrets could not be read: ")
     assert receiver.requests == []
 
 
-def test_a_request_is_shown_without_what_it_carries():
+def test_repr_of_a_request_hides_headers_and_body():
     carried = Request(method="POST", url=parse_url("https://a.example"), headers={"X-Token": VALUE}, body=MARK.encode())
     assert MARK not in repr(carried)
 
 
 @pytest.mark.parametrize("value", ["12345678", "x" * 8192, '"\\ {{payload.x}}é'])
-def test_what_is_sealed_is_opened_again_and_never_looks_alike(value):
+def test_encryption_round_trips_and_is_randomized(value):
     one = seal(OLD)
     sealed = [one.close("acme", "token", value) for _ in range(2)]
     assert sealed[0] != sealed[1]
@@ -287,17 +287,17 @@ def test_what_is_sealed_is_opened_again_and_never_looks_alike(value):
 
 
 @pytest.mark.parametrize("place", [("acme", "other"), ("other", "token"), ("acmet", "oken"), ('acme", "token', "")])
-def test_what_is_sealed_opens_in_its_place_alone(place):
+def test_encrypted_value_is_bound_to_its_tenant_and_name(place):
     assert seal(OLD).open(*place, seal(OLD).close("acme", "token", VALUE)) is None
 
 
 @pytest.mark.parametrize("text", ["", "v1:", "v1:AAAA", "v1:*", "v2:{}", "{}", "v1:{}AAAA"])
-def test_what_was_never_sealed_does_not_open(text):
+def test_invalid_ciphertext_is_rejected(text):
     sealed = seal(OLD).close("acme", "token", VALUE).removeprefix("v1:")
     assert seal(OLD).open("acme", "token", text.format(sealed)) is None
 
 
-def test_keys_are_read_with_commas_between_them():
+def test_keys_are_separated_by_commas():
     made = fresh_key()
     assert [len(key) for key in read_keys(f"{made}, {OLD} ,{NEW}")] == [32, 32, 32]
     assert made != fresh_key()
@@ -305,7 +305,7 @@ def test_keys_are_read_with_commas_between_them():
 
 
 @pytest.mark.parametrize("text", ["", "short", ",", f"{OLD},", "x" * 44, "é" * 44, None, 7, ",".join([OLD] * 11)])
-def test_what_is_no_key_is_not_repeated(text):
+def test_error_about_an_invalid_key_does_not_repeat_it(text):
     with pytest.raises(ValueError, match="must be 1 to 10 keys of 32 bytes in Base64") as refused:
         read_keys(text)
     assert OLD not in str(refused.value)

@@ -1,4 +1,4 @@
-"""What requests are signed with: a key of their tenant, which follows from that of the store, asked for once."""
+"""Signatures of requests, with a key derived per tenant from the store's key."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from noonmark.core.schedule import Owner
 from noonmark.core.signatures import KeySettings, check_token, tenant_key, token_keys
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.targets.secrets import SecretResolver
-from tests.targets.http.receiver import calling, receiving
+from tests.targets.http.receiver import http_receiver, http_sender
 
 TENANT, PUBLIC = "acme", "http://schedules.example.com"
 CHOSEN = "a key that was chosen"
@@ -24,12 +24,12 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize("keys", [KeySettings(), KeySettings(signing_key=CHOSEN, secret_key="a,b")])  # noqa: S106 - of a test
-def test_a_request_has_the_key_of_its_tenant_and_its_own_token(store, keys):
+def test_request_is_signed_with_the_tenants_key_and_has_its_own_token(store, keys):
     own = store.own_key()
     key = tenant_key(keys, own, TENANT)
     with (
-        receiving() as receiver,
-        calling(secrets=SecretResolver(store, None), keys=keys, public_url=PUBLIC) as caller,
+        http_receiver() as receiver,
+        http_sender(secrets=SecretResolver(store, None), keys=keys, public_url=PUBLIC) as caller,
     ):
         caller.call(f"{receiver.url}/ok", body="pay", key="one")
         with store._connections.writing() as connection:
@@ -43,35 +43,35 @@ def test_a_request_has_the_key_of_its_tenant_and_its_own_token(store, keys):
         assert len({headers["Noonmark-Callback-Token"] for _, _, headers, _ in receiver.requests}) == 2
 
 
-def test_without_a_public_url_it_is_signed_all_the_same(store):
-    with receiving() as receiver, calling(secrets=SecretResolver(store, None)) as caller:
+def test_request_is_signed_without_a_public_url(store):
+    with http_receiver() as receiver, http_sender(secrets=SecretResolver(store, None)) as caller:
         caller.call(f"{receiver.url}/ok")
         ((_, _, headers, body),) = receiver.requests
     assert verify(headers, body, tenant_key(KeySettings(), store.own_key(), TENANT)) == headers["Idempotency-Key"]
     assert not [name for name in headers if name.startswith("Noonmark-Callback")]
 
 
-def test_nothing_is_sent_unsigned_while_the_key_cannot_be_read(store):
+def test_nothing_is_sent_unsigned_while_the_key_is_unreadable(store):
     store.own_key()
     with store._connections.writing() as connection:
         connection.execute("UPDATE secrets SET sealed = 'damaged'")
-    with receiving() as receiver, calling(secrets=SecretResolver(store, None)) as caller:
+    with http_receiver() as receiver, http_sender(secrets=SecretResolver(store, None)) as caller:
         delivered = caller.call(f"{receiver.url}/ok")
         assert receiver.requests == []
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
     assert delivered.error.endswith("could not be read: the stored record of the store's own key is damaged")
 
 
-def test_a_damaged_key_stops_no_request_that_is_signed_without_it(store):
+def test_damaged_store_key_does_not_stop_requests_with_configured_keys(store):
     keys, of_default = KeySettings(signing_key=CHOSEN), {"owner": Owner(tenant="default", user="ada")}
     store.own_key()
     with store._connections.writing() as connection:
         connection.execute("UPDATE secrets SET sealed = 'damaged'")
-    with receiving() as receiver:
-        with calling(secrets=SecretResolver(store, None), keys=keys) as caller:
+    with http_receiver() as receiver:
+        with http_sender(secrets=SecretResolver(store, None), keys=keys) as caller:
             delivered = caller.call(f"{receiver.url}/ok", declared=of_default)
             of_another = caller.call(f"{receiver.url}/ok")
-        with calling(secrets=SecretResolver(store, None), keys=keys, public_url=PUBLIC) as caller:
+        with http_sender(secrets=SecretResolver(store, None), keys=keys, public_url=PUBLIC) as caller:
             with_callback = caller.call(f"{receiver.url}/ok", declared=of_default)
         ((_, _, headers, body),) = receiver.requests
     assert verify(headers, body, CHOSEN) == headers["Idempotency-Key"]

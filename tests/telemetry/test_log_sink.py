@@ -1,4 +1,4 @@
-"""What a node does, in the log: each run by itself, and many at once in a line."""
+"""The log sink."""
 
 import logging
 
@@ -12,7 +12,7 @@ LOGGER = "noonmark.work"
 
 
 def nothing():
-    """Is done at once."""
+    pass
 
 
 def events(caplog):
@@ -20,7 +20,7 @@ def events(caplog):
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
-def test_a_run_is_told_with_the_ids_of_what_it_is_about(caplog, level):
+def test_run_is_logged_with_its_ids(caplog, level):
     caplog.set_level(level, LOGGER)
     with Scheduler(sink=LogSink()) as scheduler:
         job = scheduler.schedule(nothing)
@@ -34,7 +34,7 @@ def test_a_run_is_told_with_the_ids_of_what_it_is_about(caplog, level):
     assert (ended.occurrence_id, ended.schedule_id) == (occurrence.id, job)
 
 
-def test_many_that_end_together_share_a_line(caplog):
+def test_many_completions_share_a_line(caplog):
     class Kept:
         def __init__(self):
             self.settled = []
