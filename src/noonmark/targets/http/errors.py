@@ -83,7 +83,7 @@ def describe_error(error: Exception) -> str:
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield the error, and those that led to it."""
     found: list[BaseException] = [error]
-    for one in found:
-        yield one
-        inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
-        found.extend(cause for cause in (one.__cause__, one.__context__, *inner) if cause and cause not in found)
+    for current in found:
+        yield current
+        inner = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+        found.extend(cause for cause in (current.__cause__, current.__context__, *inner) if cause and cause not in found)
