@@ -60,7 +60,7 @@ def _owners_of_most(claims: Sequence[Claim]) -> frozenset[Owner]:
 async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Shares | None = None) -> list[Claim]:
     """Lease so many at most, and hold them."""
     if limit <= 0:
-        node.took_up = node.store_clock.monotonic()
+        node.last_claimed = node.store_clock.monotonic()
         return []
     timing = node.timing
     now = await node.time()
@@ -78,7 +78,7 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
     for claim in claims:
         node.hold(claim)
     if claims:
-        node.took_up = node.store_clock.monotonic()
+        node.last_claimed = node.store_clock.monotonic()
     if node.tells:
         node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
     return claims

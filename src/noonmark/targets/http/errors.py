@@ -86,4 +86,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     for current in found:
         yield current
         inner = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
-        found.extend(cause for cause in (current.__cause__, current.__context__, *inner) if cause and cause not in found)
+        found.extend(
+            cause for cause in (current.__cause__, current.__context__, *inner) if cause and cause not in found
+        )
