@@ -108,17 +108,17 @@ def make_target(
     from noonmark.targets.http.runner import HttpRunner
     from noonmark.targets.secrets import SecretResolver
 
-    secrets = SecretResolver(store, seal)
+    secret_resolver = SecretResolver(store, seal)
     kinds: dict[str, Target] = {
         "function": runner,
         "event": EventEmitter(store),
-        "http": HttpRunner(outbound, secrets=secrets),
+        "http": HttpRunner(outbound, secrets=secret_resolver),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.command.orphans import OrphanReaper
         from noonmark.targets.command.runner import CommandRunner
 
-        kinds["command"] = CommandRunner(programs, OrphanReaper(store), secrets)
+        kinds["command"] = CommandRunner(programs, OrphanReaper(store), secret_resolver)
     return CompositeTarget(kinds)
 
 
