@@ -1,10 +1,15 @@
-"""A schedule in plain words, beside its trigger: what it starts, and what it does in the awkward cases."""
+"""A summary of a schedule: its target, limits and policies."""
 
 from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING, assert_never
 
+from rich.text import Text
+
+from noonmark.cli.output import printable, shorten
+from noonmark.cli.render.console import facts_table, open_console
+from noonmark.cli.render.fires import print_fires
 from noonmark.core.describe.words import duration_words
 from noonmark.core.policies import OverlapKind
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
@@ -14,12 +19,15 @@ from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from noonmark.cli.upcoming import Upcoming
     from noonmark.core.policies import MisfirePolicy
     from noonmark.core.schedule import Declaration
     from noonmark.core.targets import Target
 
 MAX_TARGET = 300
-"""No more characters of an address or of arguments are shown."""
+"""The most characters of a URL or of arguments that are shown."""
 
 WHEN_BUSY = {
     OverlapKind.SKIP: "a new one is skipped",
@@ -31,28 +39,36 @@ WHEN_BUSY = {
 AT_THE_END = {
     EndAction.CANCEL: "then it is asked to stop",
     EndAction.PAUSE: "then it is suspended until the next one opens",
-    EndAction.NONE: "what runs then goes on",
+    EndAction.NONE: "then a run continues",
 }
 
 
-def facts(declaration: Declaration) -> dict[str, str]:
-    """Short answers by their question."""
+def show_valid_schedule(declaration: Declaration, upcoming: Upcoming, *, now: datetime) -> None:
+    """Show that a schedule document is valid, and what it does."""
+    name = declaration.name or "The schedule"
+    with open_console() as console:
+        console.print(Text.assemble((printable(name), "bold"), " is valid.", style="green"))
+        console.print(facts_table({"Fires": upcoming.text} | summarize(declaration)))
+        print_fires(console, upcoming, now)
+
+
+def summarize(declaration: Declaration) -> dict[str, str]:
+    """Short facts by label."""
     attempts = declaration.retry_policy.max_attempts
-    answers = {
-        "Starts": _started(declaration.target) + (f", at most {attempts} attempts" if attempts > 1 else ""),
+    facts = {
+        "Starts": _target(declaration.target) + (f", at most {attempts} attempts" if attempts > 1 else ""),
         "When busy": WHEN_BUSY[declaration.overlap_policy.kind],
     }
-    answers |= _limits(declaration)
-    if not isinstance(declaration.trigger, EventTrigger | None):  # only a time of its own can be missed
+    facts |= _limits(declaration)
+    if not isinstance(declaration.trigger, EventTrigger | None):  # only a scheduled time can be missed
         grace = duration_words(declaration.misfire_policy.grace)
-        answers["When late"] = f"by more than {grace}: {_when_late(declaration.misfire_policy)}"
+        facts["When late"] = f"by more than {grace}: {_when_late(declaration.misfire_policy)}"
     if not declaration.enabled:
-        answers["Enabled"] = "no, nothing fires until it is resumed"
-    return answers
+        facts["Enabled"] = "no, nothing fires until it is resumed"
+    return facts
 
 
-def _started(target: Target) -> str:
-    """What is started, as far as it fits on a line or two."""
+def _target(target: Target) -> str:
     match target:
         case HttpTarget():
             text = f"{target.method} {target.url}"
@@ -62,19 +78,19 @@ def _started(target: Target) -> str:
             text = f"event {target.event_type}"
         case _:
             text = target.route
-    return text if len(text) <= MAX_TARGET else f"{text[:MAX_TARGET]}…"
+    return shorten(text, MAX_TARGET)
 
 
 def _limits(declaration: Declaration) -> dict[str, str]:
-    """How long it may take, where that is said."""
+    """The timeouts and the window, if there are any."""
     target, window = declaration.target, declaration.window
-    said = [] if declaration.timeout is None else [f"at most {duration_words(declaration.timeout)}"]
+    timeouts = [] if declaration.timeout is None else [f"at most {duration_words(declaration.timeout)}"]
     if isinstance(target, HttpTarget) and target.timeout is not None:
-        said.append(f"{duration_words(target.timeout)} for each request")
-    answers = {"Takes": ", ".join(said)} if said else {}
+        timeouts.append(f"{duration_words(target.timeout)} for each request")
+    facts = {"Takes": ", ".join(timeouts)} if timeouts else {}
     if window is not None:
-        answers["Window"] = f"{duration_words(window.duration)}, {AT_THE_END[window.end_action]}"
-    return answers
+        facts["Window"] = f"{duration_words(window.duration)}, {AT_THE_END[window.end_action]}"
+    return facts
 
 
 def _when_late(policy: MisfirePolicy) -> str:

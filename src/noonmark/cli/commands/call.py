@@ -1,4 +1,4 @@
-"""`noonmark call`: any operation by its name, for what no other command does."""
+"""`noonmark call`: any operation by name, for what no other command does."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from noonmark.cli.documents import parse_json
-from noonmark.cli.options import USUAL_PLACE, Where
+from noonmark.cli.inputs import parse_json
+from noonmark.cli.options import Connection
 from noonmark.cli.output import print_json
-from noonmark.cli.remote import connected
+from noonmark.cli.remote import connect
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.jsonvalues import shown
 
 
 def call(
-    operation: Annotated[str, Parameter(help="Its name, such as occurrence/cancel.")],
+    operation: Annotated[str, Parameter(help="The name of the operation, such as occurrence/cancel.")],
     /,
     *,
     arguments_json: Annotated[
-        str | None, Parameter(show_default=False, help="Its arguments by name, as a JSON object.")
+        str | None, Parameter(show_default=False, help="The arguments by name, as a JSON object.")
     ] = None,
-    place: Where = USUAL_PLACE,
+    connection: Connection = Connection(),
 ) -> None:
-    """Do any operation by its name, and print its answer."""
+    """Call any operation by name and print its answer."""
     arguments = {} if arguments_json is None else parse_json(arguments_json, field="--arguments-json")
     if not isinstance(arguments, dict):
         raise InvalidRequest(f"must be an object, not {shown(arguments)}", field="--arguments-json")
-    with connected(place) as remote:
+    with connect(connection) as remote:
         answer = remote.call(operation, arguments)
-    if place.as_json:
+    if connection.as_json:
         print_json(answer)
     else:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
