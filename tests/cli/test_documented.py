@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.cli.calling import Desk, contains
 from tests.cli.documented import COMMANDS
+from tests.cli.runner import Cli, contains
 
 PLACE = re.compile(r"\{(id|paused|trigger|event)\}")
 
@@ -14,8 +14,8 @@ PLACE = re.compile(r"\{(id|paused|trigger|event)\}")
 class Stage:
     """What a command finds when it is given, made as far as the command speaks of it."""
 
-    def __init__(self, desk):
-        self.desk = desk
+    def __init__(self, cli):
+        self.cli = cli
         self._made = {}
 
     def put(self, value):
@@ -30,24 +30,24 @@ class Stage:
         return self._made[what]
 
     def _make_id(self):
-        return self.desk.create("--cron", "0 0 1 1 *")
+        return self.cli.create("--cron", "0 0 1 1 *")
 
     def _make_paused(self):
-        made = self.desk.create("--cron", "0 0 1 1 *")
-        return self.desk.json("schedule", "pause", made)["schedule_id"]
+        made = self.cli.create("--cron", "0 0 1 1 *")
+        return self.cli.json("schedule", "pause", made)["schedule_id"]
 
     def _make_trigger(self):
-        return self.desk.json("trigger", "create", "--function", "nobody", "--event", "never")["schedule_id"]
+        return self.cli.json("trigger", "create", "--function", "nobody", "--event", "never")["schedule_id"]
 
     def _make_event(self):
-        return self.desk.json("event", "emit", "something")["event_id"]
+        return self.cli.json("event", "emit", "something")["event_id"]
 
 
-def carry_out(desk, one):
-    stage = Stage(desk)
+def carry_out(cli, one):
+    stage = Stage(cli)
     command = [stage.put(word) for word in one.command]
     has, lacks = [set(map(stage.put, ids)) for ids in (one.has, one.lacks)]
-    answer = desk.json(*command)
+    answer = cli.json(*command)
     assert contains(answer, stage.put(one.gives)), answer
     listed = (
         {entry.get("schedule_id") or entry.get("event_id") for entry in next(iter(answer.values()))} if has else set()
@@ -58,7 +58,7 @@ def carry_out(desk, one):
 
 @pytest.fixture(scope="module")
 def on_store(tmp_path_factory):
-    return Desk("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'documented.db'}")
+    return Cli("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'documented.db'}")
 
 
 @pytest.mark.parametrize("one", COMMANDS, ids=lambda one: one.does)

@@ -11,16 +11,16 @@ from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
 from noonmark.ports.records import Beat
 from noonmark.stores.sqlite import SqliteStore, opening
-from tests.cli.calling import Desk, call
+from tests.cli.runner import Cli, call
 from tests.service.server import serving
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     path = tmp_path_factory.mktemp("doctor") / "prepared.db"
-    desk = Desk("--store", f"sqlite:///{path}")
+    cli = Cli("--store", f"sqlite:///{path}")
     for name in ("sound", "broken"):
-        desk.json("schedule", "create", "--id", name, "--every", "1h", "--function", "f", "--label", "team=a")
+        cli.json("schedule", "create", "--id", name, "--every", "1h", "--function", "f", "--label", "team=a")
     return path
 
 
@@ -75,7 +75,7 @@ def test_a_damaged_row_is_named_with_what_to_do_and_nothing_is_changed(file):
 
 def test_what_it_advises_for_a_schedule_frees_its_id(file):
     damaged(file, "UPDATE schedules SET terms_document = '[1]' WHERE schedule_id = 'broken'")
-    desk = Desk("--store", f"sqlite:///{file}")
+    cli = Cli("--store", f"sqlite:///{file}")
     [row] = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
     assert (row["table"], row["column"], row["problem"]) == (
         "schedules",
@@ -83,7 +83,7 @@ def test_what_it_advises_for_a_schedule_frees_its_id(file):
         "is JSON, but not an object",
     )
     damaged(file, row["advice"].rpartition(": ")[2])
-    assert desk.json("schedule", "create", "--id", "broken", "--every", "1h", "--function", "f")["phase"] == "active"
+    assert cli.json("schedule", "create", "--id", "broken", "--every", "1h", "--function", "f")["phase"] == "active"
 
 
 def test_a_schema_of_another_version_is_told_and_not_changed(file):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from noonmark.cli.drafting import given_document, target_document, trigger_document
-from noonmark.cli.options import NO_TIMING, Receiver, Timing
+from noonmark.cli.document_builder import given_document, target_document, trigger_document
+from noonmark.cli.options import TargetOptions, TriggerOptions
 from noonmark.core.errors import InvalidRequest
-from tests.cli.calling import Desk, call, contains
+from tests.cli.runner import Cli, call, contains
 
 DAILY = ("--cron", "@daily")
 REPORT = ("--function", "report")
@@ -21,8 +21,8 @@ GIVEN = {
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory):
-    made = Desk("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'options.db'}")
+def cli(tmp_path_factory):
+    made = Cli("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'options.db'}")
     made("schedule", "create", "--every", "1d", *REPORT)  # whatever is asked first, there is a file
     return made
 
@@ -57,9 +57,9 @@ def desk(tmp_path_factory):
         ),
     ],
 )
-def test_when_it_fires(desk, monkeypatch, options, trigger):
+def test_when_it_fires(cli, monkeypatch, options, trigger):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    answer = desk.json("schedule", "create", *REPORT, *options)
+    answer = cli.json("schedule", "create", *REPORT, *options)
     assert contains(answer["trigger"], trigger), answer["trigger"]
 
 
@@ -111,8 +111,8 @@ def test_when_it_fires(desk, monkeypatch, options, trigger):
         ),
     ],
 )
-def test_what_it_starts(desk, options, target):
-    answer = desk.json("schedule", "create", *DAILY, *options)
+def test_what_it_starts(cli, options, target):
+    answer = cli.json("schedule", "create", *DAILY, *options)
     assert contains(answer["target"], target), answer["target"]
 
 
@@ -137,9 +137,9 @@ def test_what_it_starts(desk, options, target):
         ),
     ],
 )
-def test_what_people_see_of_it(desk, options, said):
-    made = desk.json("schedule", "create", *DAILY, *options)["schedule_id"]
-    shown = " ".join(desk("schedule", "status", made).split())
+def test_what_people_see_of_it(cli, options, said):
+    made = cli.json("schedule", "create", *DAILY, *options)["schedule_id"]
+    shown = " ".join(cli("schedule", "status", made).split())
     assert said in shown.replace("x x", "xx"), shown
 
 
@@ -161,49 +161,52 @@ def test_what_people_see_of_it(desk, options, said):
         (("--schedule-json", '{"prohibit_overlap": false}'), {"overlap_policy": "allow"}),
     ],
 )
-def test_on_which_terms(desk, options, part):
-    answer = desk.json("schedule", "create", *DAILY, *REPORT, *options)
+def test_on_which_terms(cli, options, part):
+    answer = cli.json("schedule", "create", *DAILY, *REPORT, *options)
     assert contains(answer, part), answer
 
 
-def test_it_may_follow_others(desk):
-    upstreams = [desk.create("--every", "1h") for _ in range(2)]
+def test_it_may_follow_others(cli):
+    upstreams = [cli.create("--every", "1h") for _ in range(2)]
     options = [word for one in upstreams for word in ("--depends-on", one)]
-    answer = desk.json("schedule", "create", *REPORT, *options)
+    answer = cli.json("schedule", "create", *REPORT, *options)
     assert (answer["trigger"], [one["schedule_id"] for one in answer["depends_on"]]) == (None, upstreams)
-    assert f"after {upstreams[0]}" in desk("schedule", "status", answer["schedule_id"])
-    assert f"after {upstreams[0]}, {upstreams[1]}" in desk("schedule", "list", "--text", answer["schedule_id"])
+    assert f"after {upstreams[0]}" in cli("schedule", "status", answer["schedule_id"])
+    assert f"after {upstreams[0]}, {upstreams[1]}" in cli("schedule", "list", "--text", answer["schedule_id"])
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("create", *REPORT), "say when it is to run: give --cron, --every, --at, --in or --event, or --depends-on"),
-        (("create", *REPORT, "--timezone", "UTC"), "say when it is to run: give --cron"),
-        (("create", *DAILY), "say what it is to start: give --function, --http, --command or --emit"),
-        (("create", *DAILY, *REPORT, "--every", "1s"), "--every: cannot stand beside --cron: give one of --cron"),
-        (("create", *REPORT, "--at", "2036-05-25T02:00:00Z", "--in", "5m"), "--in: cannot stand beside --at"),
-        (("create", *DAILY, *REPORT, "--", "backup"), "--command: cannot stand beside --function"),
-        (("create", *DAILY, "--command", "cat", "--", "sleep", "5"), "--command: cannot stand beside a program behind"),
-        (("create", *DAILY, "--command=cat", "--", "sleep", "5"), "--command: cannot stand beside a program behind --"),
-        (("create", *DAILY, *REPORT, "--emit", "e"), "--emit: cannot stand beside --function"),
-        (("create", *DAILY, *REPORT, "--method", "PUT"), "--method: goes with --http"),
-        (("create", *DAILY, "--http", "https://e.com", "--payload-json", "1"), "--payload-json: goes with --function"),
+        (
+            ("create", *REPORT),
+            "a schedule needs a trigger: give --cron, --every, --at, --in or --event, or --depends-on",
+        ),
+        (("create", *REPORT, "--timezone", "UTC"), "a schedule needs a trigger: give --cron"),
+        (("create", *DAILY), "a schedule needs a target: give --function, --http, --command or --emit"),
+        (("create", *DAILY, *REPORT, "--every", "1s"), "--every: conflicts with --cron: give one of --cron"),
+        (("create", *REPORT, "--at", "2036-05-25T02:00:00Z", "--in", "5m"), "--in: conflicts with --at"),
+        (("create", *DAILY, *REPORT, "--", "backup"), "--command: conflicts with --function"),
+        (("create", *DAILY, "--command", "cat", "--", "sleep", "5"), "--command: conflicts with a program after"),
+        (("create", *DAILY, "--command=cat", "--", "sleep", "5"), "--command: conflicts with a program after --"),
+        (("create", *DAILY, *REPORT, "--emit", "e"), "--emit: conflicts with --function"),
+        (("create", *DAILY, *REPORT, "--method", "PUT"), "--method: requires --http"),
+        (("create", *DAILY, "--http", "https://e.com", "--payload-json", "1"), "--payload-json: requires --function"),
         (("create", *DAILY, "--http", "ftp://e.com"), "target.url: "),
         (("create", *DAILY, "--http", "https://e.com", "--header", "X"), "--header: must be a name, then ':'"),
-        (("create", *DAILY, "--command", "a | b"), "--command: no shell runs"),
-        (("create", *DAILY, "--command", "a 'b"), "--command: cannot be taken apart"),
-        (("create", "--every", "5 weeks", *REPORT), "--every: must be a length of time such as 30m"),
+        (("create", *DAILY, "--command", "a | b"), "--command: is not run in a shell"),
+        (("create", *DAILY, "--command", "a 'b"), "--command: cannot be split into words"),
+        (("create", "--every", "5 weeks", *REPORT), "--every: must be a duration such as 30m"),
         (("create", "--every", "-5s", *REPORT), 'Command "schedule create" parameter --every requires an argument.'),
-        (("create", "--every=-5s", *REPORT), "--every: must be a length of time such as 30m"),
+        (("create", "--every=-5s", *REPORT), "--every: must be a duration such as 30m"),
         (("create", "--every", "0s", *REPORT), "trigger.every_seconds: "),
-        (("create", "--every", "5s", "--timezone", "UTC", *REPORT), "--timezone: goes with --cron"),
-        (("create", *DAILY, *REPORT, "--filter-json", "{}"), "--filter-json: goes with --event"),
+        (("create", "--every", "5s", "--timezone", "UTC", *REPORT), "--timezone: requires --cron"),
+        (("create", *DAILY, *REPORT, "--filter-json", "{}"), "--filter-json: requires --event"),
         (("create", *DAILY, *REPORT, "--timezone", "EST5"), "trigger.timezone: is not an IANA time zone"),
         (("create", *DAILY, *REPORT, "--start-at", "tomorrow"), "--start-at: must be an RFC 3339 instant"),
-        (("create", *DAILY, *REPORT, "--overlap", "queue", "--allow-overlap"), "--overlap: cannot stand beside"),
+        (("create", *DAILY, *REPORT, "--overlap", "queue", "--allow-overlap"), "--overlap: conflicts with"),
         (("create", *DAILY, *REPORT, "--overlap", "sometimes"), "overlap_policy: must be one of"),
-        (("create", *DAILY, *REPORT, "--catchup-limit", "3"), "--catchup-limit: goes with --misfire catch_up_all"),
+        (("create", *DAILY, *REPORT, "--catchup-limit", "3"), "--catchup-limit: requires --misfire catch_up_all"),
         (("create", *DAILY, *REPORT, "--label", "team"), "--label: must be a name, then '=', then a value"),
         (("create", *DAILY, *REPORT, "--max-runs", "0"), "max_runs: must be a whole number from 1"),
         (("create", *DAILY, *REPORT, "--schedule-json", "[]"), "--schedule-json: must be an object"),
@@ -218,47 +221,49 @@ def test_it_may_follow_others(desk):
                 "--schedule-json",
                 '{"target": {"target_kind": "http", "url": "https://e.com"}}',
             ),
-            '--schedule-json: its target_kind "http" cannot stand beside --function',
+            '--schedule-json: its target_kind "http" conflicts with --function',
         ),
         (("create", *DAILY, *REPORT, "--schedule-json", '{"target": {"cwd": "jobs"}}'), "target.cwd: unknown field"),
         (("create", *DAILY, "--function", "os:system"), "target.function: must be the name under which a node"),
         (("create", *DAILY, *REPORT, "--id", "a b"), "schedule_id: "),
         (("create", *DAILY, *REPORT, "--colour", "red"), "Unknown option"),
-        (("delay", *REPORT), "say when it is to run: give --at or --in"),
+        (("delay", *REPORT), "a schedule needs a trigger: give --at or --in"),
         (("delay", *REPORT, "--at", "2020-01-01T00:00:00Z"), "trigger.due_at_utc: is in the past"),
         (("delay", *REPORT, "--cron", "@daily"), "Unknown option"),
-        (("preview",), "name a schedule, or say when one would run"),
+        (("preview",), "give the id of a schedule, or a trigger"),
         (("list", "--limit", "0"), "--limit: must be at least 1"),
         (("list", "--kind", "weekly"), "kind: must be one of"),
         (("list", "--status", "asleep"), "phase: must be one of"),
-        (("explain", "occ_" + "0" * 32, "--at", "2036-01-01T00:00:00Z"), "--at: goes with the id of a schedule"),
+        (("explain", "occ_" + "0" * 32, "--at", "2036-01-01T00:00:00Z"), "--at: requires the id of a schedule"),
     ],
 )
-def test_what_is_refused(desk, arguments, said):
-    [line] = desk.refused(2, "schedule", *arguments)
+def test_what_is_refused(cli, arguments, said):
+    [line] = cli.refused(2, "schedule", *arguments)
     assert line.startswith(said), line
 
 
-def test_everything_wrong_is_told_at_once(desk):
-    lines = desk.refused(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
+def test_everything_wrong_is_told_at_once(cli):
+    lines = cli.refused(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
     assert [line.split(":")[0] for line in lines] == ["trigger.expression", "max_runs"]
-    problem = desk.problem(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
+    problem = cli.problem(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
     assert [one["field"] for one in problem["problems"]] == ["trigger.expression", "max_runs"]
 
 
-def test_triggers_are_listed_with_their_filters(desk):
+def test_triggers_are_listed_with_their_filters(cli):
     for filters in ('{"sum": {"gt": 9}}', json.dumps({"name": "n" * 99}), "{}"):
-        desk.json("trigger", "create", "--event", "listed", "--event", "told", "--filter-json", filters, *REPORT)
-    rows = desk("trigger", "list", "--event", "listed").splitlines()[1:4]
+        cli.json("trigger", "create", "--event", "listed", "--event", "told", "--filter-json", filters, *REPORT)
+    rows = cli("trigger", "list", "--event", "listed").splitlines()[1:4]
     told = [row.partition(" on listed or told")[2].split("  ")[0] for row in rows]
     assert sorted(told) == ["", f' if {{"name": "{"n" * 50}…', ' if {"sum": {"gt": 9}}']
 
 
-def test_a_trigger_needs_an_event(desk):
-    assert desk.refused(2, "trigger", "create", *REPORT) == ["--event: say which event sets it off"]
+def test_a_trigger_needs_an_event(cli):
+    assert cli.refused(2, "trigger", "create", *REPORT) == [
+        "--event: is required: the type of the events that trigger it"
+    ]
 
 
-def test_bundles_are_refused_by_name(desk, tmp_path):
+def test_bundles_are_refused_by_name(cli, tmp_path):
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     for command in (
@@ -266,25 +271,25 @@ def test_bundles_are_refused_by_name(desk, tmp_path):
         ("schedule", "delay", "--in", "1h"),
         ("trigger", "create", "--event", "e"),
     ):
-        [line] = desk.refused(2, *command[:2], bundle, *command[2:])
-        instead = "name what it starts by --function, --http, --command or --emit"
-        assert line == f"{bundle}: this release runs no bundles yet: {instead}"
-        [line] = desk.refused(3, *command[:2], tmp_path / "missing", *command[2:])
+        [line] = cli.refused(2, *command[:2], bundle, *command[2:])
+        instead = "name the target with --function, --http, --command or --emit"
+        assert line == f"{bundle}: this release does not run bundles yet: {instead}"
+        [line] = cli.refused(3, *command[:2], tmp_path / "missing", *command[2:])
         assert line.startswith(f"{tmp_path / 'missing'}: there is no such file or folder")
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (("--store", "memory://"), "--store: would be gone when this command ends"),
+        (("--store", "memory://"), "--store: is lost when this command ends"),
         (("--store", "redis://"), "store: 'redis://' names no store"),
-        (("--store", "sqlite:///a.db", "--server", "http://127.0.0.1:1"), "--store: cannot stand beside --server"),
+        (("--store", "sqlite:///a.db", "--server", "http://127.0.0.1:1"), "--store: conflicts with --server"),
     ],
 )
 def test_places_that_are_refused(place, said):
     done = call("schedule", "list", *place)
     assert done.code == 2
-    assert done.complaints[0].startswith(said)
+    assert done.errors[0].startswith(said)
 
 
 def test_a_store_that_cannot_be_opened(tmp_path):
@@ -292,10 +297,10 @@ def test_a_store_that_cannot_be_opened(tmp_path):
     assert (done.code, done.problem["code"]) == (6, "store_unavailable")
 
 
-def test_a_document_in_json_says_what_was_created(desk):
-    document = desk.json("schedule", "create", *DAILY, *REPORT, "--id", "chosen")
+def test_a_document_in_json_says_what_was_created(cli):
+    document = cli.json("schedule", "create", *DAILY, *REPORT, "--id", "chosen")
     assert (document["schedule_id"], document["source"], document["revision"]) == ("chosen", "cli", 1)
-    assert desk.problem(4, "schedule", "create", *DAILY, *REPORT, "--id", "chosen") == {
+    assert cli.problem(4, "schedule", "create", *DAILY, *REPORT, "--id", "chosen") == {
         "title": "Not in the present state",
         "status": 409,
         "code": "conflict",
@@ -329,10 +334,15 @@ def test_nothing_in_a_document_trips_the_command(name):
     """What is wrong is told as such, by the command or by whoever is asked."""
     for value in JUNK:
         for more in ({}, {"missed_policy": "catchup_all"}, {"missed_grace_ms": 1, "timezone": "UTC"}):
-            for options in (NO_TIMING, Timing(cron=("@daily",)), Timing(filter_json="{}"), Timing(timezone="UTC")):
+            for options in (
+                TriggerOptions(),
+                TriggerOptions(cron=("@daily",)),
+                TriggerOptions(filter_json="{}"),
+                TriggerOptions(timezone="UTC"),
+            ):
                 try:
                     given = given_document(json.dumps({**more, name: value}))
                     trigger_document(options, given.get("trigger"))
-                    target_document(Receiver(payload_json="1"), before=given.get("target"))
+                    target_document(TargetOptions(payload_json="1"), before=given.get("target"))
                 except InvalidRequest:
                     continue

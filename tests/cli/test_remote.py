@@ -5,8 +5,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tests.cli.calling import Desk, call
 from tests.cli.documented import COMMANDS
+from tests.cli.runner import Cli, call
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.cli.test_documented import carry_out
 from tests.service.server import serving
@@ -21,41 +21,41 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def desk(server):
-    return Desk("--server", server.url)
+def cli(server):
+    return Cli("--server", server.url)
 
 
 @pytest.mark.parametrize("one", COMMANDS, ids=lambda one: one.does)
-def test_a_documented_command_on_a_server(desk, one):
-    carry_out(desk, one)
+def test_a_documented_command_on_a_server(cli, one):
+    carry_out(cli, one)
 
 
-def test_a_server_tells_of_everything_wrong(desk):
+def test_a_server_tells_of_everything_wrong(cli):
     bad = ("schedule", "create", "--cron", "61 * * * *", "--function", "f", "--max-runs", "0")
-    assert [line.split(":")[0] for line in desk.refused(2, *bad)] == ["trigger.expression", "max_runs"]
-    assert [one["field"] for one in desk.problem(2, *bad)["problems"]] == ["trigger.expression", "max_runs"]
-    assert desk.problem(3, "schedule", "status", "missing")["code"] == "not_found"
-    desk.create("--every", "1h", "--id", "taken")
-    assert desk.problem(4, "schedule", "create", "--every", "1h", "--function", "f", "--id", "taken")["status"] == 409
+    assert [line.split(":")[0] for line in cli.refused(2, *bad)] == ["trigger.expression", "max_runs"]
+    assert [one["field"] for one in cli.problem(2, *bad)["problems"]] == ["trigger.expression", "max_runs"]
+    assert cli.problem(3, "schedule", "status", "missing")["code"] == "not_found"
+    cli.create("--every", "1h", "--id", "taken")
+    assert cli.problem(4, "schedule", "create", "--every", "1h", "--function", "f", "--id", "taken")["status"] == 409
 
 
-def test_the_worker_of_a_server_is_stopped_and_started(desk):
-    told = desk("worker", "status")
+def test_the_worker_of_a_server_is_stopped_and_started(cli):
+    told = cli("worker", "status")
     assert told.startswith("The worker is running.\n")
     assert "None" not in told
-    assert desk.json("worker", "stop")["status"] == "stopped"
-    assert desk("worker", "status").startswith("The worker is stopped.\n")
-    assert desk.json("worker", "start")["status"] == "running"
-    [node] = desk.json("node", "list")["nodes"]
-    assert node["node"] in desk("node", "list")
+    assert cli.json("worker", "stop")["status"] == "stopped"
+    assert cli("worker", "status").startswith("The worker is stopped.\n")
+    assert cli.json("worker", "start")["status"] == "running"
+    [node] = cli.json("node", "list")["nodes"]
+    assert node["node"] in cli("node", "list")
 
 
-def test_a_server_is_named_by_a_variable(server, desk, tmp_path):
-    made = desk.create("--every", "1h")
+def test_a_server_is_named_by_a_variable(server, cli, tmp_path):
+    made = cli.create("--every", "1h")
     done = in_pipe(*NOONMARK, "schedule", "status", made, NOONMARK_SERVER=server.url)
     assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, made, "")
     # A store that is named goes before it: nothing is asked of the server.
-    other = Desk("--store", f"sqlite:///{tmp_path / 'other.db'}")
+    other = Cli("--store", f"sqlite:///{tmp_path / 'other.db'}")
     gone = other.create("--every", "1h")
     other.json("schedule", "delete", gone)
     store = ("--store", f"sqlite:///{tmp_path / 'other.db'}")
@@ -78,16 +78,16 @@ def test_a_list_starts_without_what_only_a_server_needs(server, options, spared)
 def test_no_server_is_an_error_that_says_what_to_do(monkeypatch):
     done = call("schedule", "list", "--server", NOBODY)
     assert done.code == 6
-    [line] = done.complaints
+    [line] = done.errors
     assert line.startswith(f"there is no server at {NOBODY} ")
     assert "Start a server with `noonmark serve`, name another one with --server or NOONMARK_SERVER" in line
     assert line.endswith("--store sqlite:///noonmark.db")
     done = call("event", "emit", "paid", "--server", NOBODY, "--json")
     assert (done.code, done.problem["code"], done.problem["status"]) == (6, "unreachable", 503)
-    assert call("schedule", "list", "--server", "nowhere").complaints[0].startswith("--server: must be an address")
+    assert call("schedule", "list", "--server", "nowhere").errors[0].startswith("--server: must be an address")
     monkeypatch.setenv("NOONMARK_SERVER", "ftp://nowhere")
     done = call("schedule", "list")
-    assert (done.code, done.complaints[0].split(":")[0]) == (2, "NOONMARK_SERVER")
+    assert (done.code, done.errors[0].split(":")[0]) == (2, "NOONMARK_SERVER")
 
 
 class Other(BaseHTTPRequestHandler):
@@ -109,31 +109,31 @@ def test_another_program_is_told_from_a_server():
         url = f"http://127.0.0.1:{other.server_port}"
         done = call("schedule", "list", "--server", url)
         thread.join()
-    assert (done.code, done.complaints) == (1, [f"{url}/rpc did not answer as Noonmark does; is it another program?"])
+    assert (done.code, done.errors) == (1, [f"{url}/rpc did not answer as Noonmark does; is it another program?"])
 
 
-def test_fields_have_the_names_of_arguments(desk):
+def test_fields_have_the_names_of_arguments(cli):
     huge = ("--payload-json", '{"a": 99999999999999999999}')
-    assert desk.problem(2, "event", "emit", "e", *huge)["field"] == "payload.a"
+    assert cli.problem(2, "event", "emit", "e", *huge)["field"] == "payload.a"
 
 
-def test_what_is_missing_is_named(desk):
-    assert desk.refused(2, "secret", "set", "a") == [
-        "--host: is required: a host that may see it, such as api.example.com"
+def test_what_is_missing_is_named(cli):
+    assert cli.refused(2, "secret", "set", "a") == [
+        "--host: is required: a host that may receive it, such as api.example.com"
     ]
-    assert desk.refused(2, "event", "match", "--payload-json", "1") == [
+    assert cli.refused(2, "event", "match", "--payload-json", "1") == [
         "--payload-json: needs a type: noonmark event match TYPE --payload-json .."
     ]
 
 
-def test_the_types_of_events_to_match_are_named_as_those_of_a_trigger(desk):
+def test_the_types_of_events_to_match_are_named_as_those_of_a_trigger(cli):
     for kind in ("named.a", "named.b", "named.c"):
-        desk("event", "emit", kind)
+        cli("event", "emit", kind)
     last = ("--last", "5")
     for words in (["named.a"], ["--event", "named.a"], ["--event", "named.a", "--event", "named.b"]):
-        found = desk.json("event", "match", *words, *last)["events"]
+        found = cli.json("event", "match", *words, *last)["events"]
         assert [one["event_type"] for one in found] == [one for one in words[::-1] if not one.startswith("--")]
-    both = desk.json("event", "match", "named.c", "--event", "named.a", *last)
+    both = cli.json("event", "match", "named.c", "--event", "named.a", *last)
     assert [one["event_type"] for one in both["events"]] == ["named.c", "named.a"]
-    tried = desk.json("event", "match", "--event", "named.a", "--payload-json", "1")
+    tried = cli.json("event", "match", "--event", "named.a", "--payload-json", "1")
     assert [(one["event_type"], one["payload"]) for one in tried["events"]] == [("named.a", 1)]

@@ -15,7 +15,7 @@ from noonmark.driver.drive import drive
 from noonmark.ports.records import Beat
 from noonmark.stores.sqlite import backup
 from noonmark.testing import FakeClock, ManualDriver
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.embedded.conftest import START
 from tests.embedded.waiting import NEVER, SOON
 
@@ -96,19 +96,19 @@ class TestBackup:
         copy.write_text("mine")
         keeper.list_jobs()
         done = call("backup", str(copy), "--store", url)
-        assert done.complaints == [f"FILE: {copy} exists; name another file, or add --overwrite"]
+        assert done.errors == [f"FILE: {copy} exists; name another file, or add --overwrite"]
         assert copy.read_text() == "mine"
         assert call("backup", str(copy), "--store", url, "--overwrite").code == 0
         assert rows(copy, "SELECT count(*) FROM schedules") == [(0,)]
 
     def test_a_database_in_use_is_not_overwritten(self, keeper, url, path, copy):
         keeper.list_jobs()
-        assert call("backup", str(path), "--store", url, "--overwrite").complaints == [
+        assert call("backup", str(path), "--store", url, "--overwrite").errors == [
             f"FILE: {path} is the store itself; name another file"
         ]
         with closing(Scheduler(f"sqlite:///{copy}")) as other:
             other.list_jobs()
-            [complaint] = call("backup", str(copy), "--store", url, "--overwrite").complaints
+            [complaint] = call("backup", str(copy), "--store", url, "--overwrite").errors
         assert complaint.endswith("belongs to a database in use; name another file")
 
     @pytest.mark.parametrize("command", ["backup", "restore"])
@@ -126,11 +126,11 @@ class TestBackup:
         assert "secret" not in done.err
 
     def test_what_is_not_there_or_not_ours_is_refused(self, url, path, copy, tmp_path):
-        assert call("backup", str(copy), "--store", url).complaints == [f"--store: there is no file {path}"]
+        assert call("backup", str(copy), "--store", url).errors == [f"--store: there is no file {path}"]
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("CREATE TABLE somebody_elses (a)")
-        assert call("backup", str(copy), "--store", url).complaints == [f"{path} is not a database of Noonmark"]
-        [complaint] = call("backup", str(tmp_path / "no" / "copy.db"), "--store", url).complaints
+        assert call("backup", str(copy), "--store", url).errors == [f"{path} is not a database of Noonmark"]
+        [complaint] = call("backup", str(tmp_path / "no" / "copy.db"), "--store", url).errors
         assert complaint == f"FILE: there is no folder {tmp_path / 'no'}"
         assert not copy.exists()
 
@@ -141,7 +141,7 @@ class TestRestore:
         call("backup", str(copy), "--store", url)
         keeper.schedule(nothing, name="later", trigger=NEVER)
         done = call("restore", str(copy), "--store", url)
-        assert (done.code, done.out) == (0, f"Restored {url} from {copy}. Start its nodes anew.\n")
+        assert (done.code, done.out) == (0, f"Restored {url} from {copy}. Restart its nodes.\n")
         assert [job.name for job in keeper.list_jobs()] == ["kept"], "also for whoever has it open"
         fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
         assert call("restore", str(copy), "--store", fresh).code == 0
@@ -154,7 +154,7 @@ class TestRestore:
         keeper.schedule(nothing, name="later", trigger=NEVER)
         store = keeper.runtime.store
         drive(store.beat(Beat(node="busy-node", lease=60 * SECOND), now=drive(store.clock())))
-        [complaint] = call("restore", str(copy), "--store", url).complaints
+        [complaint] = call("restore", str(copy), "--store", url).errors
         assert complaint.startswith("--store: busy-node may still be at work in ")
         assert len(names(url)) == 2
         assert call("restore", str(copy), "--store", url, "--force").code == 0
@@ -194,7 +194,7 @@ class TestRestore:
         broken.write_text("what the disk made of it" * 100)
         broken.with_name("broken.db-wal").write_text("the log of another life")
         there = f"sqlite:///{broken}"
-        [complaint] = call("restore", str(copy), "--store", there).complaints
+        [complaint] = call("restore", str(copy), "--store", there).errors
         assert "--force replaces it" in complaint
         assert call("restore", str(copy), "--store", there, "--force").code == 0
         assert names(there) == ["kept"]
@@ -224,7 +224,7 @@ class TestRestore:
         before = locked.stat().st_ino
         with closing(sqlite3.connect(locked, isolation_level=None)) as connection:
             connection.execute("BEGIN EXCLUSIVE")
-            [complaint] = call("restore", str(copy), "--store", there, "--force").complaints
+            [complaint] = call("restore", str(copy), "--store", there, "--force").errors
         assert "another process keeps it locked" in complaint
         assert locked.stat().st_ino == before
 
@@ -237,9 +237,9 @@ class TestRestore:
         folder.mkdir()
         for place in (pipe, folder):
             done = call("restore", str(copy), "--store", f"sqlite:///{place}", *force)
-            assert done.complaints == [f"--store: {place} is not a regular file; name another one"]
+            assert done.errors == [f"--store: {place} is not a regular file; name another one"]
         done = call("backup", str(pipe), "--store", url, "--overwrite")
-        assert done.complaints == [f"FILE: {pipe} is not a regular file; name another one"]
+        assert done.errors == [f"FILE: {pipe} is not a regular file; name another one"]
         assert pipe.is_fifo()
         assert folder.is_dir()
 
@@ -250,7 +250,7 @@ class TestRestore:
         with closing(sqlite3.connect(other)) as connection:
             connection.execute("CREATE TABLE somebody_elses (a)")
         done = call("restore", str(copy), "--store", f"sqlite:///{other}", "--force")
-        assert done.complaints == [f"{other} is not a database of Noonmark"]
+        assert done.errors == [f"{other} is not a database of Noonmark"]
         assert rows(other, "SELECT count(*) FROM somebody_elses") == [(0,)]
 
     def test_nothing_is_delivered_again_outside_the_misfire_window_and_fences_rise(self, url, path, copy):
