@@ -22,7 +22,7 @@ def noonmark(*arguments, **options):
 
 
 def refused(done, code=2):
-    """What a refusal said: only on stderr, in whole lines that begin with the program's name."""
+    """The lines of an error: only on stderr, each with the name of the program."""
     assert done.returncode == code, done
     assert done.stdout == ""
     lines = done.stderr.splitlines()
@@ -32,7 +32,7 @@ def refused(done, code=2):
 
 
 def problem(done, code):
-    """What a refusal said to a machine: one object on one line of stderr."""
+    """The error document: one object on one line of stderr."""
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done
     return json.loads(done.stderr)
 
@@ -42,7 +42,7 @@ def test_version():
     assert (done.returncode, done.stdout, done.stderr) == (0, version("noonmark") + "\n", "")
 
 
-def test_the_console_script_is_the_same_program():
+def test_console_script():
     script = Path(sys.executable).with_name("noonmark")
     assert in_pipe(str(script), "--version").stdout == noonmark("--version").stdout
 
@@ -66,7 +66,7 @@ def test_help_of_a_command(command):
 @pytest.mark.parametrize(
     "command", [(group, name) for group, (_, commands) in GROUPS.items() for name in commands], ids=" ".join
 )
-def test_help_of_a_command_of_a_group(command):
+def test_help_of_grouped_commands(command):
     done = call(*command, "--help")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"Usage: noonmark {' '.join(command)}")
@@ -79,7 +79,7 @@ def test_an_unknown_command_is_a_usage_error():
     assert line.endswith("See noonmark --help.")
 
 
-def test_a_problem_for_machines_is_one_object_on_stderr(tmp_path):
+def test_an_error_in_json_is_one_object_on_stderr(tmp_path):
     missing = str(tmp_path / "missing.json")
     assert problem(noonmark("check", missing, "--json"), code=3) == {
         "title": "Not found",
@@ -125,7 +125,7 @@ def test_a_terminal_gets_colours():
     assert "Sun 2027-03-28 03:00 +02:00" in shown
 
 
-def test_characters_that_the_output_cannot_carry_are_escaped():
+def test_unencodable_characters_are_escaped():
     document = json.dumps({"type": "event", "event_type": "paid", "filters": {"city": "Malmö"}})
     done = noonmark("preview", "--trigger-json", document, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stdout) == (0, 'When paid is emitted and city is "Malm\\xf6"\n')
@@ -133,7 +133,7 @@ def test_characters_that_the_output_cannot_carry_are_escaped():
     assert json.loads(done.stdout)["description"] == 'When paid is emitted and city is "Malmö"'
 
 
-def test_control_characters_of_a_document_do_not_reach_the_terminal():
+def test_control_characters_are_not_printed():
     trigger = {"type": "event", "event_type": "paid", "filters": {"city": "\x9b31m\u202e"}}
     code, shown = in_terminal(*NOONMARK, "preview", "--trigger-json", json.dumps(trigger))
     assert code == 0
@@ -153,14 +153,14 @@ def test_a_closed_pipe_ends_quietly(arguments):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_a_reader_that_stops_early_gets_what_it_asked_for():
+def test_output_to_head():
     command = f'"{sys.executable}" -m noonmark preview "* * * * *" --count 1000 | head -1'
     done = in_pipe("sh", "-c", command)
     assert (done.stdout, done.stderr) == ("Every minute, UTC\n", "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_told_in_one_line():
+def test_a_full_disk_is_reported_in_one_line():
     with Path("/dev/full").open("wb") as full:
         command = [*NOONMARK, "preview", "* * * * *"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, env=ENVIRONMENT)

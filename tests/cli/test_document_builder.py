@@ -1,4 +1,4 @@
-"""What options say becomes a schedule: when it fires, what it starts, on which terms; and what they must not say."""
+"""Schedule documents from options: triggers, targets, policies, and refused options."""
 
 import json
 
@@ -17,14 +17,14 @@ GIVEN = {
     "url": "https://e.com",
     "headers": {"x-team": "sales", "X-Kind": "a"},
 }
-"""Of a target, more than options can say, and some that they say otherwise."""
+"""A target with a field that has no option, and fields that options override."""
 
 
 @pytest.fixture(scope="module")
 def cli(tmp_path_factory):
-    made = Cli("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'options.db'}")
-    made("schedule", "create", "--every", "1d", *REPORT)  # whatever is asked first, there is a file
-    return made
+    cli = Cli("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'options.db'}")
+    cli("schedule", "create", "--every", "1d", *REPORT)  # creates the file
+    return cli
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def cli(tmp_path_factory):
         ),
     ],
 )
-def test_when_it_fires(cli, monkeypatch, options, trigger):
+def test_trigger_options(cli, monkeypatch, options, trigger):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     answer = cli.json("schedule", "create", *REPORT, *options)
     assert contains(answer["trigger"], trigger), answer["trigger"]
@@ -111,13 +111,13 @@ def test_when_it_fires(cli, monkeypatch, options, trigger):
         ),
     ],
 )
-def test_what_it_starts(cli, options, target):
+def test_target_options(cli, options, target):
     answer = cli.json("schedule", "create", *DAILY, *options)
     assert contains(answer["target"], target), answer["target"]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--http", "https://example.com/hook", "--method", "PUT"), "Starts PUT https://example.com/hook When busy"),
         (("--retries", "2", "--", "backup", "a b"), "Starts command backup 'a b', at most 3 attempts When busy"),
@@ -137,10 +137,10 @@ def test_what_it_starts(cli, options, target):
         ),
     ],
 )
-def test_what_people_see_of_it(cli, options, said):
+def test_status_shows_target_and_limits(cli, options, message):
     made = cli.json("schedule", "create", *DAILY, *options)["schedule_id"]
     shown = " ".join(cli("schedule", "status", made).split())
-    assert said in shown.replace("x x", "xx"), shown
+    assert message in shown.replace("x x", "xx"), shown
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_what_people_see_of_it(cli, options, said):
         (("--schedule-json", '{"prohibit_overlap": false}'), {"overlap_policy": "allow"}),
     ],
 )
-def test_on_which_terms(cli, options, part):
+def test_policy_options(cli, options, part):
     answer = cli.json("schedule", "create", *DAILY, *REPORT, *options)
     assert contains(answer, part), answer
 
 
-def test_it_may_follow_others(cli):
+def test_dependencies(cli):
     upstreams = [cli.create("--every", "1h") for _ in range(2)]
     options = [word for one in upstreams for word in ("--depends-on", one)]
     answer = cli.json("schedule", "create", *REPORT, *options)
@@ -176,7 +176,7 @@ def test_it_may_follow_others(cli):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             ("create", *REPORT),
@@ -237,12 +237,12 @@ def test_it_may_follow_others(cli):
         (("explain", "occ_" + "0" * 32, "--at", "2036-01-01T00:00:00Z"), "--at: requires the id of a schedule"),
     ],
 )
-def test_what_is_refused(cli, arguments, said):
+def test_refused_options(cli, arguments, message):
     [line] = cli.refused(2, "schedule", *arguments)
-    assert line.startswith(said), line
+    assert line.startswith(message), line
 
 
-def test_everything_wrong_is_told_at_once(cli):
+def test_every_problem_is_reported_at_once(cli):
     lines = cli.refused(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
     assert [line.split(":")[0] for line in lines] == ["trigger.expression", "max_runs"]
     problem = cli.problem(2, "schedule", "create", "--cron", "61 * * * *", *REPORT, "--max-runs", "0")
@@ -279,17 +279,17 @@ def test_bundles_are_refused_by_name(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
         (("--store", "memory://"), "--store: is lost when this command ends"),
         (("--store", "redis://"), "store: 'redis://' names no store"),
         (("--store", "sqlite:///a.db", "--server", "http://127.0.0.1:1"), "--store: conflicts with --server"),
     ],
 )
-def test_places_that_are_refused(place, said):
+def test_refused_connections(place, message):
     done = call("schedule", "list", *place)
     assert done.code == 2
-    assert done.errors[0].startswith(said)
+    assert done.errors[0].startswith(message)
 
 
 def test_a_store_that_cannot_be_opened(tmp_path):
@@ -297,7 +297,7 @@ def test_a_store_that_cannot_be_opened(tmp_path):
     assert (done.code, done.problem["code"]) == (6, "store_unavailable")
 
 
-def test_a_document_in_json_says_what_was_created(cli):
+def test_the_created_document_is_printed(cli):
     document = cli.json("schedule", "create", *DAILY, *REPORT, "--id", "chosen")
     assert (document["schedule_id"], document["source"], document["revision"]) == ("chosen", "cli", 1)
     assert cli.problem(4, "schedule", "create", *DAILY, *REPORT, "--id", "chosen") == {
@@ -330,8 +330,8 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_in_a_document_trips_the_command(name):
-    """What is wrong is told as such, by the command or by whoever is asked."""
+def test_any_document_gives_a_clear_error(name):
+    """Any value is accepted or refused as an invalid request, and never crashes."""
     for value in JUNK:
         for more in ({}, {"missed_policy": "catchup_all"}, {"missed_grace_ms": 1, "timezone": "UTC"}):
             for options in (

@@ -1,4 +1,4 @@
-"""Commands that ask a real server: the same as on a store, and what becomes of them where none answers."""
+"""Commands on a real server, and without one."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -8,7 +8,7 @@ import pytest
 from tests.cli.documented import COMMANDS
 from tests.cli.runner import Cli, call
 from tests.cli.terminal import NOONMARK, in_pipe
-from tests.cli.test_documented import carry_out
+from tests.cli.test_documented import check_documented
 from tests.service.server import serving
 
 NOBODY = "http://127.0.0.1:1"
@@ -26,11 +26,11 @@ def cli(server):
 
 
 @pytest.mark.parametrize("one", COMMANDS, ids=lambda one: one.does)
-def test_a_documented_command_on_a_server(cli, one):
-    carry_out(cli, one)
+def test_documented_command_on_a_server(cli, one):
+    check_documented(cli, one)
 
 
-def test_a_server_tells_of_everything_wrong(cli):
+def test_a_server_reports_every_problem(cli):
     bad = ("schedule", "create", "--cron", "61 * * * *", "--function", "f", "--max-runs", "0")
     assert [line.split(":")[0] for line in cli.refused(2, *bad)] == ["trigger.expression", "max_runs"]
     assert [one["field"] for one in cli.problem(2, *bad)["problems"]] == ["trigger.expression", "max_runs"]
@@ -39,7 +39,7 @@ def test_a_server_tells_of_everything_wrong(cli):
     assert cli.problem(4, "schedule", "create", "--every", "1h", "--function", "f", "--id", "taken")["status"] == 409
 
 
-def test_the_worker_of_a_server_is_stopped_and_started(cli):
+def test_worker_stop_and_start(cli):
     told = cli("worker", "status")
     assert told.startswith("The worker is running.\n")
     assert "None" not in told
@@ -50,7 +50,7 @@ def test_the_worker_of_a_server_is_stopped_and_started(cli):
     assert node["node"] in cli("node", "list")
 
 
-def test_a_server_is_named_by_a_variable(server, cli, tmp_path):
+def test_server_from_the_environment(server, cli, tmp_path):
     made = cli.create("--every", "1h")
     done = in_pipe(*NOONMARK, "schedule", "status", made, NOONMARK_SERVER=server.url)
     assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, made, "")
@@ -68,14 +68,14 @@ LOADED = "import sys; from noonmark.cli.app import run; run(sys.argv[1:]); print
 
 
 @pytest.mark.parametrize(("options", "spared"), [((), SLOW), (("--json",), {*SLOW, "rich"})])
-def test_a_list_starts_without_what_only_a_server_needs(server, options, spared):
+def test_a_list_loads_few_modules(server, options, spared):
     done = in_pipe(NOONMARK[0], "-c", LOADED, "schedule", "list", "--server", server.url, *options)
     loaded = set(done.stderr.split())
     assert "noonmark.client" in loaded
     assert loaded & spared == set()
 
 
-def test_no_server_is_an_error_that_says_what_to_do(monkeypatch):
+def test_an_unreachable_server_is_an_error_with_advice(monkeypatch):
     done = call("schedule", "list", "--server", NOBODY)
     assert done.code == 6
     [line] = done.errors
@@ -91,7 +91,7 @@ def test_no_server_is_an_error_that_says_what_to_do(monkeypatch):
 
 
 class Other(BaseHTTPRequestHandler):
-    """Another program, that answers everything with some JSON."""
+    """Another program, which answers everything with some JSON."""
 
     def do_POST(self):
         self.send_response(200)
@@ -99,10 +99,10 @@ class Other(BaseHTTPRequestHandler):
         self.wfile.write(b'{"hello": "world"}')
 
     def log_message(self, *_):
-        """Nobody asks what it was asked."""
+        """Log nothing."""
 
 
-def test_another_program_is_told_from_a_server():
+def test_another_program_is_not_a_server():
     with HTTPServer(("127.0.0.1", 0), Other) as other:
         thread = threading.Thread(target=other.handle_request)
         thread.start()
@@ -112,12 +112,12 @@ def test_another_program_is_told_from_a_server():
     assert (done.code, done.errors) == (1, [f"{url}/rpc did not answer as Noonmark does; is it another program?"])
 
 
-def test_fields_have_the_names_of_arguments(cli):
+def test_errors_name_the_argument(cli):
     huge = ("--payload-json", '{"a": 99999999999999999999}')
     assert cli.problem(2, "event", "emit", "e", *huge)["field"] == "payload.a"
 
 
-def test_what_is_missing_is_named(cli):
+def test_errors_name_the_missing_option(cli):
     assert cli.refused(2, "secret", "set", "a") == [
         "--host: is required: a host that may receive it, such as api.example.com"
     ]
@@ -126,7 +126,7 @@ def test_what_is_missing_is_named(cli):
     ]
 
 
-def test_the_types_of_events_to_match_are_named_as_those_of_a_trigger(cli):
+def test_event_types_to_match(cli):
     for kind in ("named.a", "named.b", "named.c"):
         cli("event", "emit", kind)
     last = ("--last", "5")

@@ -1,4 +1,4 @@
-"""`noonmark backup` beside nodes at work, and `noonmark restore`: what is refused, and what a restored store does."""
+"""`noonmark backup` while nodes are running, and `noonmark restore`."""
 
 import os
 import sqlite3
@@ -31,7 +31,7 @@ def url(path):
 
 
 @pytest.fixture
-def keeper(url):
+def scheduler(url):
     with closing(Scheduler(url)) as scheduler:
         yield scheduler
 
@@ -56,8 +56,8 @@ def rows(path, statement):
 
 
 class TestBackup:
-    def test_it_is_one_private_sound_file(self, keeper, url, copy):
-        keeper.schedule(nothing, name="kept", trigger=NEVER)
+    def test_it_is_one_private_sound_file(self, scheduler, url, copy):
+        scheduler.schedule(nothing, name="kept", trigger=NEVER)
         before = os.umask(0)
         try:
             done = call("backup", str(copy), "--store", url)
@@ -69,13 +69,13 @@ class TestBackup:
         assert rows(copy, "PRAGMA integrity_check") == [("ok",)]
         assert rows(copy, "SELECT name FROM schedules") == [("kept",)]
 
-    def test_it_is_one_moment_of_a_store_that_is_written_to(self, keeper, url, copy):
-        """Each transaction creates two; a copy of two moments would have an odd number of them."""
+    def test_it_is_consistent_while_the_store_is_written(self, scheduler, url, copy):
+        """Each transaction creates two schedules, so an inconsistent copy would have an odd number."""
         begun, stopping = threading.Event(), threading.Event()
 
         def write():
             while not stopping.is_set():
-                keeper.create_many({"func": nothing, "trigger": NEVER} for _ in range(2))
+                scheduler.create_many({"func": nothing, "trigger": NEVER} for _ in range(2))
                 begun.set()
 
         writer = threading.Thread(target=write)
@@ -90,79 +90,79 @@ class TestBackup:
         finally:
             stopping.set()
             writer.join()
-        assert len(keeper.list_jobs()) >= count > 0
+        assert len(scheduler.list_jobs()) >= count > 0
 
-    def test_a_file_is_overwritten_only_when_asked(self, keeper, url, copy):
+    def test_a_file_is_overwritten_only_when_asked(self, scheduler, url, copy):
         copy.write_text("mine")
-        keeper.list_jobs()
+        scheduler.list_jobs()
         done = call("backup", str(copy), "--store", url)
         assert done.errors == [f"FILE: {copy} exists; name another file, or add --overwrite"]
         assert copy.read_text() == "mine"
         assert call("backup", str(copy), "--store", url, "--overwrite").code == 0
         assert rows(copy, "SELECT count(*) FROM schedules") == [(0,)]
 
-    def test_a_database_in_use_is_not_overwritten(self, keeper, url, path, copy):
-        keeper.list_jobs()
+    def test_a_database_in_use_is_not_overwritten(self, scheduler, url, path, copy):
+        scheduler.list_jobs()
         assert call("backup", str(path), "--store", url, "--overwrite").errors == [
             f"FILE: {path} is the store itself; name another file"
         ]
         with closing(Scheduler(f"sqlite:///{copy}")) as other:
             other.list_jobs()
-            [complaint] = call("backup", str(copy), "--store", url, "--overwrite").errors
-        assert complaint.endswith("belongs to a database in use; name another file")
+            [message] = call("backup", str(copy), "--store", url, "--overwrite").errors
+        assert message.endswith("belongs to a database in use; name another file")
 
     @pytest.mark.parametrize("command", ["backup", "restore"])
     @pytest.mark.parametrize(
-        ("store", "complaint"),
+        ("store", "message"),
         [
             ("postgresql://jobs:secret@db/jobs", "postgresql://jobs:***@db/jobs is not a SQLite file; for PostgreSQL"),
             ("memory://", "memory:// is not a SQLite file"),
         ],
     )
-    def test_another_store_is_refused_with_advice(self, copy, command, store, complaint):
+    def test_another_store_is_refused_with_advice(self, copy, command, store, message):
         done = call(command, str(copy), "--store", store)
         assert done.code != 0
-        assert complaint in done.err
+        assert message in done.err
         assert "secret" not in done.err
 
-    def test_what_is_not_there_or_not_ours_is_refused(self, url, path, copy, tmp_path):
+    def test_missing_and_foreign_files_are_refused(self, url, path, copy, tmp_path):
         assert call("backup", str(copy), "--store", url).errors == [f"--store: there is no file {path}"]
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("CREATE TABLE somebody_elses (a)")
         assert call("backup", str(copy), "--store", url).errors == [f"{path} is not a database of Noonmark"]
-        [complaint] = call("backup", str(tmp_path / "no" / "copy.db"), "--store", url).errors
-        assert complaint == f"FILE: there is no folder {tmp_path / 'no'}"
+        [message] = call("backup", str(tmp_path / "no" / "copy.db"), "--store", url).errors
+        assert message == f"FILE: there is no folder {tmp_path / 'no'}"
         assert not copy.exists()
 
 
 class TestRestore:
-    def test_everything_is_as_it_was(self, keeper, url, copy, tmp_path):
-        keeper.schedule(nothing, name="kept", trigger=NEVER)
+    def test_everything_is_as_it_was(self, scheduler, url, copy, tmp_path):
+        scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
-        keeper.schedule(nothing, name="later", trigger=NEVER)
+        scheduler.schedule(nothing, name="later", trigger=NEVER)
         done = call("restore", str(copy), "--store", url)
         assert (done.code, done.out) == (0, f"Restored {url} from {copy}. Restart its nodes.\n")
-        assert [job.name for job in keeper.list_jobs()] == ["kept"], "also for whoever has it open"
+        assert [job.name for job in scheduler.list_jobs()] == ["kept"], "also for whoever has it open"
         fresh = f"sqlite:///{tmp_path / 'fresh.db'}"
         assert call("restore", str(copy), "--store", fresh).code == 0
         assert names(fresh) == ["kept"]
         assert stat.S_IMODE((tmp_path / "fresh.db").stat().st_mode) == 0o600
 
-    def test_it_is_refused_while_a_node_is_alive(self, keeper, url, copy):
-        keeper.schedule(nothing, name="kept", trigger=NEVER)
+    def test_it_is_refused_while_a_node_is_alive(self, scheduler, url, copy):
+        scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
-        keeper.schedule(nothing, name="later", trigger=NEVER)
-        store = keeper.runtime.store
+        scheduler.schedule(nothing, name="later", trigger=NEVER)
+        store = scheduler.runtime.store
         drive(store.beat(Beat(node="busy-node", lease=60 * SECOND), now=drive(store.clock())))
-        [complaint] = call("restore", str(copy), "--store", url).errors
-        assert complaint.startswith("--store: busy-node may still be at work in ")
+        [message] = call("restore", str(copy), "--store", url).errors
+        assert message.startswith("--store: busy-node may still be at work in ")
         assert len(names(url)) == 2
         assert call("restore", str(copy), "--store", url, "--force").code == 0
         assert names(url) == ["kept"]
         assert call("restore", str(copy), "--store", url).code == 0, "no node of the backup is alive"
 
-    def test_a_file_that_is_no_sound_backup_changes_nothing(self, keeper, url, copy, tmp_path):
-        before = keeper.create_many({"func": nothing, "trigger": NEVER} for _ in range(200))
+    def test_an_unsound_backup_changes_nothing(self, scheduler, url, copy, tmp_path):
+        before = scheduler.create_many({"func": nothing, "trigger": NEVER} for _ in range(200))
         call("backup", str(copy), "--store", url)
         content = copy.read_bytes()
         damaged = tmp_path / "damaged.db"
@@ -175,7 +175,7 @@ class TestRestore:
             connection.commit()
         text = tmp_path / "text.db"
         text.write_text("not a database, but long enough to be taken for one at first glance" * 20)
-        for file, complaint in [
+        for file, message in [
             (damaged, "damaged"),
             (newer, "has schema version 9999, and this Noonmark knows 0001 to"),
             (text, "it is not an SQLite database"),
@@ -183,24 +183,24 @@ class TestRestore:
         ]:
             done = call("restore", str(file), "--store", url)
             assert done.code != 0
-            assert complaint in done.err
-        assert sorted(job.id for job in keeper.list_jobs()) == sorted(before)
+            assert message in done.err
+        assert sorted(job.id for job in scheduler.list_jobs()) == sorted(before)
         assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 
-    def test_a_damaged_store_is_replaced_when_forced(self, keeper, url, copy, tmp_path):
-        keeper.schedule(nothing, name="kept", trigger=NEVER)
+    def test_a_damaged_store_is_replaced_when_forced(self, scheduler, url, copy, tmp_path):
+        scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
         broken = tmp_path / "broken.db"
         broken.write_text("what the disk made of it" * 100)
         broken.with_name("broken.db-wal").write_text("the log of another life")
         there = f"sqlite:///{broken}"
-        [complaint] = call("restore", str(copy), "--store", there).errors
-        assert "--force replaces it" in complaint
+        [message] = call("restore", str(copy), "--store", there).errors
+        assert "--force replaces it" in message
         assert call("restore", str(copy), "--store", there, "--force").code == 0
         assert names(there) == ["kept"]
 
-    def test_the_file_behind_a_link_is_replaced_and_its_log_with_it(self, keeper, url, copy, tmp_path):
-        keeper.schedule(nothing, name="kept", trigger=NEVER)
+    def test_the_target_of_a_link_is_replaced_with_its_log(self, scheduler, url, copy, tmp_path):
+        scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
         link, real = tmp_path / "link.db", tmp_path / "real" / "jobs.db"
         real.parent.mkdir()
@@ -214,9 +214,9 @@ class TestRestore:
         assert call("backup", str(link), "--store", url, "--overwrite").code == 0
         assert link.is_symlink()
 
-    def test_a_store_that_is_locked_is_not_replaced_though_forced(self, keeper, url, copy, tmp_path, monkeypatch):
+    def test_force_does_not_replace_a_locked_store(self, scheduler, url, copy, tmp_path, monkeypatch):
         monkeypatch.setattr(backup, "BUSY_SECONDS", 0.1)
-        keeper.schedule(nothing, name="kept", trigger=NEVER)
+        scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
         locked = tmp_path / "locked.db"
         there = f"sqlite:///{locked}"
@@ -224,13 +224,13 @@ class TestRestore:
         before = locked.stat().st_ino
         with closing(sqlite3.connect(locked, isolation_level=None)) as connection:
             connection.execute("BEGIN EXCLUSIVE")
-            [complaint] = call("restore", str(copy), "--store", there, "--force").errors
-        assert "another process keeps it locked" in complaint
+            [message] = call("restore", str(copy), "--store", there, "--force").errors
+        assert "another process keeps it locked" in message
         assert locked.stat().st_ino == before
 
     @pytest.mark.parametrize("force", [(), ("--force",)], ids=["plain", "forced"])
-    def test_only_a_regular_file_is_replaced(self, keeper, url, copy, tmp_path, force):
-        keeper.list_jobs()
+    def test_only_a_regular_file_is_replaced(self, scheduler, url, copy, tmp_path, force):
+        scheduler.list_jobs()
         call("backup", str(copy), "--store", url)
         pipe, folder = tmp_path / "pipe", tmp_path / "folder"
         os.mkfifo(pipe)
@@ -243,8 +243,8 @@ class TestRestore:
         assert pipe.is_fifo()
         assert folder.is_dir()
 
-    def test_the_database_of_another_program_is_never_replaced(self, keeper, url, copy, tmp_path):
-        keeper.list_jobs()
+    def test_the_database_of_another_program_is_never_replaced(self, scheduler, url, copy, tmp_path):
+        scheduler.list_jobs()
         call("backup", str(copy), "--store", url)
         other = tmp_path / "other.db"
         with closing(sqlite3.connect(other)) as connection:
@@ -253,7 +253,7 @@ class TestRestore:
         assert done.errors == [f"{other} is not a database of Noonmark"]
         assert rows(other, "SELECT count(*) FROM somebody_elses") == [(0,)]
 
-    def test_nothing_is_delivered_again_outside_the_misfire_window_and_fences_rise(self, url, path, copy):
+    def test_nothing_runs_again_outside_the_misfire_window_and_fences_rise(self, url, path, copy):
         clock, ran = FakeClock(START), []
         scheduler = Scheduler(url, clock=clock)
         driver = ManualDriver(scheduler)

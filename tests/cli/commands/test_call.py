@@ -1,4 +1,4 @@
-"""`noonmark call`: any operation by its name."""
+"""`noonmark call`."""
 
 import json
 
@@ -12,7 +12,7 @@ def cli(tmp_path):
     return Cli("--store", f"sqlite:///{tmp_path / 'call.db'}")
 
 
-def test_what_no_other_command_does(cli):
+def test_call(cli):
     made = cli.create("--cron", "0 0 1 1 *")
     one = cli.json("schedule", "run-now", made)["occurrence_id"]
     asked = ("--arguments-json", json.dumps({"occurrence_id": one, "reason": "never mind"}))
@@ -20,12 +20,12 @@ def test_what_no_other_command_does(cli):
     assert json.loads(cli("call", "schedule/count")) == {"count": 1}
 
 
-def test_for_people_it_has_lines(cli):
+def test_call_prints_indented_json(cli):
     cli.create("--cron", "0 0 1 1 *")
     assert cli("call", "schedule/count") == '{\n  "count": 1\n}\n'
 
 
-def test_what_it_refuses(cli):
+def test_call_refuses(cli):
     cli.create("--cron", "0 0 1 1 *")
     assert cli.refused(3, "call", "schedule/dance") == ['method: there is no operation "schedule/dance"']
     assert cli.refused(2, "call", "schedule/count", "--arguments-json", "[]") == [

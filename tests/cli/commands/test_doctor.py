@@ -1,4 +1,4 @@
-"""`noonmark doctor` on real files: what it finds, what it advises, and that it changes nothing."""
+"""`noonmark doctor` on real files: what it finds and advises, and that it changes nothing."""
 
 import re
 import shutil
@@ -48,14 +48,14 @@ def everything(path):
     return lines
 
 
-def test_a_sound_store_has_a_line_for_each_check(file):
+def test_a_sound_store(file):
     done = call("doctor", "--store", f"sqlite:///{file}")
     assert done.code == 0
     lines = [line.split() for line in done.out.splitlines()]
     assert [line[:2] for line in lines] == [["store", "ok"], ["schema", "ok"], ["rows", "ok"], ["clock", "ok"]]
 
 
-def test_a_damaged_row_is_named_with_what_to_do_and_nothing_is_changed(file):
+def test_a_damaged_row_is_reported_and_not_changed(file):
     damaged(file, "UPDATE schedules SET labels = x'00ff' WHERE schedule_id = 'broken'")
     damaged(file, "UPDATE schedule_states SET total = 'many' WHERE schedule = 1")
     before = everything(file)
@@ -73,7 +73,7 @@ def test_a_damaged_row_is_named_with_what_to_do_and_nothing_is_changed(file):
     assert everything(file) == before
 
 
-def test_what_it_advises_for_a_schedule_frees_its_id(file):
+def test_the_advice_for_a_schedule_frees_its_id(file):
     damaged(file, "UPDATE schedules SET terms_document = '[1]' WHERE schedule_id = 'broken'")
     cli = Cli("--store", f"sqlite:///{file}")
     [row] = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
@@ -86,7 +86,7 @@ def test_what_it_advises_for_a_schedule_frees_its_id(file):
     assert cli.json("schedule", "create", "--id", "broken", "--every", "1h", "--function", "f")["phase"] == "active"
 
 
-def test_a_schema_of_another_version_is_told_and_not_changed(file):
+def test_another_schema_version_is_reported_and_not_changed(file):
     damaged(file, "UPDATE alembic_version SET version_num = '0001'")
     before = everything(file)
     done = call("doctor", "--store", f"sqlite:///{file}")
@@ -95,7 +95,7 @@ def test_a_schema_of_another_version_is_told_and_not_changed(file):
     assert everything(file) == before
 
 
-def test_what_a_wrong_clock_has_left_is_told(file):
+def test_traces_of_a_wrong_clock_are_reported(file):
     now, year = SystemClock().micros(), 365 * 86_400 * SECOND
     damaged(file, "UPDATE schedule_states SET watermark = ? WHERE schedule = 1", now + 5 * year)
     damaged(file, "UPDATE notes SET noted = ?", now + 5 * year)
@@ -113,7 +113,7 @@ def test_what_a_wrong_clock_has_left_is_told(file):
     assert "the store was not used for 31,5" in call("doctor", "--store", f"sqlite:///{file}").out
 
 
-def test_a_file_that_is_torn_is_told(file):
+def test_a_corrupt_file_is_reported(file):
     content = bytearray(file.read_bytes())
     content[8 * 4096 : 9 * 4096] = b"\xff" * 4096
     file.write_bytes(content)
@@ -122,12 +122,12 @@ def test_a_file_that_is_torn_is_told(file):
     assert "store   problem" in done.out or "noonmark: " in done.err
 
 
-def test_nothing_to_look_at(tmp_path):
+def test_a_missing_store_or_server(tmp_path):
     assert call("doctor", "--store", f"sqlite:///{tmp_path / 'missing.db'}").code == 3
     assert call("doctor", "--server", "http://127.0.0.1:1").code == 6
 
 
-def test_a_server_is_asked_the_same_and_counts_what_it_met(file, tmp_path):
+def test_doctor_on_a_server(file, tmp_path):
     folder = tmp_path / "served"
     folder.mkdir()
     shutil.copy(file, folder / "noonmark.db")
@@ -142,7 +142,7 @@ def test_a_server_is_asked_the_same_and_counts_what_it_met(file, tmp_path):
         assert [one["schedule_id"] for one in server.get("/schedules").json["schedules"]] == ["sound"]
 
 
-def test_a_file_too_large_to_be_checked_to_its_end_is_not_called_sound(file, monkeypatch):
+def test_a_file_too_large_to_check_completely(file, monkeypatch):
     monkeypatch.setattr(opening, "MOST_STEPS", -1)
     monkeypatch.setattr(opening, "STEP", 1)
     done = call("doctor", "--store", f"sqlite:///{file}")
@@ -150,8 +150,8 @@ def test_a_file_too_large_to_be_checked_to_its_end_is_not_called_sound(file, mon
     assert "too large to be checked to its end" in done.out
 
 
-def test_the_advice_for_a_run_finds_that_run_alone(file):
-    """An occurrence has a run for each attempt: the statement must not remove the sound ones."""
+def test_the_advice_for_a_run_matches_only_that_run(file):
+    """An occurrence has a run per attempt: the statement must not remove the sound ones."""
     damaged(
         file,
         "INSERT INTO runs (occurrence, fence, schedule, attempt, node, started, outcome)"
@@ -165,7 +165,7 @@ def test_the_advice_for_a_run_finds_that_run_alone(file):
     connection.close()
 
 
-def test_a_name_in_the_advice_is_a_text_of_sql(file):
+def test_names_in_the_advice_are_sql_literals(file):
     damaged(
         file,
         "INSERT INTO nodes (name, routes, capacity, load, version, started, lease, seen)"
@@ -175,7 +175,7 @@ def test_a_name_in_the_advice_is_a_text_of_sql(file):
     assert [one["advice"].rpartition(" WHERE ")[2] for one in told] == ["name = '17'", "name = 'it''s, too'"]
 
 
-def test_it_looks_at_one_row_at_least(file):
+def test_rows_must_be_positive(file):
     done = call("doctor", "--store", f"sqlite:///{file}", "--rows", "0")
     assert (done.code, done.out) == (2, "")
     assert "rows" in done.err

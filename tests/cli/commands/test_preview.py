@@ -39,11 +39,11 @@ def checked(document, *options):
 
 
 def without_distance(text):
-    """A page without its column "From now", which depends on when it is printed."""
+    """The lines without the column "From now", which depends on the time of the test."""
     return [re.sub(r"  +(in [\d,]+ .*|[\d,]+ .* ago|now|From now)$", "", line) for line in text.splitlines()]
 
 
-def test_preview_for_people():
+def test_preview():
     result = noonmark("preview", *SPRING, "--count", "4")
     assert (result.code, result.err) == (0, "")
     assert without_distance(result.out) == [
@@ -60,7 +60,7 @@ def test_preview_for_people():
     ]
 
 
-def test_preview_for_machines():
+def test_preview_as_json():
     result = noonmark("preview", *SPRING, "--count", "3", "--json")
     assert (result.code, result.err, result.out.count("\n")) == (0, "", 1)
     assert json.loads(result.out) == {
@@ -102,14 +102,14 @@ def test_the_key_moves_hashed_fields_and_nothing_else():
     assert first("0 0 * * *", "one") == first("0 0 * * *", "another")
 
 
-def test_preview_counts_from_now_unless_told():
+def test_preview_starts_now_by_default():
     fires = json.loads(noonmark("preview", "* * * * *", "--json").out)["fires"]
     assert len(fires) == 5
     assert fires == sorted(set(fires))
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ({"type": "once", "due_at_utc": "2020-01-01T00:00:00Z"}, "After 2026-04-21T00:00:00Z it never fires."),
         ({"type": "once", "due_at_utc": "2030-01-01T00:00:00Z"}, "After that it never fires."),
@@ -119,19 +119,19 @@ def test_preview_counts_from_now_unless_told():
         ),
     ],
 )
-def test_preview_says_when_there_are_no_further_fires(document, said):
+def test_preview_without_further_fires(document, message):
     result = noonmark("preview", "--trigger-json", json.dumps(document), "--after", "2026-04-21T00:00:00Z")
     assert (result.code, result.err) == (0, "")
-    assert result.out.splitlines()[-1] == said
+    assert result.out.splitlines()[-1] == message
 
 
-def test_preview_at_the_end_of_time():
+def test_preview_in_the_year_9999():
     result = noonmark("preview", "59 8 * * *", "--timezone", "Asia/Tokyo", "--after", "9999-12-31T20:00:00Z")
     assert (result.code, result.err) == (0, "")
     assert "outside the years 1 to 9999" in result.out
 
 
-def test_a_thousand_fires_are_shown_and_one_more_is_refused():
+def test_preview_shows_up_to_1000_fires():
     result = noonmark("preview", "* * * * *", "--count", "1000", "--json")
     assert len(json.loads(result.out)["fires"]) == 1_000
     assert refused(noonmark("preview", "* * * * *", "--count", "1001")) == [
@@ -140,7 +140,7 @@ def test_a_thousand_fires_are_shown_and_one_more_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "give a cron expression in quotes"),
         (("0", "9", "*", "*", "1-5"), "put the expression in quotes"),
@@ -175,20 +175,20 @@ def test_a_thousand_fires_are_shown_and_one_more_is_refused():
         ((b"--\xff\x1b[31m",), "Unknown option"),
     ],
 )
-def test_what_preview_refuses(arguments, said):
+def test_preview_refuses(arguments, message):
     (line,) = refused(noonmark("preview", *arguments))
-    assert line.startswith(said)
+    assert line.startswith(message)
     assert line.isprintable()
 
 
-def test_every_bad_expression_is_told():
+def test_preview_reports_every_bad_expression():
     assert [line.split(":")[0] for line in refused(noonmark("preview", "61 * * * *", "0 0 * * *", "0 25 * * *"))] == [
         "crons[0]",
         "crons[2]",
     ]
 
 
-def test_check_for_people():
+def test_check():
     result = checked(SCHEDULE | {"retry_policy": {"max_attempts": 3}, "misfire_policy": "catch_up_all"})
     assert (result.code, result.err) == (0, "")
     lines = result.out.splitlines()
@@ -204,7 +204,7 @@ def test_check_for_people():
     assert lines[11].startswith("! on ")
 
 
-def test_check_for_machines():
+def test_check_as_json():
     result = checked(SCHEDULE, "--json")
     assert (result.code, result.err) == (0, "")
     answer = json.loads(result.out)
@@ -213,7 +213,7 @@ def test_check_for_machines():
 
 
 @pytest.mark.parametrize(
-    ("misfire", "said"),
+    ("misfire", "message"),
     [
         ("skip", "not run"),
         ("catch_up_one", "the newest missed one runs"),
@@ -221,12 +221,12 @@ def test_check_for_machines():
         ("spread", "the newest 100 missed ones run, spread over 1 minute"),
     ],
 )
-def test_check_says_what_happens_after_an_outage(misfire, said):
+def test_check_describes_the_misfire_policy(misfire, message):
     words = " ".join(checked(SCHEDULE | {"misfire_policy": misfire}).out.split())
-    assert f"When late by more than 1 minute: {said} #" in words
+    assert f"When late by more than 1 minute: {message} #" in words
 
 
-def test_check_of_a_schedule_that_follows_others_or_waits_for_events():
+def test_check_of_dependencies_and_event_triggers():
     followed = [{"schedule_id": "extract"}, {"schedule_id": "load"}]
     document = {"target": SCHEDULE["target"], "depends_on": followed, "enabled": False}
     assert checked(document).out.splitlines() == [
@@ -248,7 +248,7 @@ def test_check_of_a_schedule_that_follows_others_or_waits_for_events():
 FAULTY = SCHEDULE | {"trigger": {"type": "cron", "expression": "61 * * * *"}, "max_runs": 0}
 
 
-def test_check_tells_every_problem():
+def test_check_reports_every_problem():
     result = checked(FAULTY)
     assert result.code == 2
     assert result.out.splitlines() == [
@@ -258,7 +258,7 @@ def test_check_tells_every_problem():
     assert result.err == "noonmark: -: 2 problems\n"
 
 
-def test_check_tells_every_problem_to_machines():
+def test_check_reports_every_problem_as_json():
     result = checked(FAULTY, "--json")
     assert (result.code, result.err) == (2, "")
     answer = json.loads(result.out)
@@ -270,7 +270,7 @@ def test_check_tells_every_problem_to_machines():
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (b"", "is not JSON: Expecting value (line 1, column 1)"),
         (b"{'name': 1}", "is not JSON: "),
@@ -285,10 +285,10 @@ def test_check_tells_every_problem_to_machines():
         (b"[]", "must be an object, not a list"),
     ],
 )
-def test_what_check_cannot_read(raw, said):
+def test_check_refuses_documents(raw, message):
     result = checked(raw)
     assert result.code == 2
-    assert result.out.startswith(f"document: {said}")
+    assert result.out.startswith(f"document: {message}")
     assert result.out.endswith(" [invalid_schedule]\n")
     assert result.err == "noonmark: -: 1 problem\n"
 
@@ -305,15 +305,15 @@ def test_check_reads_files(tmp_path):
     )
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_check_of_a_missing_file(tmp_path):
     missing = str(tmp_path / "missing.json")
     assert refused(noonmark("check", missing), code=3) == [f"{missing}: there is no such file"]
 
 
-def test_a_file_that_cannot_be_read(tmp_path):
+def test_check_of_an_unreadable_file(tmp_path):
     assert refused(noonmark("check", str(tmp_path)), code=1) == [f"{tmp_path}: cannot be read: Is a directory"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--colour",), ("one.json", "two.json")])
-def test_what_check_refuses(arguments):
+def test_check_refuses_arguments(arguments):
     refused(noonmark("check", *arguments))

@@ -21,7 +21,7 @@ def run(cli, schedule_id, payload, phase="completed"):
     return asked["occurrence_id"]
 
 
-def test_a_run_is_seen_by_every_command(cli, node):
+def test_a_run_in_every_command(cli, node):
     made = create(cli, "--name", "seen")
     occurrence = run(cli, made, {"rows": 3})
     [ran] = cli.json("schedule", "runs", made)["runs"]
@@ -45,7 +45,7 @@ def test_a_run_is_seen_by_every_command(cli, node):
     assert [line.split()[0] for line in lines if line.startswith(("trigger ", "runs "))] == ["trigger", "runs"]
 
 
-def test_a_run_is_waited_for(cli, node):
+def test_run_now_waits(cli, node):
     made = create(cli)
     assert cli("schedule", "run-now", made, "--wait", "--payload-json", '{"rows": 3}').endswith(
         ' completed: {"rows": 3}\n'
@@ -60,7 +60,7 @@ def test_a_run_is_waited_for(cli, node):
     assert (failed.code, failed.out.split(" ", 1)[1]) == (1, "failed: ValueError: no rows\n")
 
 
-def test_a_run_is_called_off(cli, node):
+def test_cancel(cli, node):
     made = cli.json("schedule", "create", "--function", "served_by_nobody", *NEVER)["schedule_id"]
     one = cli.json("schedule", "run-now", made, "--key", "once")["occurrence_id"]
     assert cli("run", "cancel", one, "--reason", "never mind") == f"Cancelled {one}.\n"
@@ -75,7 +75,7 @@ def test_a_run_is_called_off(cli, node):
     assert cli.refused(3, "run", "cancel", "occ_0") == ["occurrence_id: there is no occurrence 'occ_0'"]
 
 
-def test_the_last_run_is_one_that_ran(cli, node):
+def test_status_shows_the_last_run(cli, node):
     made = create(cli, "--name", "ran once")
     assert "Last run" not in cli("schedule", "status", made)
     run(cli, made, 1)
@@ -87,14 +87,14 @@ def test_the_last_run_is_one_that_ran(cli, node):
     assert last.endswith(": completed")
 
 
-def test_why_nothing_ran_at_an_instant(cli):
+def test_explain_an_instant(cli):
     made = create(cli)
     answer = cli.json("schedule", "explain", made, "--at", "2036-06-01T00:00:00+02:00")
     assert (answer["at"], answer["schedule_id"]) == ("2036-05-31T22:00:00Z", made)
     assert answer["summary"] in " ".join(cli("schedule", "explain", made, "--at", "2036-05-31T22:00:00Z").split())
 
 
-def test_an_explanation_is_told_whole_on_a_line_for_each_rule_in_a_pipe(cli, node):
+def test_an_explanation_has_one_line_per_rule_in_a_pipe(cli, node):
     made = create(cli, "--start-at", "2036-05-25T02:00:00Z", "--end-at", "2046-05-26T02:00:00Z")
     occurrence = run(cli, made, {"raise": "p" * 150}, phase="failed")
     explained = cli.json("schedule", "explain", occurrence)
@@ -109,7 +109,7 @@ def test_an_explanation_is_told_whole_on_a_line_for_each_rule_in_a_pipe(cli, nod
         assert all(name in line for name, value in step["facts"].items() if value and name != "runs")
 
 
-def test_a_backfill_that_is_waited_for(cli, node):
+def test_backfill_waits(cli, node):
     made = cli.json(
         *("schedule", "create", "--function", "report", "--every", "1h", "--start-at", "2026-01-01T00:00:00Z")
     )["schedule_id"]
@@ -127,7 +127,7 @@ def test_a_backfill_that_is_waited_for(cli, node):
     assert cli.problem(2, "schedule", "backfill", made, "--from", "now", "--to", "later")["field"] == "--to"
 
 
-def test_a_backfill_of_which_something_failed(cli, node):
+def test_a_backfill_with_failures_exits_with_1(cli, node):
     made = cli.json(
         *("schedule", "create", "--function", "report", "--every", "1h", "--start-at", "2026-01-01T00:00:00Z"),
         *("--payload-json", '{"raise": "no luck"}'),
@@ -138,7 +138,7 @@ def test_a_backfill_of_which_something_failed(cli, node):
 
 
 @pytest.mark.parametrize(("command", "before"), [("runs", "-1: "), ("explain", " seconds: ")])
-def test_on_a_terminal_too_what_a_run_raised_is_told_on_one_line(cli, node, command, before):
+def test_errors_are_on_one_line_on_a_terminal(cli, node, command, before):
     made = create(cli)
     run(cli, made, {"raise": "no \x1b[31mpaper\u202e"}, phase="failed")
     code, shown = in_terminal(*NOONMARK, "schedule", command, made, *cli.connection)
@@ -149,7 +149,7 @@ def test_on_a_terminal_too_what_a_run_raised_is_told_on_one_line(cli, node, comm
     assert "…" not in plain
 
 
-def test_what_documents_say_moves_no_cursor(cli, node):
+def test_control_characters_in_documents_are_not_printed(cli, node):
     made = create(cli, "--description", HOSTILE, "--name", "left\u202eright", "--label", "a\u202e=b\u202e")
     run(cli, made, {"raise": HOSTILE}, phase="failed")
     cli.json("event", "emit", "hostile", "--payload-json", json.dumps({"text": HOSTILE}), "--source", "x\u202e")
@@ -171,7 +171,7 @@ def test_what_documents_say_moves_no_cursor(cli, node):
     assert line.isprintable()
 
 
-def test_an_event_sets_a_trigger_off(cli, node):
+def test_an_event_triggers_a_schedule(cli, node):
     made = cli.json("trigger", "create", "--function", "report", "--event", "paid", "--filter-json", '{"sum": 7}')
     cli.json("event", "emit", "paid", "--payload-json", '{"sum": 8}')
     emitted = cli.json("event", "emit", "paid", "--payload-json", '{"sum": 7}', "--event-id", "one", "--source", "till")

@@ -8,7 +8,7 @@ from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
 
-def test_pause_resume_delete_and_what_the_audit_log_keeps_of_it(cli):
+def test_pause_resume_delete_and_the_audit_log(cli):
     made = create(cli, "--name", "steered")
     assert cli("schedule", "pause", made, "--reason", "hold during maintenance") == f"Paused steered ({made}).\n"
     assert made in cli("schedule", "list", "--status", "PAUSED")
@@ -26,7 +26,7 @@ def test_pause_resume_delete_and_what_the_audit_log_keeps_of_it(cli):
     assert "hold during maintenance" in cli("audit", "list", "--schedule", made)
 
 
-def test_an_update_changes_what_it_says_and_keeps_the_rest(cli):
+def test_an_update_keeps_other_fields(cli):
     made = cli.json("schedule", "create", "--function", "report", "--cron", "@daily", "--timezone", "Asia/Tokyo")
     made, before = made["schedule_id"], made["trigger"]
     after = cli.json("schedule", "update", made, "--cron", "@hourly", "--name", "changed", "--retries", "2")
@@ -91,7 +91,7 @@ def test_an_update_changes_what_it_says_and_keeps_the_rest(cli):
         ),
     ],
 )
-def test_an_update_of_a_part_keeps_the_other_parts(cli, made, update, after):
+def test_an_update_merges_fields(cli, made, update, after):
     changed = cli.json("schedule", "update", create(cli, *made), *update)
     for name, value in after.items():
         told = changed[name]
@@ -99,7 +99,7 @@ def test_an_update_of_a_part_keeps_the_other_parts(cli, made, update, after):
         assert name != "labels" or told == value
 
 
-def test_an_update_changes_headers_by_their_names(cli):
+def test_an_update_merges_headers(cli):
     made = cli.json(
         *("schedule", "create", *NEVER, "--http", "https://example.com/hook", "--header", "X-Team: data"),
         *("--header", "X-Kind: a", "--body-json", "[1]"),
@@ -110,7 +110,7 @@ def test_an_update_changes_headers_by_their_names(cli):
     assert after["target"] == {**made["target"], "headers": {"X-Kind": "b"}}
 
 
-def test_an_id_that_names_another_event_is_told(cli):
+def test_a_reused_event_id(cli):
     assert cli("event", "emit", "paid", "--event-id", "known") == "Emitted paid as known.\n"
     assert cli("event", "emit", "paid", "--event-id", "known") == "Emitted paid as known.\n"
     told = "known was emitted before with another type or payload; nothing was emitted.\n"
@@ -126,7 +126,7 @@ def test_an_update_of_an_old_revision_is_refused(cli):
     assert cli.refused(2, "schedule", "update", made) == ["nothing to change; see noonmark schedule update --help"]
 
 
-def test_what_is_not_there(cli):
+def test_missing_schedules(cli):
     cli.create("--cron", "0 0 1 1 *")  # so that there is a store
     for command in ("status", "pause", "resume", "delete", "run-now", "occurrences", "runs", "preview", "explain"):
         problem = cli.problem(3, "schedule", command, "missing")
@@ -135,7 +135,7 @@ def test_what_is_not_there(cli):
     assert cli.problem(3, "schedule", "explain", "occ_" + "0" * 32)["field"] == "occurrence_id"
 
 
-def test_only_triggers_are_deleted_as_triggers(cli):
+def test_trigger_delete_refuses_other_schedules(cli):
     made = create(cli)
     assert cli.refused(3, "trigger", "delete", made) == [
         f"schedule_id: {made} is not triggered by events; delete it with noonmark schedule delete"
@@ -143,7 +143,7 @@ def test_only_triggers_are_deleted_as_triggers(cli):
     assert cli.json("schedule", "status", made)["phase"] == "active"
 
 
-def test_a_list_longer_than_its_limit(cli):
+def test_list_limit(cli):
     for _ in range(3):
         create(cli, "--label", "of=many")
     page = cli.json("schedule", "list", "--label", "of=many", "--limit", "2")
@@ -154,14 +154,14 @@ def test_a_list_longer_than_its_limit(cli):
     assert cli("schedule", "list", "--label", "of=none") == "0 schedules\n"
 
 
-def test_pages_are_read_to_the_end(cli, monkeypatch):
+def test_a_list_reads_several_pages(cli, monkeypatch):
     made = {create(cli, "--label", "of=pages") for _ in range(3)}
     monkeypatch.setattr("noonmark.cli.remote.MAX_PAGE", 2)
     listed = cli.json("schedule", "list", "--label", "of=pages", "--limit", "3")
     assert {one["schedule_id"] for one in listed["schedules"]} == made
 
 
-def test_a_long_list_shows_a_bar_on_a_terminal_only(cli):
+def test_a_long_list_shows_a_progress_bar_on_a_terminal(cli):
     create(cli)
     command = (*NOONMARK, "schedule", "list", "--limit", "5000", "--json", *cli.connection)
     code, shown = in_terminal(*command)
@@ -171,7 +171,7 @@ def test_a_long_list_shows_a_bar_on_a_terminal_only(cli):
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
 
 
-def test_a_preview_of_a_schedule_and_of_options(cli, monkeypatch):
+def test_schedule_preview(cli, monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
     made = cli.create("--cron", "30 2 * * *", "--timezone", "Europe/Stockholm")
     asked = ("--after", "2027-03-25T12:00:00Z", "--count", "1")
@@ -182,9 +182,9 @@ def test_a_preview_of_a_schedule_and_of_options(cli, monkeypatch):
     assert "01:30 -04:00   2027-03-26 05:30" in cli("schedule", "preview", "--cron", "30 1 * * *", *asked)
 
 
-def test_nodes_and_the_worker(cli, node):
+def test_node_list_and_worker_status(cli, node):
     def alive():
-        """The node, once its heartbeat has told of the function."""
+        """The node, once its heartbeat has the function."""
         nodes = cli.json("node", "list")["nodes"]
         return [one for one in nodes if one["is_alive"] and "function:report" in one["routes"]]
 
@@ -196,7 +196,7 @@ def test_nodes_and_the_worker(cli, node):
 
 
 @pytest.mark.parametrize(("typed", "code", "phase"), [("y\n", 0, "deleted"), ("n\n", 1, "active"), ("\n", 1, "active")])
-def test_somebody_at_a_terminal_is_asked_if_they_want_to_be(cli, typed, code, phase):
+def test_delete_asks_for_confirmation_on_a_terminal(cli, typed, code, phase):
     made = create(cli, "--name", "asked")
     done, shown = in_terminal(*NOONMARK, "schedule", "delete", made, "--confirm", *cli.connection, typed=typed)
     assert done == code
@@ -215,7 +215,7 @@ def test_somebody_at_a_terminal_is_asked_if_they_want_to_be(cli, typed, code, ph
     ],
     ids=" ".join,
 )
-def test_a_file_that_is_not_there_is_not_made_by_looking_into_it(tmp_path, monkeypatch, command):
+def test_reading_does_not_create_the_store_file(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     cli = Cli("--store", "sqlite:///typo.db")
     problem = cli.problem(3, *command)
@@ -225,7 +225,7 @@ def test_a_file_that_is_not_there_is_not_made_by_looking_into_it(tmp_path, monke
     assert not (tmp_path / "typo.db").exists()
 
 
-def test_a_file_that_is_not_there_is_made_for_what_is_new(tmp_path):
+def test_creating_creates_the_store_file(tmp_path):
     for name, command in (
         ("created", ("schedule", "create", "--function", "f", *NEVER)),
         ("told", ("event", "emit", "e")),
@@ -235,7 +235,7 @@ def test_a_file_that_is_not_there_is_made_for_what_is_new(tmp_path):
         assert (tmp_path / name).exists()
 
 
-def test_a_database_on_a_server_is_changed_by_nobody_but_migrate(database):
+def test_only_migrate_changes_the_schema_of_a_database_server(database):
     cli = Cli("--store", database.url)
     problem = cli.problem(6, "schedule", "list")
     assert (problem["code"], "noonmark migrate" in problem["detail"]) == ("store_unavailable", True)
@@ -244,6 +244,6 @@ def test_a_database_on_a_server_is_changed_by_nobody_but_migrate(database):
     assert [one["schedule_id"] for one in cli.json("schedule", "list")["schedules"]] == [made]
 
 
-def test_nobody_is_asked_without_a_terminal(cli):
+def test_delete_does_not_ask_without_a_terminal(cli):
     made = create(cli)
     assert cli.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"

@@ -1,4 +1,4 @@
-"""Commands for secrets: where a value is read from, and that nobody sees it."""
+"""`noonmark secret`: values are read from several sources, and never shown."""
 
 import io
 import os
@@ -17,8 +17,8 @@ from tests.cli.terminal import ENVIRONMENT, NOONMARK, PATIENCE, ROOT
 MARK = "s3cr3t-mark-0123456789"
 
 
-class Vault:
-    """A store, and who works on it with a key."""
+class SecretStore:
+    """A store with a key for its secrets."""
 
     def __init__(self, folder, key):
         self.path, self.key = folder / "secrets.db", key
@@ -26,7 +26,7 @@ class Vault:
         self.cli = Cli("--store", self.url)
 
     def value(self, name):
-        """What was sealed under a name."""
+        """The value of a secret."""
         store = SqliteStore(self.path, lambda: 0)
         drive(store.open())
         [one] = drive(store.find_secrets("default", [name]))
@@ -35,11 +35,11 @@ class Vault:
 
 
 @pytest.fixture
-def vault(tmp_path, monkeypatch):
+def secrets(tmp_path, monkeypatch):
     key = fresh_key()
     monkeypatch.setenv("NOONMARK_SECRET_KEY", key)
     monkeypatch.chdir(tmp_path)
-    return Vault(tmp_path, key)
+    return SecretStore(tmp_path, key)
 
 
 def pipe(monkeypatch, raw):
@@ -47,88 +47,90 @@ def pipe(monkeypatch, raw):
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_a_value_comes_by_a_pipe_without_the_end_of_its_line(vault, monkeypatch, end):
+def test_value_from_a_pipe(secrets, monkeypatch, end):
     pipe(monkeypatch, MARK.encode() + end)
-    told = vault.cli("secret", "set", "token", "--host", "API.example.com", "--host", "*.example.org")
+    told = secrets.cli("secret", "set", "token", "--host", "API.example.com", "--host", "*.example.org")
     assert told == "Stored secret token for api.example.com, *.example.org.\n"
-    assert vault.value("token") == MARK
+    assert secrets.value("token") == MARK
 
 
-def test_a_value_comes_from_a_file_or_as_an_option(vault, tmp_path):
+def test_value_from_a_file_or_an_option(secrets, tmp_path):
     (tmp_path / "value.txt").write_text(f"Bearer {MARK}\n")
-    made = vault.cli.json("secret", "set", "token", "--host", "a.example", "--value-file", str(tmp_path / "value.txt"))
+    made = secrets.cli.json(
+        "secret", "set", "token", "--host", "a.example", "--value-file", str(tmp_path / "value.txt")
+    )
     assert set(made) == {"name", "hosts", "created_at_utc", "updated_at_utc"}
-    assert vault.value("token") == f"Bearer {MARK}"
-    vault.cli("secret", "set", "token", "--host", "a.example", "--value", f"-{MARK}")
-    assert vault.value("token") == f"-{MARK}"
+    assert secrets.value("token") == f"Bearer {MARK}"
+    secrets.cli("secret", "set", "token", "--host", "a.example", "--value", f"-{MARK}")
+    assert secrets.value("token") == f"-{MARK}"
 
 
-def test_what_cannot_be_read_is_refused_without_a_word_of_it(vault, monkeypatch, tmp_path):
+def test_refused_values_are_not_repeated(secrets, monkeypatch, tmp_path):
     host = ("--host", "a.example")
     for raw in (b"", b"\n", f"{MARK}\n{MARK}".encode(), b"\xff" * 20, MARK.encode() * 9_000):
         pipe(monkeypatch, raw)
-        [line] = vault.cli.refused(2, "secret", "set", "token", *host)
+        [line] = secrets.cli.refused(2, "secret", "set", "token", *host)
         assert line.startswith("value: must be 4 to 8,192 printable ASCII characters")
         assert MARK not in line
     gone, folder = str(tmp_path / "gone.txt"), str(tmp_path)
-    assert vault.cli.refused(3, "secret", "set", "token", *host, "--value-file", gone) == [
+    assert secrets.cli.refused(3, "secret", "set", "token", *host, "--value-file", gone) == [
         "--value-file: there is no such file"
     ]
-    assert "cannot be read" in vault.cli.refused(1, "secret", "set", "token", *host, "--value-file", folder)[0]
+    assert "cannot be read" in secrets.cli.refused(1, "secret", "set", "token", *host, "--value-file", folder)[0]
     both = ("--value", MARK, "--value-file", folder)
-    assert vault.cli.refused(2, "secret", "set", "token", *host, *both) == [
+    assert secrets.cli.refused(2, "secret", "set", "token", *host, *both) == [
         "--value-file: conflicts with --value: give one of them"
     ]
-    assert "--host" in vault.cli.refused(2, "secret", "set", "token", "--value", MARK)[0]
-    [line] = vault.cli.refused(2, "schedule", "create", "--http", "https://a.example", "--secret-header", MARK)
+    assert "--host" in secrets.cli.refused(2, "secret", "set", "token", "--value", MARK)[0]
+    [line] = secrets.cli.refused(2, "schedule", "create", "--http", "https://a.example", "--secret-header", MARK)
     assert MARK not in line
 
 
-def test_what_is_in_the_wrong_place_is_not_repeated(vault):
+def test_misplaced_secrets_are_not_repeated(secrets):
     for words in (
         ("set", f"Bearer {MARK}", "--host", "a.example"),
         (MARK,),
         ("set", "token", f"-{MARK}"),
         ("list", MARK),
     ):
-        [line] = vault.cli.refused(2, "secret", *words)
+        [line] = secrets.cli.refused(2, "secret", *words)
         assert MARK not in line
-    [line] = vault.cli.refused(2, "secret", "set", "token", "--valeu", MARK)
+    [line] = secrets.cli.refused(2, "secret", "set", "token", "--valeu", MARK)
     assert "--valeu" in line
     assert MARK not in line
-    [line] = vault.cli.refused(3, "secret", "set", "token", "--host", "a.example", "--value-file", MARK)
+    [line] = secrets.cli.refused(3, "secret", "set", "token", "--host", "a.example", "--value-file", MARK)
     assert MARK not in line
-    [line] = vault.cli.refused(2, "secret", "set", "token", "--host", f"{MARK}/", "--value", "0123456789")
+    [line] = secrets.cli.refused(2, "secret", "set", "token", "--host", f"{MARK}/", "--value", "0123456789")
     assert MARK not in line
 
 
-def test_without_a_key_it_says_what_to_do(vault, monkeypatch):
+def test_without_a_key_the_error_has_advice(secrets, monkeypatch):
     asked = ("secret", "set", "token", "--host", "a.example", "--value", MARK)
     monkeypatch.delenv("NOONMARK_SECRET_KEY")
-    [line] = vault.cli.refused(4, *asked)
+    [line] = secrets.cli.refused(4, *asked)
     assert "`noonmark secret key`" in line
     monkeypatch.setenv("NOONMARK_SECRET_KEY", MARK)
-    [line] = vault.cli.refused(2, *asked)
+    [line] = secrets.cli.refused(2, *asked)
     assert line.startswith("secret_key: must be 1 to 10 keys of 32 bytes in Base64")
     assert MARK not in line
     monkeypatch.delenv("NOONMARK_SECRET_KEY")
-    (vault.path.parent / "noonmark.toml").write_text(f'secret_key = ["{fresh_key()}", "{vault.key}"]\n')
-    vault.cli(*asked)
+    (secrets.path.parent / "noonmark.toml").write_text(f'secret_key = ["{fresh_key()}", "{secrets.key}"]\n')
+    secrets.cli(*asked)
 
 
-def test_secrets_are_listed_and_deleted(vault):
+def test_list_and_delete(secrets):
     for name in ("b", "a"):
-        vault.cli("secret", "set", name, "--host", f"{name}.example", "--value", MARK)
-    shown = vault.cli("secret", "list").splitlines()
+        secrets.cli("secret", "set", name, "--host", f"{name}.example", "--value", MARK)
+    shown = secrets.cli("secret", "list").splitlines()
     assert [line.split()[:2] for line in shown[1:3]] == [["a", "a.example"], ["b", "b.example"]]
     assert shown[-1] == "2 secrets"
-    told = vault.cli("secret", "delete", "a")
+    told = secrets.cli("secret", "delete", "a")
     assert told == "Deleted secret a; requests that need it are no longer sent.\n"
-    assert [one["name"] for one in vault.cli.json("secret", "list")["secrets"]] == ["b"]
-    assert vault.cli.refused(3, "secret", "delete", "a") == ["name: there is no secret of that name"]
+    assert [one["name"] for one in secrets.cli.json("secret", "list")["secrets"]] == ["b"]
+    assert secrets.cli.refused(3, "secret", "delete", "a") == ["name: there is no secret of that name"]
 
 
-def test_every_key_is_fresh():
+def test_generated_keys_differ():
     made = [call("secret", "key").out.strip(), call("secret", "key", "--json").json["secret_key"]]
     assert [len(read_keys(key)[0]) for key in made] == [32, 32]
     assert made[0] != made[1]
@@ -142,12 +144,12 @@ def read_until(terminal, words):
     return shown
 
 
-def test_on_a_terminal_nobody_sees_what_is_typed(vault):
+def test_typed_values_are_not_shown(secrets):
     ours, theirs = os.openpty()
-    words = [*NOONMARK, "secret", "set", "token", "--host", "a.example", "--store", vault.url]
+    words = [*NOONMARK, "secret", "set", "token", "--host", "a.example", "--store", secrets.url]
     # A shell that begins a session of its own, and opens the terminal: so it is that of the command.
     at_terminal = ["sh", "-c", 'exec "$@" < "$0" > "$0" 2>&1', os.ttyname(theirs), *words]
-    key = {"NOONMARK_SECRET_KEY": vault.key}
+    key = {"NOONMARK_SECRET_KEY": secrets.key}
     with subprocess.Popen(at_terminal, cwd=ROOT, env=ENVIRONMENT | key, start_new_session=True) as process:
         shown = read_until(ours, b"Value of token: ")
         os.write(ours, f"{MARK}\n".encode())
@@ -156,14 +158,14 @@ def test_on_a_terminal_nobody_sees_what_is_typed(vault):
     os.close(theirs)
     os.close(ours)
     assert MARK not in shown.decode()
-    assert vault.value("token") == MARK
+    assert secrets.value("token") == MARK
 
 
-def test_the_signing_key_of_a_store_is_that_of_a_server_with_the_settings_of_this_place(vault, monkeypatch):
-    lost = call("secret", "signing-key", "--store", vault.url)
+def test_signing_key_of_a_store(secrets, monkeypatch):
+    lost = call("secret", "signing-key", "--store", secrets.url)
     assert (lost.code, lost.out) == (3, "")
-    vault.cli("secret", "set", "token", "--host", "a.example", "--value", MARK)
-    drawn = vault.cli("secret", "signing-key")
-    assert vault.cli.json("secret", "signing-key") == {"signing_key": drawn.strip()}
+    secrets.cli("secret", "set", "token", "--host", "a.example", "--value", MARK)
+    drawn = secrets.cli("secret", "signing-key")
+    assert secrets.cli.json("secret", "signing-key") == {"signing_key": drawn.strip()}
     monkeypatch.setenv("NOONMARK_SIGNING_KEY", "a key that was chosen")
-    assert vault.cli("secret", "signing-key") == "a key that was chosen\n"
+    assert secrets.cli("secret", "signing-key") == "a key that was chosen\n"
