@@ -139,7 +139,6 @@ class StoreRemote:
     def __init__(self, url: str) -> None:
         """Prepare the store; the first call opens it. A database on a server is never migrated here."""
         from noonmark.clocks import SystemClock  # noqa: PLC0415 - --server needs none of these
-        from noonmark.driver.drive import drive  # noqa: PLC0415 - likewise
         from noonmark.operations.registry import perform  # noqa: PLC0415 - likewise
         from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
         from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
@@ -157,7 +156,7 @@ class StoreRemote:
         )
         caller = replace(LOCAL, source="cli", chain=os.environ.get(CHAIN_VARIABLE, ""))
         self._perform = partial(perform, caller=caller)
-        self._drive, self._file = drive, file_of(url)
+        self._file = file_of(url)
         self._is_open = False
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,10 +165,10 @@ class StoreRemote:
             if self._file is not None and name not in CREATING and not self._file.exists():
                 raise NotFound(f"there is no file {self._file}", field="--store")
             if name not in UNMIGRATED:
-                self._drive(self._store.open())
+                self._store.open()
                 self._is_open = True
         service = _with_keys(self._service) if name in KEYED else self._service
-        return self._drive(self._perform(service, name=name, arguments=arguments))
+        return self._perform(service, name=name, arguments=arguments)
 
     def upload(self, file: str, *, key: str | None, **metadata: str | None) -> dict[str, Any]:  # noqa: ARG002 - protocol
         """Refuse: only servers have uploads."""
@@ -181,7 +180,7 @@ class StoreRemote:
 
     def close(self) -> None:
         """Close the store."""
-        self._drive(self._store.close())
+        self._store.close()
 
 
 def _with_keys(service: Service) -> Service:

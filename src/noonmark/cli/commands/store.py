@@ -14,7 +14,6 @@ from noonmark.cli.output import EXIT_FAILED, one_line, print_json, print_line
 from noonmark.cli.remote import connect
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
-from noonmark.driver.drive import drive
 from noonmark.telemetry.masking import masked
 
 if TYPE_CHECKING:
@@ -39,9 +38,9 @@ def migrate(
         raise loaded.refuse("store", "a store in memory has no schema; name a file or a database")
     opened = make_store(url, SystemClock())
     try:
-        drive(opened.open())
+        opened.open()
     finally:
-        drive(opened.close())
+        opened.close()
     print_line(f"The schema of {masked(url)} has version {VERSION}.")
     return 0
 
