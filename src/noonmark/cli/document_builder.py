@@ -13,7 +13,7 @@ from noonmark.cli.manifest import to_document
 from noonmark.cli.options import TriggerOptions
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError, NotFound
 from noonmark.core.instants import parse_instant, to_text
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 MAX_BYTES = 1_048_576
 """The largest document that a server accepts."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.cli.output import progress_bar
 from noonmark.core.errors import Conflict, InvalidRequest, NotFound, Unreachable
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,7 +14,7 @@ from noonmark.cli.upcoming import Upcoming, preview_trigger
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger
 from noonmark.core.instants import from_micros, parse_instant
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.triggers import parse_trigger
 
 if TYPE_CHECKING:

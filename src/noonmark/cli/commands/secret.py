@@ -92,7 +92,7 @@ def delete_secret(name: Name, /, *, connection: Connection = Connection()) -> No
 
 def generate_key(*, as_json: AsJson = False) -> None:
     """Generate a key for the setting secret_key. Anyone with the key and the store can read every secret."""
-    from noonmark.sealing import fresh_key  # noqa: PLC0415 - other commands need no cryptography
+    from noonmark.secret_cipher import fresh_key  # noqa: PLC0415 - other commands need no cryptography
 
     key = fresh_key()
     print_answer({"secret_key": key}, key, as_json=as_json)
