@@ -48,6 +48,10 @@ def call(*arguments, stdin=None):
     return Result(code, out.getvalue(), err.getvalue())
 
 
+NEVER = ("--cron", "0 0 1 1 *", "--timezone", "UTC")
+"""A trigger that does not fire during a test."""
+
+
 class Cli:
     """Runs commands on one store or server."""
 
@@ -81,6 +85,11 @@ class Cli:
     def create(self, *arguments):
         """Create a schedule whose function no node has; returns its id."""
         return self.json("schedule", "create", "--function", "nobody", *arguments)["schedule_id"]
+
+
+def create_report(cli, *options):
+    """Create a schedule of the function `report`; returns its id."""
+    return cli.json("schedule", "create", "--function", "report", *NEVER, *options)["schedule_id"]
 
 
 def contains(document, part):

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from tests.cli.commands.schedules import NEVER, create
-from tests.cli.runner import call
+from tests.cli.runner import NEVER, call, create_report
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
@@ -22,7 +21,7 @@ def run(cli, schedule_id, payload, phase="completed"):
 
 
 def test_a_run_in_every_command(cli, node):
-    made = create(cli, "--name", "seen")
+    made = create_report(cli, "--name", "seen")
     occurrence = run(cli, made, {"rows": 3})
     [ran] = cli.json("schedule", "runs", made)["runs"]
     assert (ran["outcome"], ran["result"], ran["occurrence_id"]) == ("completed", {"rows": 3}, occurrence)
@@ -46,7 +45,7 @@ def test_a_run_in_every_command(cli, node):
 
 
 def test_run_now_waits(cli, node):
-    made = create(cli)
+    made = create_report(cli)
     assert cli("schedule", "run-now", made, "--wait", "--payload-json", '{"rows": 3}').endswith(
         ' completed: {"rows": 3}\n'
     )
@@ -76,7 +75,7 @@ def test_cancel(cli, node):
 
 
 def test_status_shows_the_last_run(cli, node):
-    made = create(cli, "--name", "ran once")
+    made = create_report(cli, "--name", "ran once")
     assert "Last run" not in cli("schedule", "status", made)
     run(cli, made, 1)
     cli("schedule", "update", made, "--function", "served_by_nobody")
@@ -88,14 +87,14 @@ def test_status_shows_the_last_run(cli, node):
 
 
 def test_explain_an_instant(cli):
-    made = create(cli)
+    made = create_report(cli)
     answer = cli.json("schedule", "explain", made, "--at", "2036-06-01T00:00:00+02:00")
     assert (answer["at"], answer["schedule_id"]) == ("2036-05-31T22:00:00Z", made)
     assert answer["summary"] in " ".join(cli("schedule", "explain", made, "--at", "2036-05-31T22:00:00Z").split())
 
 
 def test_an_explanation_has_one_line_per_rule_in_a_pipe(cli, node):
-    made = create(cli, "--start-at", "2036-05-25T02:00:00Z", "--end-at", "2046-05-26T02:00:00Z")
+    made = create_report(cli, "--start-at", "2036-05-25T02:00:00Z", "--end-at", "2046-05-26T02:00:00Z")
     occurrence = run(cli, made, {"raise": "p" * 150}, phase="failed")
     explained = cli.json("schedule", "explain", occurrence)
     told = [run["told"] for step in explained["steps"] for run in step["facts"].get("runs", [])]
@@ -139,7 +138,7 @@ def test_a_backfill_with_failures_exits_with_1(cli, node):
 
 @pytest.mark.parametrize(("command", "before"), [("runs", "-1: "), ("explain", " seconds: ")])
 def test_errors_are_on_one_line_on_a_terminal(cli, node, command, before):
-    made = create(cli)
+    made = create_report(cli)
     run(cli, made, {"raise": "no \x1b[31mpaper\u202e"}, phase="failed")
     code, shown = in_terminal(*NOONMARK, "schedule", command, made, *cli.connection)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
@@ -150,7 +149,7 @@ def test_errors_are_on_one_line_on_a_terminal(cli, node, command, before):
 
 
 def test_control_characters_in_documents_are_not_printed(cli, node):
-    made = create(cli, "--description", HOSTILE, "--name", "left\u202eright", "--label", "a\u202e=b\u202e")
+    made = create_report(cli, "--description", HOSTILE, "--name", "left\u202eright", "--label", "a\u202e=b\u202e")
     run(cli, made, {"raise": HOSTILE}, phase="failed")
     cli.json("event", "emit", "hostile", "--payload-json", json.dumps({"text": HOSTILE}), "--source", "x\u202e")
     for command in (

@@ -2,14 +2,13 @@
 
 import pytest
 
-from tests.cli.commands.schedules import NEVER, create
-from tests.cli.runner import Cli, call, contains
+from tests.cli.runner import NEVER, Cli, call, contains, create_report
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
 
 def test_pause_resume_delete_and_the_audit_log(cli):
-    made = create(cli, "--name", "steered")
+    made = create_report(cli, "--name", "steered")
     assert cli("schedule", "pause", made, "--reason", "hold during maintenance") == f"Paused steered ({made}).\n"
     assert made in cli("schedule", "list", "--status", "PAUSED")
     assert cli("schedule", "resume", made, "--reason", "maintenance complete") == f"Resumed steered ({made}).\n"
@@ -92,7 +91,7 @@ def test_an_update_keeps_other_fields(cli):
     ],
 )
 def test_an_update_merges_fields(cli, made, update, after):
-    changed = cli.json("schedule", "update", create(cli, *made), *update)
+    changed = cli.json("schedule", "update", create_report(cli, *made), *update)
     for name, value in after.items():
         told = changed[name]
         assert contains(told, value), told
@@ -119,7 +118,7 @@ def test_a_reused_event_id(cli):
 
 
 def test_an_update_of_an_old_revision_is_refused(cli):
-    made = create(cli)
+    made = create_report(cli)
     cli.json("schedule", "update", made, "--cron", "@hourly")
     problem = cli.problem(4, "schedule", "update", made, "--cron", "@daily", "--expected-revision", "1")
     assert (problem["code"], problem["status"]) == ("revision_conflict", 409)
@@ -136,7 +135,7 @@ def test_missing_schedules(cli):
 
 
 def test_trigger_delete_refuses_other_schedules(cli):
-    made = create(cli)
+    made = create_report(cli)
     assert cli.refused(3, "trigger", "delete", made) == [
         f"schedule_id: {made} is not triggered by events; delete it with noonmark schedule delete"
     ]
@@ -145,7 +144,7 @@ def test_trigger_delete_refuses_other_schedules(cli):
 
 def test_list_limit(cli):
     for _ in range(3):
-        create(cli, "--label", "of=many")
+        create_report(cli, "--label", "of=many")
     page = cli.json("schedule", "list", "--label", "of=many", "--limit", "2")
     assert (len(page["schedules"]), page["next_cursor"] is None) == (2, False)
     shown = cli("schedule", "list", "--label", "of=many", "--limit", "2").splitlines()
@@ -155,14 +154,14 @@ def test_list_limit(cli):
 
 
 def test_a_list_reads_several_pages(cli, monkeypatch):
-    made = {create(cli, "--label", "of=pages") for _ in range(3)}
+    made = {create_report(cli, "--label", "of=pages") for _ in range(3)}
     monkeypatch.setattr("noonmark.cli.remote.MAX_PAGE", 2)
     listed = cli.json("schedule", "list", "--label", "of=pages", "--limit", "3")
     assert {one["schedule_id"] for one in listed["schedules"]} == made
 
 
 def test_a_long_list_shows_a_progress_bar_on_a_terminal(cli):
-    create(cli)
+    create_report(cli)
     command = (*NOONMARK, "schedule", "list", "--limit", "5000", "--json", *cli.connection)
     code, shown = in_terminal(*command)
     assert code == 0
@@ -197,7 +196,7 @@ def test_node_list_and_worker_status(cli, node):
 
 @pytest.mark.parametrize(("typed", "code", "phase"), [("y\n", 0, "deleted"), ("n\n", 1, "active"), ("\n", 1, "active")])
 def test_delete_asks_for_confirmation_on_a_terminal(cli, typed, code, phase):
-    made = create(cli, "--name", "asked")
+    made = create_report(cli, "--name", "asked")
     done, shown = in_terminal(*NOONMARK, "schedule", "delete", made, "--confirm", *cli.connection, typed=typed)
     assert done == code
     assert f"Delete asked ({made})? [y/N] " in shown
@@ -240,10 +239,10 @@ def test_only_migrate_changes_the_schema_of_a_database_server(database):
     problem = cli.problem(6, "schedule", "list")
     assert (problem["code"], "noonmark migrate" in problem["detail"]) == ("store_unavailable", True)
     assert call("migrate", *cli.connection).code == 0
-    made = create(cli)
+    made = create_report(cli)
     assert [one["schedule_id"] for one in cli.json("schedule", "list")["schedules"]] == [made]
 
 
 def test_delete_does_not_ask_without_a_terminal(cli):
-    made = create(cli)
+    made = create_report(cli)
     assert cli.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"
