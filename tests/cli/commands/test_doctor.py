@@ -11,6 +11,7 @@ from noonmark.core.instants import SECOND
 from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import SqliteStore, bootstrap
 from tests.cli.runner import Cli, call
+from tests.embedded.waiting import eventually
 from tests.service.server import serving
 
 
@@ -135,7 +136,7 @@ def test_doctor_on_a_server(file, tmp_path):
         done = call("doctor", "--server", server.url, "--json")
         assert done.code == 1
         assert [(one["table"], one["column"]) for one in done.json["damaged_rows"]] == [("schedules", "labels")]
-        assert server.get("/health/ready").status == 200
+        eventually(lambda: server.get("/health/ready").status == 200)
         assert server.get("/health").json["damaged_rows"] == 1
         assert 'noonmark_damaged_rows{table="schedules"} 1.0' in server.get("/metrics").text
         assert [one["schedule_id"] for one in server.get("/schedules").json["schedules"]] == ["sound"]
