@@ -18,7 +18,7 @@ from noonmark.targets.command.orphans import (
     register_node,
     unregister_node,
 )
-from noonmark.targets.command.supervisor import RUN_VARIABLE
+from noonmark.targets.command.supervisor import RUN_VARIABLE, has_variable
 from noonmark.testing.conformance.bench import LEASE, Bench, HandClock
 from tests.embedded.waiting import eventually
 from tests.targets.assignments import now
@@ -40,6 +40,8 @@ def left():
     def make(node, run):
         environment = {**os.environ, NODE_VARIABLE: node, RUN_VARIABLE: run}
         made.append(subprocess.Popen(["sleep", "600"], env=environment))
+        # Right after exec, the environment of a process is not readable for a moment.
+        eventually(lambda: has_variable(made[-1].pid, f"{RUN_VARIABLE}={run}".encode()))
         return made[-1].pid
 
     yield make
@@ -103,10 +105,15 @@ def ended(bench, one, outcome):
     assert bench.store.settle([settlement]) == [True]
 
 
-def swept(bench, pid):
+def survives(bench, pid):
     """Reap orphans; return whether a process still runs."""
     OrphanReaper(bench.store).reap(now)
     return is_alive(pid)
+
+
+def wait_for_end(pid):
+    """A killed process cannot run any more, but it may take a moment until it is a zombie."""
+    return eventually(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("outcome", [None, Outcome.TIMED_OUT, Outcome.CANCELLED])
@@ -114,7 +121,8 @@ def test_processes_of_a_lost_run_are_killed(bench, begun, left, outcome):
     pid = left(of_dead_process(), run_id(begun))
     if outcome is not None:
         ended(bench, begun, outcome)
-    assert not swept(bench, pid)
+    OrphanReaper(bench.store).reap(now)
+    assert wait_for_end(pid)
 
 
 def test_processes_of_a_run_restarted_elsewhere_are_killed(bench, begun, left):
@@ -122,27 +130,28 @@ def test_processes_of_a_run_restarted_elsewhere_are_killed(bench, begun, left):
     bench.advance(3 * LEASE)
     again = bench.start(bench.claim_one("node-b"))
     assert again.fence > begun.fence
-    assert not swept(bench, pid)
+    OrphanReaper(bench.store).reap(now)
+    assert wait_for_end(pid)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.FAILED])
 def test_processes_of_an_ended_run_are_left_alone(bench, begun, left, outcome):
     pid = left(of_dead_process(), run_id(begun))
     ended(bench, begun, outcome)
-    assert swept(bench, pid)
+    assert survives(bench, pid)
 
 
 def test_processes_of_another_store_are_left_alone(bench, left):
-    assert swept(bench, left(of_dead_process(), "occ_0-1"))
+    assert survives(bench, left(of_dead_process(), "occ_0-1"))
 
 
 def test_processes_of_a_live_node_are_left_alone(bench, begun, left, mark):
-    assert swept(bench, left(mark, run_id(begun)))
+    assert survives(bench, left(mark, run_id(begun)))
 
 
 def test_processes_of_the_run_of_this_node_are_left_alone(bench, begun, left, monkeypatch):
     monkeypatch.setenv(RUN_VARIABLE, run_id(begun))
-    assert swept(bench, left(of_dead_process(), run_id(begun)))
+    assert survives(bench, left(of_dead_process(), run_id(begun)))
 
 
 def test_scans_are_rate_limited_unless_forced(bench, begun, left):
@@ -152,7 +161,7 @@ def test_scans_are_rate_limited_unless_forced(bench, begun, left):
     orphans.reap(lambda: SCAN_INTERVAL - 1)
     assert is_alive(pid)
     orphans.reap(lambda: SCAN_INTERVAL - 1, force=True)
-    assert not is_alive(pid)
+    assert wait_for_end(pid)
     pid = left(of_dead_process(), run_id(begun))
     orphans.reap(lambda: 2 * SCAN_INTERVAL)
-    assert not is_alive(pid)
+    assert wait_for_end(pid)
