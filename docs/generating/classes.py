@@ -12,8 +12,21 @@ from typing import TYPE_CHECKING
 
 from docs.generating.words import NOTE, names
 from noonmark import (
+    Allow,
+    AsyncClient,
     AsyncScheduler,
+    CancelRunning,
+    CatchUpAll,
+    CatchUpOne,
+    CatchUpWithin,
+    Client,
+    Concurrency,
+    Delivery,
+    Dependency,
     Event,
+    EventMatch,
+    EventMatches,
+    Explanation,
     Job,
     JobPipeline,
     JobStatus,
@@ -21,12 +34,18 @@ from noonmark import (
     Occurrence,
     PipelineError,
     Progress,
+    Queue,
+    QueueOne,
+    Retry,
     Run,
     Scheduler,
     Secret,
+    Skip,
+    SkipMissed,
+    Spread,
+    Window,
     client,
 )
-from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.other_work import OtherWork
@@ -43,6 +62,15 @@ if TYPE_CHECKING:
 MAX_LINE = 100
 PARTS = ("with_engine", "after_fork", "settle_here", "micros", "monotonic", "has_begun")
 """Names through which the parts of the library reach each other; not for users."""
+POLICIES = {
+    "Overlap policies": (Skip, Queue, QueueOne, Allow, CancelRunning),
+    "Misfire policies": (SkipMissed, CatchUpOne, CatchUpAll, CatchUpWithin, Spread),
+    "Other policies": (Retry, Window, Concurrency, Dependency, Delivery),
+}
+VALUES = (
+    *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, Event, Explanation, EventMatches, EventMatch),
+    *(NodeRecord, Secret, Context),
+)
 
 
 def embedded_page() -> str:
@@ -58,10 +86,8 @@ def embedded_page() -> str:
         _class(AsyncScheduler, []),
         f"| awaited | not awaited |\n| --- | --- |\n| {names(awaited)} | {names(decorators)} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
-        *(
-            _values(kind)
-            for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, Event, NodeRecord, Secret, Context)
-        ),
+        *(_policies(title, kinds) for title, kinds in POLICIES.items()),
+        *(_values(kind) for kind in VALUES),
         "## Testing\n\nImported from `noonmark.testing`.\n",
         *(
             _class(kind, [name for name in vars(kind) if _is_method(kind, name)], "###")
@@ -100,6 +126,11 @@ def _shape(kind: type) -> str:
     lines = [ast.unparse(one) for one in tree.body if isinstance(one, ast.AnnAssign)]
     more = [f"# all of {base.id}" for base in tree.bases if getattr(base, "id", "") == Fields.__name__]
     return f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n```py\n" + "\n".join([*more, *lines]) + "\n```\n"
+
+
+def _policies(title: str, kinds: tuple[type, ...]) -> str:
+    """The typed values of an option: how each is made, and its settings."""
+    return "\n".join([f"## {title}\n", *(_values(kind, "###") for kind in kinds)])
 
 
 def _section(title: str, kind: type) -> str:
@@ -147,7 +178,7 @@ def _argument(one: inspect.Parameter) -> str:
     return f"{stars}{one.name}{kind}" + ("" if one.default is one.empty else f" = {one.default!r}")
 
 
-def _values(kind: type) -> str:
+def _values(kind: type, heading: str = "##") -> str:
     """A class that is read: its attributes, those that say what they are."""
     about, _, _ = (
         (inspect.getdoc(kind) or "").partition("\n\n") if is_dataclass(kind) else (inspect.getdoc(kind), "", "")
@@ -156,7 +187,7 @@ def _values(kind: type) -> str:
     told = {name: text for name, text in (_told(kind) | properties).items() if name not in PARTS}
     rows = [f"| `{name}` | {' '.join(text.split())} |" for name, text in told.items()]
     table = ["", f"| {'value' if issubclass(kind, Enum) else 'attribute'} | |", "| --- | --- |", *rows] if rows else []
-    return "\n".join([f"## {kind.__name__}", "", about, *table, ""])
+    return "\n".join([f"{heading} {kind.__name__}", "", about or "", *table, ""])
 
 
 def _told(kind: type) -> dict[str, str]:

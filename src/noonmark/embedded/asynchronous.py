@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
     from noonmark.core.events import Event
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.policies.options import Overlap
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
+    from noonmark.embedded.answers import EventMatches, Explanation
     from noonmark.embedded.declaring import Options, Terms, WorkOptions
     from noonmark.embedded.desk import Desk
     from noonmark.embedded.engine import AnyEngine
@@ -62,7 +65,7 @@ class AsyncScheduler(Decorators):
     async def schedule_with_deps(
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        depends_on: Sequence[str | Mapping[str, Any]],
+        depends_on: Sequence[str | Dependency | Mapping[str, Any]],
         **options: Unpack[Terms],
     ) -> str:
         """The same for a function that waits for other jobs, or follows them."""
@@ -76,7 +79,7 @@ class AsyncScheduler(Decorators):
         """Say some of the options anew, and leave the others."""
         return await in_thread(self._inner.update, job_id, func, **changes)
 
-    async def add_dependency(self, job_id: str, depends_on: Sequence[str | Mapping[str, Any]]) -> None:
+    async def add_dependency(self, job_id: str, depends_on: Sequence[str | Dependency | Mapping[str, Any]]) -> None:
         """Let a job wait for others too."""
         await in_thread(self._inner.add_dependency, job_id, depends_on)
 
@@ -119,7 +122,7 @@ class AsyncScheduler(Decorators):
         job_id: str,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
-        overlap: str | Mapping[str, Any] | None = None,
+        overlap: Overlap | str | Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run it once more, now, and return its result, or raise what it raised."""
         self._inner.settle_here()
@@ -147,11 +150,11 @@ class AsyncScheduler(Decorators):
         """The next times that a job or a trigger names."""
         return await in_thread(self._inner.preview, job, count, after)
 
-    async def explain(self, job_id: str, at: datetime | str | None = None) -> dict[str, Any]:
+    async def explain(self, job_id: str, at: datetime | str | None = None) -> Explanation:
         """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared."""
         return await in_thread(self._inner.explain, job_id, at)
 
-    async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
+    async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the last events of its types would set a job off, or match a trigger, and why not the others."""
         return await in_thread(self._inner.match_events, wanted, limit)
 

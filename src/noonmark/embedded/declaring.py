@@ -13,14 +13,19 @@ from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
 from noonmark.core.instants import from_micros
 from noonmark.core.jsonvalues import shown
 from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.policies.limits import Concurrency, Dependency
+from noonmark.core.policies.options import RETRY_RULE, Retry, as_document, seconds_of
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.core.triggers import Trigger
 from noonmark.operations.declaring import at_default
 
 if TYPE_CHECKING:
-    from noonmark.core.instants import Micros
-    from noonmark.core.schedule import Declaration, Schedule
+    from datetime import timedelta
 
+    from noonmark.core.instants import Micros
+    from noonmark.core.policies.delivery import Delivery
+    from noonmark.core.policies.options import Misfire, Overlap, Window
+    from noonmark.core.schedule import Declaration, Schedule
 
 SPOKEN = {
     "timeout_seconds": "timeout",
@@ -48,8 +53,8 @@ SPOKEN = {
     "trigger.jitter_seconds": "jitter",
 }
 """The fields of a document that a caller in Python knows by another name."""
-MAX_RETRIES = 99
-_A_RETRY = f"must be a whole number from 0 to {MAX_RETRIES}, or a mapping"
+_CONCURRENCY = ("concurrency_key", "concurrency_limit")
+_A_RETRY = f"{RETRY_RULE}, a Retry or a mapping"
 
 
 class Further(TypedDict, total=False):
@@ -58,10 +63,12 @@ class Further(TypedDict, total=False):
     description: str | None
     pause_on_failure: int | None
     """Pause it after so many failures in a row."""
-    window: Mapping[str, Any] | None
+    window: Window | Mapping[str, Any] | None
     """How long after its due time it may begin and run."""
+    concurrency: Concurrency | None
+    """Schedules with the same key run at most `limit` at a time."""
     concurrency_key: str | None
-    """Jobs with the same one run at most `concurrency_limit` at a time."""
+    """The same as two options."""
     concurrency_limit: int | None
     accepts_payload: bool | None
     """Whether callers of a server may send a payload along when they ask for a run."""
@@ -73,19 +80,19 @@ class Common(Further, total=False):
     name: str | None
     trigger: Trigger | None
     max_runs: int | None
-    overlap: str | Mapping[str, Any] | None
-    misfire: str | Mapping[str, Any] | None
-    retries: int | Mapping[str, Any]
-    timeout: float | None
-    jitter: float | None
+    overlap: Overlap | str | Mapping[str, Any] | None
+    misfire: Misfire | str | Mapping[str, Any] | None
+    retries: int | Retry | Mapping[str, Any]
+    timeout: float | timedelta | None
+    jitter: float | timedelta | None
     labels: Mapping[str, str] | None
-    delivery: str | None
+    delivery: Delivery | str | None
 
 
 class HttpOptions(Common, total=False):
     """What may be said about a job that sends a request, beside the request."""
 
-    depends_on: Sequence[str | Mapping[str, Any]] | None
+    depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
 
 
 class WorkOptions(HttpOptions, total=False):
@@ -107,7 +114,7 @@ class Terms(Common, total=False):
 class Options(Terms, total=False):
     """What may be said about a job beside its function."""
 
-    depends_on: Sequence[str | Mapping[str, Any]] | None
+    depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
 
 
 def check_options(
@@ -184,7 +191,27 @@ def plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def document_of(  # noqa: PLR0913 - each is an option of its own
+def without_types(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with each typed value as the document that it stands for, and each length of time in seconds."""
+    plain_options = {option: seconds_of(as_document(value)) for option, value in options.items()}
+    if "concurrency" not in options:
+        return plain_options
+    concurrency = options["concurrency"]
+    if not isinstance(concurrency, Concurrency | None):
+        message = f"must be a Concurrency, not {type(concurrency).__name__}"
+        raise InvalidSchedule(message, field="concurrency")
+    if any(options.get(option) is not None for option in _CONCURRENCY):
+        raise InvalidSchedule(f"give it, or {' and '.join(_CONCURRENCY)}, not both", field="concurrency")
+    del plain_options["concurrency"]
+    return plain_options | (dict.fromkeys(_CONCURRENCY) if concurrency is None else concurrency.to_document())
+
+
+def document_of(target: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it."""
+    return _document(target, **without_types(options))
+
+
+def _document(  # noqa: PLR0913 - each is an option of its own
     target: dict[str, Any],
     *,
     name: str | None = None,
@@ -200,10 +227,7 @@ def document_of(  # noqa: PLR0913 - each is an option of its own
     delivery: object = None,
     **others: object,
 ) -> dict[str, Any]:
-    """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it.
-
-    The others are called the same in both.
-    """
+    """The others are called the same in the document."""
     follows = trigger is None and bool(depends_on)
     if follows:
         _check_jitter(jitter)
@@ -228,7 +252,7 @@ def changed(declared: Declaration, function: str | None, changes: Mapping[str, A
 
     A policy that was what its kind of trigger has by default is, with a trigger of another kind, that one's default.
     """
-    document = declared.to_document()
+    document, changes = declared.to_document(), without_types(changes)
     trigger = _changed_trigger(document.get("trigger"), changes)
     if _kind(trigger) != _kind(document.get("trigger")):
         for field in at_default(declared):
@@ -283,9 +307,10 @@ def _kwargs(kwargs: object) -> dict[Any, Any]:
 def _retry(retries: object) -> dict[str, Any]:
     if isinstance(retries, Mapping):
         return dict(retries)
-    if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
-        raise InvalidSchedule(f"{_A_RETRY}, not {shown(retries)}", field="retries")
-    return {"max_attempts": retries + 1}
+    try:
+        return Retry(retries).to_document()  # type: ignore[arg-type] # it judges what it is given
+    except InvalidSchedule:
+        raise InvalidSchedule(f"{_A_RETRY}, not {shown(retries)}", field="retries") from None
 
 
 def _judged_later(retries: object) -> object:
@@ -333,11 +358,11 @@ def upstreams(depends_on: object) -> list[Any] | None:
     """The schedules to wait for, each as an id or a document."""
     if depends_on is None:
         return None
-    if isinstance(depends_on, str | Mapping):
+    if isinstance(depends_on, str | Dependency | Mapping):
         depends_on = [depends_on]
     if not isinstance(depends_on, Sequence) or isinstance(depends_on, bytes):
         raise InvalidSchedule(f"must be a list or a tuple, not {type(depends_on).__name__}", field="depends_on")
-    return [{"schedule_id": one} if isinstance(one, str) else one for one in depends_on]
+    return [{"schedule_id": one} if isinstance(one, str) else as_document(one) for one in depends_on]
 
 
 def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:

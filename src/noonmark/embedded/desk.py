@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from noonmark.core.instants import Micros
+    from noonmark.core.policies.limits import Dependency
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.triggers import Trigger
     from noonmark.ports.clock import Clock
@@ -121,7 +122,7 @@ class Desk:
         if func is not None and function is not None:
             self._functions.register(function, func)
 
-    def depend(self, job_id: str, depends_on: Iterable[str | Mapping[str, Any]]) -> None:
+    def depend(self, job_id: str, depends_on: Iterable[str | Dependency | Mapping[str, Any]]) -> None:
         """Let a schedule wait for others too; what is said of one again takes the place of what was said before."""
         more = upstreams(depends_on) or []
         again = {one.get("schedule_id") for one in more if isinstance(one, Mapping)}
@@ -192,7 +193,7 @@ class Desk:
         if options.get("executor") == Executor.PROCESS:
             check_process(func, function_name)
         of_target = {one: options.pop(one) for one in ("args", "kwargs", "payload", "executor") if one in options}
-        return document_of(function_target(self._function(func, function_name), **of_target), **options)
+        return document_of(function_target(self._function(func, function_name), **of_target), options)
 
     def _function(self, func: Callable[..., Any], function_name: str | None) -> str:
         return refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)

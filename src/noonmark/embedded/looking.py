@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.events import Event
     from noonmark.core.instants import Micros
+    from noonmark.embedded.answers import Explanation
     from noonmark.embedded.jobs import Job
     from noonmark.ports.store import Store
 
@@ -74,12 +75,13 @@ def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | 
     return fires_of(trigger, wanted, after=since, now=now)
 
 
-def explain(store: Store, kept: Kept, at: datetime | str | None) -> dict[str, Any]:
+def explain(store: Store, kept: Kept, at: datetime | str | None) -> Explanation:
     """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared."""
-    from noonmark.operations.explaining import explained  # noqa: PLC0415 - few programs ask
+    from noonmark.embedded.answers import Explanation  # noqa: PLC0415 - few programs ask
+    from noonmark.operations.explaining import explained  # noqa: PLC0415 - likewise
 
     time = None if at is None else _instant("at", at, parse_instant if isinstance(at, str) else to_micros)
-    return drive(explained(store, kept, time))
+    return Explanation.from_document(drive(explained(store, kept, time)))
 
 
 def _all(store: Store, tenant: str, *, deleted: bool, wanted: Wanted | None = None) -> list[tuple[Kept, Job]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.triggers import EventTrigger, Trigger
+    from noonmark.embedded.answers import EventMatches, Explanation
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.ports.records import Kept, NodeRecord
     from noonmark.ports.store import Store
@@ -54,7 +55,7 @@ class Reading:
         self._check_open()
         return looking.preview(self._store, self._find(job) if isinstance(job, str) else job, count, after)
 
-    def explain(self: _Looks, job_id: str, at: datetime | str | None = None) -> dict[str, Any]:
+    def explain(self: _Looks, job_id: str, at: datetime | str | None = None) -> Explanation:
         """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared.
 
         Gives `summary`, a sentence for people, and `steps`, each rule with its `decision` and the `facts` behind it;
@@ -62,19 +63,20 @@ class Reading:
         """
         return looking.explain(self._store, self._find(job_id, deleted=True), at)
 
-    def match_events(self: _Looks, wanted: str | EventTrigger, limit: int = 100) -> dict[str, Any]:
+    def match_events(self: _Looks, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
         """Which of the last events of its types would set a job off, or match a trigger, and why not the others.
 
         Gives `checked`, `matched` and the `events`, the newest first, each with `matches` and `why`; sets nothing off.
         """
-        from noonmark.operations.matching import matched  # noqa: PLC0415 - few programs ask
+        from noonmark.embedded.answers import EventMatches  # noqa: PLC0415 - few programs ask
+        from noonmark.operations.matching import matched  # noqa: PLC0415 - likewise
 
         self._check_open()
         if isinstance(wanted, str):
             asked: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
             asked = {"trigger": trigger_argument(wanted).to_document()}
-        return drive(matched(self._store, OWNER.tenant, {**asked, "limit": limit}))
+        return EventMatches.from_document(drive(matched(self._store, OWNER.tenant, {**asked, "limit": limit})))
 
     def events(self: _Looks, event_type: str | None = None, limit: int = 100) -> list[Event]:
         """The events that were emitted and are kept, whether or not they set anything off, newest first.

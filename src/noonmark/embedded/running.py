@@ -14,6 +14,7 @@ from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapCon
 from noonmark.core.instants import to_text
 from noonmark.core.jsonvalues import printable
 from noonmark.core.lifecycle import FINAL, Phase
+from noonmark.core.policies.options import as_document
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reasons import Reason
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.options import Overlap
     from noonmark.core.policies.overlap import OverlapPolicy
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
@@ -61,7 +63,7 @@ class Request:
     overlap: OverlapPolicy | None
 
 
-def read_request(schedule: Schedule, payload: Any, overlap: str | Mapping[str, Any] | None) -> Request:  # noqa: ANN401 - JSON
+def read_request(schedule: Schedule, payload: Any, overlap: Overlap | str | Mapping[str, Any] | None) -> Request:  # noqa: ANN401 - JSON
     """Judge the payload and the overlap policy of a call."""
     return Request(schedule, checked_payload(payload), read_override(overlap))
 
@@ -124,12 +126,12 @@ def _check_function(runtime: Runtime, schedule: Schedule) -> None:
         )
 
 
-def read_override(overlap: str | Mapping[str, Any] | None) -> OverlapPolicy | None:
+def read_override(overlap: Overlap | str | Mapping[str, Any] | None) -> OverlapPolicy | None:
     """The overlap policy for one call, as a name or a document."""
     if overlap is None:
         return None
     problems: list[Problem] = []
-    reader = Reader({"overlap": overlap}, path="", code=InvalidSchedule.code, problems=problems)
+    reader = Reader({"overlap": as_document(overlap)}, path="", code=InvalidSchedule.code, problems=problems)
     policy = read_overlap(reader, "overlap", trigger_type="")
     if problems:
         raise refusal(problems)

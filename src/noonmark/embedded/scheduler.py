@@ -31,8 +31,12 @@ from noonmark.wiring import make_runner, make_seal, make_store, make_target, nod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from datetime import timedelta
     from types import TracebackType
 
+    from noonmark.core.policies.delivery import Delivery
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.policies.options import Misfire, Overlap, Retry
     from noonmark.core.triggers import Trigger
     from noonmark.embedded.declaring import Further, Options, Terms
     from noonmark.embedded.engine import AnyEngine
@@ -115,14 +119,14 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         kwargs: Mapping[str, Any] | None = None,
         payload: Any = None,  # noqa: ANN401 - JSON
         max_runs: int | None = None,
-        overlap: str | Mapping[str, Any] | None = None,
-        misfire: str | Mapping[str, Any] | None = None,
-        retries: int | Mapping[str, Any] = 0,
-        timeout: float | None = None,
-        jitter: float | None = None,
+        overlap: Overlap | str | Mapping[str, Any] | None = None,
+        misfire: Misfire | str | Mapping[str, Any] | None = None,
+        retries: int | Retry | Mapping[str, Any] = 0,
+        timeout: float | timedelta | None = None,
+        jitter: float | timedelta | None = None,
         labels: Mapping[str, str] | None = None,
-        depends_on: Sequence[str | Mapping[str, Any]] | None = None,
-        delivery: str | None = None,
+        depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None = None,
+        delivery: Delivery | str | None = None,
         function_name: str | None = None,
         executor: str | None = None,
         **further: Unpack[Further],
@@ -168,7 +172,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     def schedule_with_deps(
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        depends_on: Sequence[str | Mapping[str, Any]],
+        depends_on: Sequence[str | Dependency | Mapping[str, Any]],
         **options: Unpack[Terms],
     ) -> str:
         """The same for a function that waits for other jobs, or, without a trigger, follows them."""
@@ -199,7 +203,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         self._wake()
         return looking.job(self._store, self._find(job_id))
 
-    def add_dependency(self, job_id: str, depends_on: Sequence[str | Mapping[str, Any]]) -> None:
+    def add_dependency(self, job_id: str, depends_on: Sequence[str | Dependency | Mapping[str, Any]]) -> None:
         """Let a job wait for others too, each named by its id, or with its `require_success` as a mapping."""
         self._check_open()
         self._desk.depend(job_id, depends_on)

@@ -12,6 +12,7 @@ from noonmark.operations import schedules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.core.policies.options import Overlap
     from noonmark.embedded.engines import Engines
     from noonmark.ports.records import Kept
     from noonmark.ports.runtime import Runtime
@@ -64,7 +65,7 @@ class Steering:
         job_id: str,
         payload: Any = None,  # noqa: ANN401 - JSON
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
-        overlap: str | Mapping[str, Any] | None = None,
+        overlap: Overlap | str | Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the function returns
         """Run it once more, now, and return its result, or raise what it raised; its next fire stays where it is.
 

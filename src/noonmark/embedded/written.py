@@ -43,7 +43,7 @@ def document_of_work(target: dict[str, Any], options: Mapping[str, Any]) -> dict
     if options.get("name") is not None:
         check_name("name", options["name"])
     terms = {option: value for option, value in options.items() if option != "payload"}
-    return document_of(target | present(payload=options.get("payload")), **terms)
+    return document_of(target | present(payload=options.get("payload")), terms)
 
 
 def route_of(target: Mapping[str, Any]) -> str:
