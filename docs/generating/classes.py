@@ -47,11 +47,7 @@ from noonmark import (
     client,
 )
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
-from noonmark.embedded.decorators import Decorators
-from noonmark.embedded.other_work import OtherWork
-from noonmark.embedded.reading import Reading
-from noonmark.embedded.secrecy import Secrecy
-from noonmark.embedded.steering import Steering
+from noonmark.embedded.decorators import Decorator
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -60,8 +56,9 @@ if TYPE_CHECKING:
 
 
 MAX_LINE = 100
-PARTS = ("with_engine", "after_fork", "settle_here", "micros", "monotonic", "has_begun")
+PARTS = ("micros", "monotonic", "has_begun")
 """Names through which the parts of the library reach each other; not for users."""
+DECORATORS = ("cron", "every", "once", "daily", "on_event")
 POLICIES = {
     "Overlap policies": (Skip, Queue, QueueOne, Allow, CancelRunning),
     "Misfire policies": (SkipMissed, CatchUpOne, CatchUpAll, CatchUpWithin, Spread),
@@ -75,16 +72,13 @@ VALUES = (
 
 def embedded_page() -> str:
     """The scheduler in a Python program: every class with its methods, from their signatures and docstrings."""
-    decorators = [name for name in vars(Decorators) if not name.startswith("_")]
-    sections = {"Other work": OtherWork, "Steering": Steering, "Reading": Reading, "Secrets": Secrecy}
-    awaited = [name for kind in (Scheduler, *sections.values()) for name in vars(kind) if _is_method(kind, name)]
+    methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name) and name not in DECORATORS]
     parts = [
-        _class(Scheduler, [name for name in vars(Scheduler) if _is_method(Scheduler, name)]),
-        *(_section(title, kind) for title, kind in sections.items()),
-        f"## Decorators\n\n{inspect.getdoc(Decorators)}\n",
-        *(_method(Decorators, name) for name in decorators),
+        _class(Scheduler, methods),
+        f"## Decorators\n\n{inspect.getdoc(Decorator)}\n",
+        *(_method(Scheduler, name) for name in DECORATORS),
         _class(AsyncScheduler, []),
-        f"| awaited | not awaited |\n| --- | --- |\n| {names(awaited)} | {names(decorators)} |\n",
+        f"| awaited | not awaited |\n| --- | --- |\n| {names(methods)} | {names(DECORATORS)} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
         *(_policies(title, kinds) for title, kinds in POLICIES.items()),
         *(_values(kind) for kind in VALUES),
@@ -131,12 +125,6 @@ def _shape(kind: type) -> str:
 def _policies(title: str, kinds: tuple[type, ...]) -> str:
     """The typed values of an option: how each is made, and its settings."""
     return "\n".join([f"## {title}\n", *(_values(kind, "###") for kind in kinds)])
-
-
-def _section(title: str, kind: type) -> str:
-    """Some of the methods of a class, which has them from another one."""
-    methods = (_method(kind, name) for name in vars(kind) if _is_method(kind, name))
-    return "\n".join([f"## {title}\n\n{inspect.getdoc(kind)}\n", *methods])
 
 
 def _is_method(kind: type, name: str) -> bool:

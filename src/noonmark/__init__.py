@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         parse_trigger,
     )
     from noonmark.embedded.answers import EventMatch, EventMatches, Explanation
-    from noonmark.embedded.asynchronous import AsyncScheduler
+    from noonmark.embedded.async_scheduler import AsyncScheduler
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.pipeline import JobPipeline, Progress
     from noonmark.embedded.scheduler import Scheduler
@@ -139,7 +139,7 @@ _HOMES = {
         "parse_trigger",
     ),
     "noonmark.embedded.answers": ("EventMatch", "EventMatches", "Explanation"),
-    "noonmark.embedded.asynchronous": ("AsyncScheduler",),
+    "noonmark.embedded.async_scheduler": ("AsyncScheduler",),
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
     "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),

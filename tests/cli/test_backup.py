@@ -151,7 +151,7 @@ class TestRestore:
         keeper.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
         keeper.schedule(nothing, name="later", trigger=NEVER)
-        store = keeper.runtime.store
+        store = keeper._runtime.store
         store.beat(Beat(node="busy-node", lease=60 * SECOND), now=store.clock())
         [complaint] = call("restore", str(copy), "--store", url).complaints
         assert complaint.startswith("--store: busy-node may still be at work in ")

@@ -26,7 +26,7 @@ def decisions(told):
 
 def told_by_a_server(by_hand, job_id, **at):
     """The answer of the operation, on the same store."""
-    service = Service(store=by_hand.scheduler.runtime.store, lookahead=0, fresh_id=str)
+    service = Service(store=by_hand.scheduler._runtime.store, lookahead=0, fresh_id=str)
     return explain_instant(service, LOCAL, {"schedule_id": job_id, **at})
 
 
@@ -115,7 +115,7 @@ def test_it_changes_nothing_and_what_is_done_to_the_answer_reaches_no_record(by_
 
 class TestRefusals:
     def test_an_unknown_id_is_not_found(self, by_hand):
-        with pytest.raises(NotFound, match="there is no job 'job_unknown'") as refused:
+        with pytest.raises(NotFound, match="unknown schedule 'job_unknown'") as refused:
             by_hand.scheduler.explain("job_unknown", START)
         assert refused.value.field == "job_id"
 

@@ -1,33 +1,31 @@
-"""Declaring: the schedule document that a call in Python stands for."""
+"""The documents that a call in Python stands for: of a schedule, and of its target. The core's parser judges them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
-from noonmark.core.instants import from_micros
 from noonmark.core.jsonvalues import shown
-from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.options import RETRY_RULE, Retry, as_document, seconds_of
-from noonmark.core.schedule import declare_again, parse_schedule
+from noonmark.core.targets import TargetKind
 from noonmark.core.triggers import Trigger
+from noonmark.embedded.references import check_name
 from noonmark.operations.declaring import at_default
+from noonmark.targets.functions import ROUTE
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from noonmark.core.instants import Micros
     from noonmark.core.policies.delivery import Delivery
     from noonmark.core.policies.options import Misfire, Overlap, Window
-    from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.schedule import Declaration
 
-SPOKEN = {
+ARGUMENTS = {
     "timeout_seconds": "timeout",
     "overlap_policy": "overlap",
     "misfire_policy": "misfire",
@@ -52,30 +50,32 @@ SPOKEN = {
     "target.completion_timeout_seconds": "completion_timeout_seconds",
     "trigger.jitter_seconds": "jitter",
 }
-"""The fields of a document that a caller in Python knows by another name."""
+"""The arguments whose fields in a document have another name."""
+FUNCTION_OPTIONS = ("args", "kwargs", "function_name", "executor")
+"""Options of `schedule` that only a function has; a target document has its own fields."""
 _CONCURRENCY = ("concurrency_key", "concurrency_limit")
-_A_RETRY = f"{RETRY_RULE}, a Retry or a mapping"
+_RETRIES_RULE = f"{RETRY_RULE}, a Retry or a mapping"
 
 
-class Further(TypedDict, total=False):
-    """What is seldom said about a job, and is called as in a document."""
+class FurtherOptions(TypedDict, total=False):
+    """The options that `schedule` takes beside its own arguments; each has the name of its field in a document."""
 
     description: str | None
     pause_on_failure: int | None
-    """Pause it after so many failures in a row."""
+    """Pause the schedule after so many failures in a row."""
     window: Window | Mapping[str, Any] | None
-    """How long after its due time it may begin and run."""
+    """How long after its due time an occurrence may begin and run."""
     concurrency: Concurrency | None
     """Schedules with the same key run at most `limit` at a time."""
     concurrency_key: str | None
     """The same as two options."""
     concurrency_limit: int | None
     accepts_payload: bool | None
-    """Whether callers of a server may send a payload along when they ask for a run."""
+    """Whether callers of a server may send a payload when they ask for a run."""
 
 
-class Common(Further, total=False):
-    """What may be said about any job beside its work and what it depends on; `schedule` says what each is."""
+class CommonOptions(FurtherOptions, total=False):
+    """The options of any schedule, beside its target and its dependencies; `schedule` describes them."""
 
     name: str | None
     trigger: Trigger | None
@@ -89,20 +89,20 @@ class Common(Further, total=False):
     delivery: Delivery | str | None
 
 
-class HttpOptions(Common, total=False):
-    """What may be said about a job that sends a request, beside the request."""
+class HttpOptions(CommonOptions, total=False):
+    """The options of a schedule that sends a request."""
 
     depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
 
 
-class WorkOptions(HttpOptions, total=False):
-    """What may be said about a job that calls no function, beside its work."""
+class TargetOptions(HttpOptions, total=False):
+    """The options of a schedule with a target document."""
 
     payload: Any
 
 
-class Terms(Common, total=False):
-    """What may be said about a job beside its function and what it depends on."""
+class FunctionOptions(CommonOptions, total=False):
+    """The options of a schedule of a function, beside its dependencies."""
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any] | None
@@ -111,79 +111,112 @@ class Terms(Common, total=False):
     executor: str | None
 
 
-class Options(Terms, total=False):
-    """What may be said about a job beside its function."""
+class Options(FunctionOptions, total=False):
+    """The options of a schedule of a function."""
 
     depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
 
 
 def check_options(
-    options: Mapping[str, Any], alike: Iterable[str] = (), known: frozenset[str] = Options.__optional_keys__
+    options: Mapping[str, Any], similar: Iterable[str] = (), known: frozenset[str] = Options.__optional_keys__
 ) -> None:
-    """Refuse what is no option, as a call of `schedule` would; it may be meant for one of those, or of some others."""
+    """Refuse an unknown option as a call with a wrong keyword would; `similar` are more names for the hint."""
     unknown = [option for option in options if option not in known]
     if unknown:
-        from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
+        from difflib import get_close_matches  # noqa: PLC0415 - only for the hint
 
-        names = sorted({*known, *alike})
-        meant = get_close_matches(unknown[0], names, n=1)
-        hint = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(names)}"
-        raise TypeError(f"{unknown[0]!r} is no option of a job; {hint}")
+        names = sorted({*known, *similar})
+        close = get_close_matches(unknown[0], names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(names)}"
+        raise TypeError(f"unknown option {unknown[0]!r} of a schedule; {hint}")
 
 
 @contextmanager
-def in_python() -> Iterator[None]:
-    """Let an error of the parser speak of the arguments that the caller wrote."""
+def naming_arguments() -> Iterator[None]:
+    """Let errors of the parser name the arguments of the call instead of the fields of the document."""
     try:
         yield
     except InvalidSchedule as error:
-        problems = [Problem(_spoken(one.field), _meant(one.field, one.message), one.code) for one in error.problems]
-        message = _meant(error.field, error.message)
-        raise type(error)(message, field=_spoken(error.field), problems=problems) from None
+        problems = [Problem(_argument(one.field), _message(one.field, one.message), one.code) for one in error.problems]
+        message = _message(error.field, error.message)
+        raise type(error)(message, field=_argument(error.field), problems=problems) from None
 
 
-def _meant(field: str, message: str) -> str:
-    """What is wrong, for whoever may also write a number where a document has an object."""
-    return message.replace("must be an object", _A_RETRY) if field == "retry_policy" else message
+def _message(field: str, message: str) -> str:
+    """The message of the parser; `retries` may be more than the object of a document."""
+    return message.replace("must be an object", _RETRIES_RULE) if field == "retry_policy" else message
 
 
-def _spoken(field: str) -> str:
-    for written, spoken in SPOKEN.items():
-        if field.startswith(written):
-            return spoken + field.removeprefix(written)
+def _argument(field: str) -> str:
+    for name, argument in ARGUMENTS.items():
+        if field.startswith(name):
+            return argument + field.removeprefix(name)
     return field
 
 
 def function_target(
     function: str, *, args: object = (), kwargs: object = None, payload: object = None, executor: object = None
 ) -> dict[str, Any]:
-    """The target that a function and what it is given stand for."""
+    """The target of a function and its arguments."""
     target = {"target_kind": "function", "function": function, "args": _args(args), "kwargs": _kwargs(kwargs)}
     return target | present(payload=payload, executor=executor)
 
 
 def command_target(argv: object, env: object, cwd: object, *, stdin: object, limits: object) -> dict[str, Any]:
-    """The target that a program and what it is given stand for."""
+    """The target of a program and its arguments."""
     if not isinstance(argv, Sequence) or isinstance(argv, str | bytes):
-        message = f"must be a list of a program and its arguments, not {type(argv).__name__}; no shell takes it apart"
+        message = f"must be a list of a program and its arguments, not {type(argv).__name__}; no shell splits it"
         raise InvalidSchedule(message, field="argv")
     return present(
         target_kind="command",
-        argv=[plain(one) for one in argv],
-        env=plain(env),
-        cwd=plain(cwd),
+        argv=[_as_json(argument) for argument in argv],
+        env=_as_json(env),
+        cwd=_as_json(cwd),
         stdin=stdin,
-        limits=plain(limits),
+        limits=_as_json(limits),
     )
 
 
 def http_target(url: object, **parts: object) -> dict[str, Any]:
-    """The target that a request stands for."""
-    return present(target_kind="http", url=url, **{name: plain(part) for name, part in parts.items()})
+    """The target of a request."""
+    return present(target_kind="http", url=url, **{name: _as_json(part) for name, part in parts.items()})
 
 
-def plain(value: object) -> object:
-    """A value of Python that is as good as JSON: the text of a path, any mapping, a tuple."""
+def copied_target(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A target document of the caller; the parser judges it."""
+    return {name: _as_json(value) for name, value in document.items()}
+
+
+def target_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options beside a target document; those that only a function has are refused."""
+    for option in FUNCTION_OPTIONS:
+        if options.get(option):
+            raise InvalidSchedule("is for functions; a target document has fields of its own", field=option)
+    return {
+        option: value
+        for option, value in options.items()
+        if option not in FUNCTION_OPTIONS and not (option == "payload" and value is None)
+    }
+
+
+def target_schedule(target: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The schedule document for a target document."""
+    kind = HttpOptions if target.get("target_kind") == TargetKind.HTTP else TargetOptions
+    check_options(options, known=kind.__optional_keys__)
+    if options.get("name") is not None:
+        check_name("name", options["name"])
+    others = {option: value for option, value in options.items() if option != "payload"}
+    return schedule_document(target | present(payload=options.get("payload")), others)
+
+
+def target_route(target: Mapping[str, Any]) -> str:
+    """The route that a node must serve to deliver a valid target."""
+    kind = str(target["target_kind"])
+    return f"{ROUTE}{target['function']}" if kind == TargetKind.FUNCTION else kind
+
+
+def _as_json(value: object) -> object:
+    """A path, a mapping or a tuple as JSON has it."""
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, tuple):
@@ -191,27 +224,26 @@ def plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def without_types(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with each typed value as the document that it stands for, and each length of time in seconds."""
-    plain_options = {option: seconds_of(as_document(value)) for option, value in options.items()}
+def schedule_document(target: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The document that the arguments of `schedule` stand for."""
+    return _schedule_document(target, **_untyped(options))
+
+
+def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with each typed value as its document, and each length of time in seconds."""
+    untyped = {option: seconds_of(as_document(value)) for option, value in options.items()}
     if "concurrency" not in options:
-        return plain_options
+        return untyped
     concurrency = options["concurrency"]
     if not isinstance(concurrency, Concurrency | None):
-        message = f"must be a Concurrency, not {type(concurrency).__name__}"
-        raise InvalidSchedule(message, field="concurrency")
+        raise InvalidSchedule(f"must be a Concurrency, not {type(concurrency).__name__}", field="concurrency")
     if any(options.get(option) is not None for option in _CONCURRENCY):
         raise InvalidSchedule(f"give it, or {' and '.join(_CONCURRENCY)}, not both", field="concurrency")
-    del plain_options["concurrency"]
-    return plain_options | (dict.fromkeys(_CONCURRENCY) if concurrency is None else concurrency.to_document())
+    del untyped["concurrency"]
+    return untyped | (dict.fromkeys(_CONCURRENCY) if concurrency is None else concurrency.to_document())
 
 
-def document_of(target: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The document that the arguments of `schedule` stand for; the core has the only parser, which judges it."""
-    return _document(target, **without_types(options))
-
-
-def _document(  # noqa: PLR0913 - each is an option of its own
+def _schedule_document(  # noqa: PLR0913 - each is an option of its own
     target: dict[str, Any],
     *,
     name: str | None = None,
@@ -227,15 +259,15 @@ def _document(  # noqa: PLR0913 - each is an option of its own
     delivery: object = None,
     **others: object,
 ) -> dict[str, Any]:
-    """The others are called the same in the document."""
+    """The others have the same name in the document."""
     follows = trigger is None and bool(depends_on)
     if follows:
-        _check_jitter(jitter)
+        _check_no_jitter(jitter)
     return present(
         target=target,
         trigger=None if follows else _trigger_document(trigger, jitter),
-        depends_on=upstreams(depends_on),
-        retry_policy=_judged_later(retries),
+        depends_on=dependencies(depends_on),
+        retry_policy=_retry_or_unjudged(retries),
         name=name,
         max_runs=max_runs,
         overlap_policy=overlap,
@@ -247,43 +279,42 @@ def _document(  # noqa: PLR0913 - each is an option of its own
     )
 
 
-def changed(declared: Declaration, function: str | None, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of a schedule of which some arguments of `schedule` are said anew; None takes an option back.
+def changed_document(declared: Declaration, function: str | None, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a schedule with some arguments of `schedule` changed; None restores the default.
 
-    A policy that was what its kind of trigger has by default is, with a trigger of another kind, that one's default.
+    A policy that has the default of its kind of trigger gets the default of the new kind when the kind changes.
     """
-    document, changes = declared.to_document(), without_types(changes)
+    document, changes = declared.to_document(), _untyped(changes)
     trigger = _changed_trigger(document.get("trigger"), changes)
     if _kind(trigger) != _kind(document.get("trigger")):
         for field in at_default(declared):
             del document[field]
     target = document["target"] | present(function=function)
-    target |= {option: read(changes[option]) for option, read in _OF_TARGET.items() if option in changes}
+    target |= {option: read(changes[option]) for option, read in _TARGET_FIELDS.items() if option in changes}
     if "retries" in changes:
-        # A number leaves the backoff as it was; a document says everything.
+        # A number leaves the backoff as it is; a document replaces everything.
         before = {} if isinstance(changes["retries"], Mapping) else document["retry_policy"]
         document["retry_policy"] = before | _retry(changes["retries"] or 0)
     if "depends_on" in changes:
-        document["depends_on"] = upstreams(changes["depends_on"])
+        document["depends_on"] = dependencies(changes["depends_on"])
     document |= {field: changes[option] for option, field in _FIELDS.items() if option in changes}
     return present(**{**document, "trigger": trigger, "target": present(**target)})
 
 
 def _changed_trigger(trigger: dict[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The document of the trigger. Its jitter is an option of its own, which another trigger keeps or sets itself."""
+    """The document of the trigger. Jitter is an option of its own: a new trigger keeps it or sets its own."""
     if "trigger" in changes:
         kept = present(jitter_seconds=None if trigger is None else trigger.get("jitter_seconds"))
         trigger = None if changes["trigger"] is None else kept | _trigger_document(changes["trigger"], None)
     if "jitter" not in changes:
         return trigger
     if trigger is None:
-        _check_jitter(changes["jitter"])
+        _check_no_jitter(changes["jitter"])
         return None
     return present(**{**trigger, "jitter_seconds": changes["jitter"]})
 
 
-def _check_jitter(jitter: object) -> None:
-    """Refuse it where there is no trigger."""
+def _check_no_jitter(jitter: object) -> None:
     if jitter is not None:
         raise InvalidSchedule("needs a trigger; what follows others begins when they have ended", field="jitter")
 
@@ -310,20 +341,20 @@ def _retry(retries: object) -> dict[str, Any]:
     try:
         return Retry(retries).to_document()  # type: ignore[arg-type] # it judges what it is given
     except InvalidSchedule:
-        raise InvalidSchedule(f"{_A_RETRY}, not {shown(retries)}", field="retries") from None
+        raise InvalidSchedule(f"{_RETRIES_RULE}, not {shown(retries)}", field="retries") from None
 
 
-def _judged_later(retries: object) -> object:
-    """The policy, or what is none as it stands: the parser tells of it with everything else that is wrong."""
+def _retry_or_unjudged(retries: object) -> object:
+    """The policy; an invalid one as it is, so that the parser reports it with everything else that is wrong."""
     try:
         return _retry(retries)
     except InvalidSchedule:
-        if retries is None:  # which the parser would take for nothing said
+        if retries is None:  # which the parser would read as absent
             raise
         return retries
 
 
-_OF_TARGET: dict[str, Callable[[Any], Any]] = {
+_TARGET_FIELDS: dict[str, Callable[[Any], Any]] = {
     "args": lambda args: [] if args is None else _args(args),
     "kwargs": _kwargs,
     "payload": lambda payload: payload,
@@ -337,25 +368,12 @@ _FIELDS = {
     "overlap": "overlap_policy",
     "misfire": "misfire_policy",
     "timeout": "timeout_seconds",
-    **{option: option for option in Further.__optional_keys__},
+    **{option: option for option in FurtherOptions.__optional_keys__},
 }
 
 
-def id_of_name(user: str, name: str) -> str:
-    """The id of the schedule that is declared under a name: two processes that do so at once mean the same one."""
-    parts = f"{user}\0{name}".encode(errors="surrogatepass")
-    return f"job_{blake2b(parts, digest_size=13, person=b'noonmark-name').hexdigest()}"
-
-
-def redeclared(document: dict[str, Any], stored: Schedule, trigger: Trigger | None, *, now: Micros) -> Declaration:
-    """A declaration of a name that is there already. What runs once, at once, runs again when it has completed."""
-    if trigger is None and stored.phase is SchedulePhase.COMPLETED:
-        return parse_schedule(document, now=from_micros(now), key=stored.schedule_id)
-    return declare_again(document, stored, now=from_micros(now))
-
-
-def upstreams(depends_on: object) -> list[Any] | None:
-    """The schedules to wait for, each as an id or a document."""
+def dependencies(depends_on: object) -> list[Any] | None:
+    """The schedules to wait for, as documents."""
     if depends_on is None:
         return None
     if isinstance(depends_on, str | Dependency | Mapping):
@@ -369,7 +387,7 @@ def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:
     if trigger is None:
         return present(type="once", delay_seconds=0, jitter_seconds=jitter)
     if not isinstance(trigger, Trigger):
-        shown = f"text; write CronTrigger({trigger!r})" if isinstance(trigger, str) else type(trigger).__name__
-        message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {shown}"
+        found = f"text; write CronTrigger({trigger!r})" if isinstance(trigger, str) else type(trigger).__name__
+        message = f"must be a trigger such as CronTrigger or IntervalTrigger, not {found}"
         raise InvalidTrigger(message, field="trigger")
     return trigger.to_document() | present(jitter_seconds=jitter)

@@ -1,4 +1,4 @@
-"""Running now: one occurrence by hand, and its result."""
+"""Run a schedule now: one manual occurrence, and its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from noonmark.core.policies.options import as_document
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reasons import Reason
-from noonmark.embedded.settings import LOOK_EVERY
+from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.operations import schedules
 from noonmark.wiring import fresh_id
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from noonmark.core.policies.overlap import OverlapPolicy
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
-    from noonmark.embedded.engine import AnyEngine
+    from noonmark.embedded.runners import Runner
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.target import Assignment
 
 
-MAX_SAID = 300
+MAX_BODY = 300
 """Characters of an answer that an error repeats."""
-LAST_NEWS = 5.0
-"""Seconds at most between the end of a run in the store and the news of it."""
+REPORT_SECONDS = 5.0
+"""How long a report of a run takes at most from the store to the waiting thread."""
 
 
 class _Ending:
@@ -55,7 +55,7 @@ class _Ending:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller asked for, once it was found to be sound."""
+    """A valid request to run a schedule."""
 
     schedule: Schedule
     payload: Any
@@ -64,69 +64,70 @@ class Request:
 
 def read_request(schedule: Schedule, payload: Any, overlap: Overlap | str | Mapping[str, Any] | None) -> Request:  # noqa: ANN401 - JSON
     """Judge the payload and the overlap policy of a call."""
-    return Request(schedule, checked_payload(payload), read_override(overlap))
+    return Request(schedule, _payload(payload), _overlap(overlap))
 
 
 def run_now(
-    runtime: Runtime, engine: AnyEngine | None, new_engine: Callable[[], AnyEngine], asked: Request, *, wait: bool
+    runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], request: Request, *, wait: bool
 ) -> Any:  # noqa: ANN401 - whatever the function returns
-    """Add an occurrence and see it through; without an engine that runs, one is made for it alone."""
-    if wait and engine is not None and engine.is_own_thread:
+    """Add an occurrence and wait for its end; without a runner, one is made for this call."""
+    if wait and runner is not None and runner.is_own_thread:
         raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
-    if wait and engine is None:
-        _check_function(runtime, asked.schedule)
+    if wait and runner is None:
+        _check_function(runtime, request.schedule)
     now = runtime.store.clock()
-    own = None if asked.overlap is None else OwnTerms(overlap_policy=asked.overlap)
-    one = schedules.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now, own=own)
+    own = None if request.overlap is None else OwnTerms(overlap_policy=request.overlap)
+    occurrence = schedules.run_now(
+        request.schedule, key=fresh_id(runtime.clock), payload=request.payload, now=now, own=own
+    )
     if wait:
-        return _see_through(runtime, engine, new_engine, one)
-    _add(runtime, one)
-    if engine is not None:
-        engine.wake()
-    return one.id
+        return _run_and_wait(runtime, runner, new_runner, occurrence)
+    _add(runtime, occurrence)
+    if runner is not None:
+        runner.wake()
+    return occurrence.id
 
 
-def _see_through(
-    runtime: Runtime, engine: AnyEngine | None, new_engine: Callable[[], AnyEngine], one: Occurrence
+def _run_and_wait(
+    runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], occurrence: Occurrence
 ) -> Any:  # noqa: ANN401 - whatever the function returns
-    with an_engine(engine, new_engine) as used:
+    with any_runner(runner, new_runner) as used:
         node, ending = used.loop.driver.node, _Ending()
-        node.on_end[one.id] = ending
+        node.on_end[occurrence.id] = ending
         try:
-            _add(runtime, one)
-            return _wait(runtime, used, one, ending)
+            _add(runtime, occurrence)
+            return _wait(runtime, used, occurrence, ending)
         finally:
-            node.on_end.pop(one.id, None)
+            node.on_end.pop(occurrence.id, None)
 
 
 @contextmanager
-def an_engine(engine: AnyEngine | None, new_engine: Callable[[], AnyEngine]) -> Iterator[AnyEngine]:
-    """The engine that runs, or without one an engine for a while, which begins what it is asked to fetch."""
-    if engine is not None:
-        yield engine
+def any_runner(runner: Runner | None, new_runner: Callable[[], Runner]) -> Iterator[Runner]:
+    """The runner that is given, or else a new one that only starts what it is asked to fetch."""
+    if runner is not None:
+        yield runner
         return
-    its_own = new_engine()
+    new = new_runner()
     try:
-        yield its_own
+        yield new
     finally:
-        # Whatever still runs there is of no use to the caller, who was interrupted.
-        its_own.stop(0)
-        its_own.wait()
+        # If something still runs there, the caller was interrupted and does not need it.
+        new.stop(0)
+        new.wait()
 
 
 def _check_function(runtime: Runtime, schedule: Schedule) -> None:
-    """Nobody but this process would run it, and that needs the function."""
+    """Refuse what this process cannot run: no other node is asked to."""
     route = schedule.declaration.target.route
     runtime.target.adopt([route])
     if route not in runtime.target.routes():
         raise Conflict(
-            f"{route} cannot be run here: this process has no such function, and cannot import it; register it with "
+            f"{route} cannot be run here: this process has no such function and cannot import it; register it with "
             "register_function, or start() and let another process run it"
         )
 
 
-def read_override(overlap: Overlap | str | Mapping[str, Any] | None) -> OverlapPolicy | None:
-    """The overlap policy for one call, as a name or a document."""
+def _overlap(overlap: Overlap | str | Mapping[str, Any] | None) -> OverlapPolicy | None:
     if overlap is None:
         return None
     problems: list[Problem] = []
@@ -137,43 +138,43 @@ def read_override(overlap: Overlap | str | Mapping[str, Any] | None) -> OverlapP
     return policy
 
 
-def checked_payload(payload: Any) -> Any:  # noqa: ANN401 - JSON
-    """A payload that can be kept: JSON, within its limits."""
+def _payload(payload: Any) -> Any:  # noqa: ANN401 - JSON
+    """A payload that can be stored: JSON, within the limits."""
     problems: list[Problem] = []
-    kept = Reader({"payload": payload}, path="", code=InvalidSchedule.code, problems=problems).json("payload")
+    value = Reader({"payload": payload}, path="", code=InvalidSchedule.code, problems=problems).json("payload")
     if problems:
         raise refusal(problems)
-    return kept
+    return value
 
 
-def _add(runtime: Runtime, one: Occurrence) -> None:
-    if not runtime.store.add([one])[0]:
+def _add(runtime: Runtime, occurrence: Occurrence) -> None:
+    if not runtime.store.add([occurrence])[0]:
         raise NotFound("the schedule was deleted", field="job_id")
 
 
-def _wait(runtime: Runtime, engine: AnyEngine, one: Occurrence, ending: _Ending) -> Any:  # noqa: ANN401 - the result
-    """Wait for its end, which may come about in another process."""
-    stored: Occurrence | None = one
+def _wait(runtime: Runtime, runner: Runner, occurrence: Occurrence, ending: _Ending) -> Any:  # noqa: ANN401 - the result
+    """Wait for the end of an occurrence, here or in another process."""
+    stored: Occurrence | None = occurrence
     while stored is not None and stored.phase not in FINAL:
-        if stored.phase is Phase.PENDING and not engine.loop.is_stopping:
+        if stored.phase is Phase.PENDING and not runner.loop.is_stopping:
             _check_time_passes(runtime, stored)
-            engine.call(lambda loop: loop.fetch(one.id))
-        was_alive = engine.is_alive
-        ending.has_come.wait(LOOK_EVERY)
-        stored = runtime.store.occurrence(one.id)
+            runner.call(lambda loop: loop.fetch(occurrence.id))
+        was_alive = runner.is_alive
+        ending.has_come.wait(POLL_SECONDS)
+        stored = runtime.store.occurrence(occurrence.id)
         if not was_alive and stored is not None and stored.phase not in FINAL:
             raise Conflict("the scheduler was stopped before the run had ended; it runs again after the next start")
     if stored is None:
         raise NotFound("the occurrence was removed with its schedule", field="job_id")
-    if ending.assignment is None and ran_here(runtime, engine, stored):
-        ending.has_come.wait(LAST_NEWS)  # it is on its way from the store to the loop
-    return answer(runtime, stored, ending.assignment)
+    if ending.assignment is None and ran_here(runtime, runner, stored):
+        ending.has_come.wait(REPORT_SECONDS)  # the report is on its way
+    return result_of(runtime, stored, ending.assignment)
 
 
-def ran_here(runtime: Runtime, engine: AnyEngine, stored: Occurrence) -> bool:
-    """Whether this engine ran it, so that its result and its error are at hand."""
+def ran_here(runtime: Runtime, runner: Runner, stored: Occurrence) -> bool:
+    """Whether this runner ran it, so that its result and its error are in this process."""
     last = _last_run(runtime, stored)
-    return last is not None and last.node == engine.loop.driver.node.id and engine.is_alive
+    return last is not None and last.node == runner.loop.driver.node.id and runner.is_alive
 
 
 def _check_time_passes(runtime: Runtime, stored: Occurrence) -> None:
@@ -184,12 +185,12 @@ def _check_time_passes(runtime: Runtime, stored: Occurrence) -> None:
         )
 
 
-def answer(runtime: Runtime, stored: Occurrence, mine: Assignment | None) -> Any:  # noqa: ANN401 - the result
-    """What became of an occurrence that has ended: its result, or its error is raised."""
+def result_of(runtime: Runtime, stored: Occurrence, assignment: Assignment | None) -> Any:  # noqa: ANN401 - the result
+    """The result of an occurrence that has ended, or its error raised."""
     if stored.phase is not Phase.COMPLETED:
-        _raise(runtime, stored, None if mine is None else mine.error)
-    if mine is not None:
-        return mine.result
+        _raise(runtime, stored, None if assignment is None else assignment.error)
+    if assignment is not None:
+        return assignment.result
     last = _last_run(runtime, stored)
     return None if last is None else last.result
 
@@ -206,20 +207,20 @@ def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) ->
         raise OverlapConflict("another occurrence of the schedule is in flight, and its overlap policy is skip")
     if stored.phase is Phase.TIMED_OUT:
         raise TimeoutError("the run took longer than its timeout")
-    why = "" if stored.reason is None else f": {stored.reason.sentence}"
+    reason = "" if stored.reason is None else f": {stored.reason.sentence}"
     last = _last_run(runtime, stored)
-    # The last line of a traceback says what was raised, and what to do about it.
-    what = "" if last is None or not last.error else last.error.rstrip().splitlines()[-1]
-    # What nobody could say anything of has the words of its reason.
-    more = f" ({what})" if what and what.lower() not in why.lower() else ""
+    # The last line of a traceback is the exception.
+    error_line = "" if last is None or not last.error else last.error.rstrip().splitlines()[-1]
+    # An error that only repeats the reason is left out.
+    detail = f" ({error_line})" if error_line and error_line.lower() not in reason.lower() else ""
     result = None if last is None else last.result
-    raise RunFailed(f"the run ended as {stored.phase}{why}{more}{_said(result)}", result=result)
+    raise RunFailed(f"the run ended as {stored.phase}{reason}{detail}{_answer(result)}", result=result)
 
 
-def _said(result: object) -> str:
-    """The beginning of what the other side answered to a request: it often says what is wrong."""
+def _answer(result: object) -> str:
+    """The beginning of the answer to a request, which often has the cause."""
     if not isinstance(result, dict) or not result.get("body"):
         return ""
     body = result["body"]
     text = printable(body if isinstance(body, str) else json.dumps(body, ensure_ascii=False))
-    return f"; the answer was: {text if len(text) <= MAX_SAID else f'{text[:MAX_SAID]}…'}"
+    return f"; the answer was: {text if len(text) <= MAX_BODY else f'{text[:MAX_BODY]}…'}"
