@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         TriggerNeverFires,
         Unreachable,
     )
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
+    from noonmark.core.filters.match import matches
     from noonmark.core.lifecycle import Phase
-    from noonmark.core.matching import matches
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
     from noonmark.core.policies.limits import Concurrency, Dependency
@@ -103,9 +103,9 @@ _HOMES = {
         "TriggerNeverFires",
         "Unreachable",
     ),
-    "noonmark.core.events": ("Event",),
+    "noonmark.core.event": ("Event",),
     "noonmark.core.lifecycle": ("Phase",),
-    "noonmark.core.matching": ("matches",),
+    "noonmark.core.filters.match": ("matches",),
     "noonmark.core.occurrence": ("Occurrence",),
     "noonmark.core.policies.delivery": ("Delivery",),
     "noonmark.core.policies.limits": ("Concurrency", "Dependency"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import SECOND, parse_instant, to_micros
-from noonmark.core.jsonvalues import event_type
+from noonmark.core.json_values import event_type
 from noonmark.core.signatures import KeySettings, read_signing_key
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import TracebackType
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.limits import Dependency
     from noonmark.core.policies.options import Overlap

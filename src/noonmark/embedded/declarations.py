@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.triggers import Trigger
     from noonmark.ports.clock import Clock
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
     from noonmark.targets.functions import Functions
 
@@ -55,7 +55,7 @@ class Declarations:
         """The store must be open when this is used."""
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
 
-    def find(self, schedule_id: str, *, deleted: bool = False) -> Kept:
+    def find(self, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
         """The schedule with that id, also a deleted one if that is asked for; NotFound when there is none."""
         if callable(schedule_id):
             message = "must be the id of a schedule, not a function; a decorated function has a job_id"
@@ -242,7 +242,9 @@ class Declarations:
             taken = self._store.find(OWNER.tenant, schedule_id)
         return schedule_id
 
-    def _declare_again(self, document: dict[str, Any], stored: Kept, trigger: Trigger | None) -> Schedule | None:
+    def _declare_again(
+        self, document: dict[str, Any], stored: StoredSchedule, trigger: Trigger | None
+    ) -> Schedule | None:
         """Change a declared schedule; None when it has just been deleted."""
 
         def read(schedule: Schedule, now: Micros) -> Declaration:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.options import RETRY_RULE, Retry, as_document, seconds_of
 from noonmark.core.targets import TargetKind

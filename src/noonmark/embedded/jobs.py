@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import named, one_of
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.frozen import brief
 from noonmark.core.instants import from_micros, to_micros, to_text
-from noonmark.core.jsonvalues import json_copy
+from noonmark.core.json_values import json_copy
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
-from noonmark.core.values import brief
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
-    from noonmark.ports.records import Activity, Kept, Wanted
+    from noonmark.ports.records import Activity, ScheduleFilter, StoredSchedule
     from noonmark.ports.store import Store
 
 PAGE = 1_000
@@ -78,7 +78,7 @@ class Job:
         return brief(self, status=self.status, name=self.name, next_run=next_run, run_count=self.run_count, id=self.id)
 
 
-def read_job(store: Store, stored: Kept) -> Job:
+def read_job(store: Store, stored: StoredSchedule) -> Job:
     """A schedule with its activity at one moment: both are read until the schedule did not change in between."""
     for _ in range(MAX_READS):
         [activity] = store.activities([stored.schedule.uid])
@@ -89,7 +89,9 @@ def read_job(store: Store, stored: Kept) -> Job:
     return job_of(stored, activity)
 
 
-def read_jobs(store: Store, tenant: str, *, status: JobStatus | None = None, wanted: Wanted | None = None) -> list[Job]:
+def read_jobs(
+    store: Store, tenant: str, *, status: JobStatus | None = None, wanted: ScheduleFilter | None = None
+) -> list[Job]:
     """The schedules of a tenant, or those with a status, oldest first; deleted ones only when they are asked for."""
     found = _read_all(store, tenant, deleted=False, wanted=wanted)
     if status is JobStatus.CANCELLED:
@@ -98,10 +100,12 @@ def read_jobs(store: Store, tenant: str, *, status: JobStatus | None = None, wan
     return [job for _, job in found if status is None or job.status is status]
 
 
-def _read_all(store: Store, tenant: str, *, deleted: bool, wanted: Wanted | None) -> list[tuple[Kept, Job]]:
-    found: list[tuple[Kept, Job]] = []
+def _read_all(
+    store: Store, tenant: str, *, deleted: bool, wanted: ScheduleFilter | None
+) -> list[tuple[StoredSchedule, Job]]:
+    found: list[tuple[StoredSchedule, Job]] = []
 
-    def page_after(uid: str | None) -> list[Kept]:
+    def page_after(uid: str | None) -> list[StoredSchedule]:
         return store.schedules(tenant, after=uid, limit=PAGE, deleted=deleted, wanted=wanted)
 
     after = None
@@ -116,17 +120,17 @@ def _read_all(store: Store, tenant: str, *, deleted: bool, wanted: Wanted | None
     return found
 
 
-def job_of(stored: Kept, activity: Activity) -> Job:
+def job_of(stored: StoredSchedule, activity: Activity) -> Job:
     """A schedule with its activity, as a job."""
-    schedule, tally = stored.schedule, stored.tally
+    schedule, counters = stored.schedule, stored.counters
     declared = schedule.declaration
     return Job(
         id=schedule.schedule_id,
         name=declared.name,
         status=status_of(stored, activity),
         next_run=None if stored.next_own is None else from_micros(stored.next_own),
-        last_run=_last_start(tally.last_started, activity.last_run),
-        run_count=tally.successful + tally.failed,
+        last_run=_last_start(counters.last_started, activity.last_run),
+        run_count=counters.successful + counters.failed,
         last_result=_result(activity.last_run),
         last_error=_error(activity.last_run),
         trigger=declared.trigger,
@@ -134,7 +138,7 @@ def job_of(stored: Kept, activity: Activity) -> Job:
     )
 
 
-def status_of(stored: Kept, activity: Activity) -> JobStatus:
+def status_of(stored: StoredSchedule, activity: Activity) -> JobStatus:
     """The status: whether it was deleted or paused comes first, then what it does."""
     match stored.schedule.phase:
         case SchedulePhase.DELETED:
@@ -145,17 +149,17 @@ def status_of(stored: Kept, activity: Activity) -> JobStatus:
             return JobStatus.RUNNING
         case SchedulePhase.ACTIVE:
             return JobStatus.PENDING
-    if stored.tally.last_phase is Phase.CANCELLED:
+    if stored.counters.last_phase is Phase.CANCELLED:
         return JobStatus.CANCELLED
     if _has_had_all_runs(stored) and activity.last_run is not None:
         # Fires planned beyond the last of its runs were skipped, and do not count.
         return JobStatus.COMPLETED if activity.last_run.outcome is Outcome.COMPLETED else JobStatus.FAILED
-    return JobStatus.COMPLETED if stored.tally.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
+    return JobStatus.COMPLETED if stored.counters.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
 
 
-def _has_had_all_runs(stored: Kept) -> bool:
+def _has_had_all_runs(stored: StoredSchedule) -> bool:
     max_runs = stored.schedule.declaration.max_runs
-    return stored.tally.last_phase is Phase.SKIPPED and max_runs is not None and stored.tally.admitted >= max_runs
+    return stored.counters.last_phase is Phase.SKIPPED and max_runs is not None and stored.counters.admitted >= max_runs
 
 
 def status_argument(status: object) -> JobStatus | None:

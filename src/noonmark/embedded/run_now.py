@@ -12,11 +12,11 @@ from noonmark.clocks import SystemClock
 from noonmark.core.documents import Reader
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, RunFailed, refusal
 from noonmark.core.instants import to_text
-from noonmark.core.jsonvalues import printable
+from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.options import as_document
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.operations import schedules
@@ -76,9 +76,9 @@ def run_now(
     if wait and runner is None:
         _check_function(runtime, request.schedule)
     now = runtime.store.clock()
-    own = None if request.overlap is None else OwnTerms(overlap_policy=request.overlap)
+    overrides = None if request.overlap is None else Overrides(overlap_policy=request.overlap)
     occurrence = schedules.run_now(
-        request.schedule, key=fresh_id(runtime.clock), payload=request.payload, now=now, own=own
+        request.schedule, key=fresh_id(runtime.clock), payload=request.payload, now=now, overrides=overrides
     )
     if wait:
         return _run_and_wait(runtime, runner, new_runner, occurrence)

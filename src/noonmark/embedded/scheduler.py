@@ -11,9 +11,9 @@ from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
-from noonmark.core.events import parse_event
+from noonmark.core.event import parse_event
 from noonmark.core.instants import from_micros
-from noonmark.core.jsonvalues import json_copy
+from noonmark.core.json_values import json_copy
 from noonmark.core.signatures import tenant_key
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger, Trigger, parse_trigger
 from noonmark.core.triggers.trigger import trigger_argument
@@ -43,7 +43,7 @@ from noonmark.embedded.references import check_callable, check_name, reference_t
 from noonmark.embedded.run_now import any_runner, read_request, run_now
 from noonmark.operations import events, schedules
 from noonmark.operations.fires import MAX_PREVIEW, fires_of, fires_of_schedule
-from noonmark.ports.records import Wanted
+from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.programs import Programs
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import TracebackType
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.delivery import Delivery
     from noonmark.core.policies.limits import Dependency
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.runners import Runner
     from noonmark.ports.clock import Clock
-    from noonmark.ports.records import Kept, NodeRecord
-    from noonmark.ports.sink import Sink
+    from noonmark.ports.events import EventSink
+    from noonmark.ports.records import NodeRecord, StoredSchedule
     from noonmark.ports.target import Target
     from noonmark.targets.outbound import Outbound
 
@@ -98,7 +98,7 @@ class Scheduler:
         secret_key: str | None = None,
         signing_key: str | None = None,
         clock: Clock | None = None,
-        sink: Sink | None = None,
+        sink: EventSink | None = None,
     ) -> None:
         """Open a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
@@ -482,7 +482,7 @@ class Scheduler:
     def triggers(self, event_type: str | None = None) -> list[Job]:
         """The schedules with an event trigger, oldest first, or those for one type of event."""
         self._check_open()
-        wanted = Wanted(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
+        wanted = ScheduleFilter(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
         return read_jobs(self._store, OWNER.tenant, wanted=wanted)
 
     def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
@@ -589,7 +589,7 @@ class Scheduler:
         if self._is_closed:
             raise Conflict("the scheduler was closed")
 
-    def _find(self, job_id: str, *, deleted: bool = False) -> Kept:
+    def _find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule:
         self._check_open()
         return self._declarations.find(job_id, deleted=deleted)
 

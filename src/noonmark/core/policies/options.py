@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import InvalidSchedule, Problem, refusal
 from noonmark.core.instants import micros_to_seconds
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.misfire import MisfireKind, read_misfire
 from noonmark.core.policies.overlap import OverlapKind, read_overlap
