@@ -14,8 +14,7 @@ from noonmark.core.settlement import Delivered, settle
 from noonmark.ports.records import Admitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
+    from collections.abc import Callable
 
     from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
@@ -109,7 +108,7 @@ def _work() -> None:
     """What is due. The verbs are called by hand, so it never runs."""
 
 
-def _timed(call: Callable[[], Coroutine[Any, Any, T]]) -> tuple[float, T]:
+def _timed(call: Callable[[], T]) -> tuple[float, T]:
     started = time.perf_counter()
     answer = call()
     return time.perf_counter() - started, answer

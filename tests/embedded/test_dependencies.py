@@ -184,7 +184,7 @@ def test_a_stop_between_an_end_and_what_follows_loses_nothing(tmp_path):
     rig.clock.move_to(NOON)
     driver = rig.driver._driver
     for duty in (driver.plan_once, driver.claim_once, driver.admit_once, driver.settle_once):
-        duty()
+        run_inline(duty())
     assert rig.ran == ["a"]
     rig.clock.advance(7200)
     rig.open()
