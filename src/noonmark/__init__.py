@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noonmark.client.clients import AsyncClient, Client
+    from noonmark.client import AsyncClient, Client
     from noonmark.core.describe import Description, describe
     from noonmark.core.errors import (
         AnswerTooLarge,
@@ -80,7 +80,7 @@ __version__ = "0.1.0"
 """Here as well as in the package's metadata, which takes as long to read as a node takes to start."""
 
 _HOMES = {
-    "noonmark.client.clients": ("AsyncClient", "Client"),
+    "noonmark.client": ("AsyncClient", "Client"),
     "noonmark.core.describe": ("Description", "describe"),
     "noonmark.core.errors": (
         "AnswerTooLarge",

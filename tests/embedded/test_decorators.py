@@ -1,4 +1,4 @@
-"""Decorators: functions that say when they run, and the same jobs again when the program is started again."""
+"""Decorators: functions with their schedules, found again when the program starts again."""
 
 import functools
 import subprocess

@@ -1,4 +1,4 @@
-"""Explain: a program is told why a job ran, or did not, as the callers of a server are."""
+"""Explain: why a schedule ran, or did not, as a server answers."""
 
 from datetime import timedelta
 

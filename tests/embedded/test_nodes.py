@@ -1,4 +1,4 @@
-"""Which nodes there are, as a program sees them."""
+"""The nodes of a store, as a program sees them."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Options that are documents, or are seldom needed: they reach the schedule, and do what they say."""
+"""Options as documents and as typed values, and the rare ones: they reach the schedule and take effect."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -158,7 +158,7 @@ def test_a_typed_overlap_policy_holds_for_one_call(kit):
     job = kit.scheduler.schedule(fail, trigger=NEVER)
     kit.scheduler.run_now(job, wait=False, overlap=Allow())
     [manual, _] = sorted(kit.scheduler.occurrences(job), key=lambda one: one.origin)
-    assert manual.own.to_document() == {"overlap_policy": "allow"}
+    assert manual.overrides.to_document() == {"overlap_policy": "allow"}
 
 
 def test_a_concurrency_limit_is_changed_and_taken_back(kit):

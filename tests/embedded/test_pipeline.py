@@ -1,4 +1,4 @@
-"""Pipelines: stages one after another, functions of a stage side by side, and what a failure leaves undone."""
+"""Pipelines: stages one after another, functions of a stage side by side, and failures."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Functions in processes, as a program sees them: results, errors, scripts, and what is left behind."""
+"""Functions in processes, as a program sees them: results, errors, scripts, and clean-up."""
 
 import math
 import os

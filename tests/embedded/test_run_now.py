@@ -1,4 +1,4 @@
-"""Running a schedule by hand: its result, its error, and what stands in its way."""
+"""Manual runs: the result, the error, and what prevents one."""
 
 import threading
 

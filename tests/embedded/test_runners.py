@@ -1,4 +1,4 @@
-"""An runner that ends just when something is asked of it: whoever asks is told, and nothing is left behind."""
+"""A runner that ends during a call: the caller gets an error, and nothing is left behind."""
 
 import asyncio
 import gc

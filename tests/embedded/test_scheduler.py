@@ -1,4 +1,4 @@
-"""The scheduler in a Python program: what is declared, started, stopped and read, in real threads."""
+"""The scheduler in a Python program: declare, start, stop and read, in real threads."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""Work that a program declares by a target document, and what it reads of events and of who waits for them."""
+"""Target documents in place of functions, and reading events and the schedules that wait for them."""
 
 import asyncio
 

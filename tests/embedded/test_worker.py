@@ -1,4 +1,4 @@
-"""The worker of a server: started and stopped by anybody at any time, and seen from outside."""
+"""The worker of a server: started and stopped by any caller at any time, and its state."""
 
 import threading
 from dataclasses import replace

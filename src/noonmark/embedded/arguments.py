@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import SECOND, parse_instant, to_micros
@@ -13,12 +13,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noonmark.core.instants import Micros
+    from noonmark.ports.clock import Clock
+    from noonmark.ports.events import EventSink
 
 MAX_SECONDS = 1e10
 INTERRUPTED_SECONDS = 1.0
 """How long runs have to end when the program was interrupted or cancelled in a `with` block."""
 POLL_SECONDS = 0.25
 """How often a waiting thread checks whether what it waits for can still happen."""
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a scheduler, beside its store; `Scheduler` describes them."""
+
+    lease: float
+    max_threads: int
+    max_processes: int | None
+    keep_days: float
+    keep_occurrences: int
+    secret_key: str | None
+    signing_key: str | None
+    clock: Clock | None
+    sink: EventSink | None
 
 
 def signing_key_argument(signing_key: object) -> KeySettings:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation
+    from noonmark.embedded.arguments import Settings
     from noonmark.embedded.decorators import Decorator
     from noonmark.embedded.documents import FunctionOptions, HttpOptions, Options, TargetOptions
     from noonmark.embedded.jobs import Job, JobStatus
@@ -45,8 +46,8 @@ class AsyncScheduler:
     they are used where functions are defined, before there is a loop, and they write to the store at once.
     """
 
-    def __init__(self, store: str = "memory://", **settings: Any) -> None:  # noqa: ANN401 - those of Scheduler
-        """Open a store: `memory://`, `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    def __init__(self, store: str = "memory://", **settings: Unpack[Settings]) -> None:
+        """Open a store, as `Scheduler` does and with its settings."""
         self._inner = _LoopScheduler(store, **settings)
 
     async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:

@@ -1,4 +1,4 @@
-"""Noonmark's own facts as events: jobs that listen for what becomes of others, and never for ever."""
+"""System events: schedules that listen for what becomes of others, and never forever."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Owners share the threads of a scheduler: the backlog of one does not keep another waiting."""
+"""Owners share the threads of a scheduler: the backlog of one does not delay another."""
 
 import threading
 

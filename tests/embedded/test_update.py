@@ -1,4 +1,4 @@
-"""Updating a job: some options are said anew, and the others are left as they were."""
+"""Update: some options of a schedule change, and the others stay."""
 
 from datetime import timedelta
 

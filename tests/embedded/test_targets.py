@@ -1,4 +1,4 @@
-"""Schedules of a program for what is not a Python function: programs, requests and events."""
+"""Schedules of a program with other targets than functions: programs, requests and events."""
 
 import asyncio
 import os
