@@ -1,4 +1,4 @@
-"""Functions in processes, as a program sees them: results, errors, scripts, and what is left behind."""
+"""Functions in processes, as a program sees them: results, errors, scripts, and clean-up."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from noonmark import InvalidSchedule, Scheduler
-from noonmark.embedded.declaring import id_of_name
+from noonmark.embedded.declarations import id_of_name
 from tests.embedded.waiting import NEVER, SOON, ended, eventually
 from tests.targets.function import worker_functions
 
@@ -171,7 +171,7 @@ class TestStopping:
         pid = begun(tmp_path)
         stopping = threading.Thread(target=scheduler.stop)
         stopping.start()
-        eventually(lambda: scheduler._engines.current is None)
+        eventually(lambda: scheduler._runners.current is None)
         worker_functions.touch(tmp_path / "go")
         stopping.join(SOON)
         assert not stopping.is_alive()
