@@ -10,7 +10,7 @@ from noonmark.core.instants import SECOND
 from noonmark.operations import registry
 from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import Limits
-from noonmark.server.app import WORKING
+from noonmark.server.app import API_THREADS
 from tests.embedded.waiting import SOON, together
 from tests.server.serving import GREET, NOON, serving
 from tests.server.test_rest_routes import problem
@@ -131,10 +131,10 @@ def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, mon
         return {"nodes": []}
 
     monkeypatch.setitem(registry.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
-    with ThreadPoolExecutor(WORKING + 10) as pool:
-        waiting = [pool.submit(served.client.get, "/nodes") for _ in range(WORKING + 10)]
+    with ThreadPoolExecutor(API_THREADS + 10) as pool:
+        waiting = [pool.submit(served.client.get, "/nodes") for _ in range(API_THREADS + 10)]
         try:
-            for _ in range(WORKING):
+            for _ in range(API_THREADS):
                 assert entered.acquire(timeout=SOON)
             for path in ("/health", "/health/live", "/health/ready"):
                 assert served.client.get(path).status_code == 200
