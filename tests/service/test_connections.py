@@ -12,11 +12,11 @@ import uvicorn
 from noonmark.server.transport import connection_pool
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import (
-    ENOUGH,
+    DEFAULT_MAX,
     ConnectionLimits,
     ConnectionPool,
     address_of,
-    most_connections,
+    max_connections,
 )
 from noonmark.server.transport.listener import SEND_BUFFER
 from tests.embedded.waiting import SOON, eventually
@@ -118,7 +118,7 @@ def test_an_answer_may_take_longer_than_a_head():
 
 
 def test_too_many_take_the_place_of_the_one_that_has_waited_longest():
-    with served(most=4) as server, ExitStack() as lines:
+    with served(max_connections=4) as server, ExitStack() as lines:
         busy, *halves = [lines.enter_context(server.connect()) for _ in range(4)]
         busy.sendall(BUSY)
         for one in halves:
@@ -154,7 +154,9 @@ def heard(line, request):
     return int(found.split()[1]), found
 
 
-@pytest.mark.parametrize("limits", [{"most": 2}, {"most": 9, "per_address": 2}], ids=["in all", "of an address"])
+@pytest.mark.parametrize(
+    "limits", [{"max_connections": 2}, {"max_connections": 9, "per_address": 2}], ids=["in all", "of an address"]
+)
 def test_where_all_are_busy_only_health_is_told(limits):
     with all_busy(**limits) as server:
         for path in (b"/health", b"/health/ready", b"/metrics"):
@@ -169,7 +171,7 @@ def test_where_all_are_busy_only_health_is_told(limits):
 
 
 def test_the_reserve_gives_way_too():
-    with all_busy(most=2, reserve=2) as server, ExitStack() as lines:
+    with all_busy(max_connections=2, reserve=2) as server, ExitStack() as lines:
         for _ in range(2):
             lines.enter_context(server.connect()).sendall(HALF)
         eventually(lambda: server.pool.open == 4)
@@ -188,7 +190,7 @@ def test_the_reserve_gives_way_too():
 @pytest.mark.parametrize("reads", [0, 1], ids=["nothing", "drop by drop"])
 def test_an_answer_that_is_not_read_is_given_up(reads):
     # It fits into no buffer; and the time of a byte now and then is over, too.
-    with served(send_seconds=0.4, slowest=1 << 30) as server, server.connect() as line:
+    with served(send_seconds=0.4, min_bytes_per_second=1 << 30) as server, server.connect() as line:
         line.sendall(READS_NOTHING)
         eventually(lambda: server.pool.unsent)
 
@@ -215,7 +217,7 @@ def test_an_answer_that_is_read_slowly_comes_whole():
 
 
 def test_those_who_do_not_read_give_way_to_others():
-    with served(most=8, send_seconds=600) as server, ExitStack() as lines:
+    with served(max_connections=8, send_seconds=600) as server, ExitStack() as lines:
         for _ in range(8):
             lines.enter_context(server.connect()).sendall(READS_NOTHING)
         eventually(lambda: server.pool.unsent > 8 * LARGE // 2)
@@ -229,7 +231,7 @@ def test_those_who_do_not_read_give_way_to_others():
 
 def test_slow_bodies_give_way_to_others():
     slow = b"POST /busy HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1"
-    with served(most=4, head_seconds=600) as server, ExitStack() as lines:
+    with served(max_connections=4, head_seconds=600) as server, ExitStack() as lines:
         for _ in range(4):
             lines.enter_context(server.connect()).sendall(slow)
         eventually(lambda: len(server.server_state.tasks) == 4)
@@ -253,7 +255,7 @@ def test_answers_that_wait_are_bounded_together():
 
 def test_memory_is_given_back_while_others_still_do_not_read(monkeypatch):
     given_back = threading.Event()
-    monkeypatch.setattr(connection_pool, "give_back", given_back.set)
+    monkeypatch.setattr(connection_pool, "trim_memory", given_back.set)
     with served(unsent_bytes=2 * LARGE, send_seconds=600, head_seconds=0.4) as server, ExitStack() as lines:
         for _ in range(10):
             lines.enter_context(server.connect()).sendall(READS_NOTHING)
@@ -310,4 +312,4 @@ def test_many_beginnings_do_not_keep_others_from_a_server(tmp_path):
 def test_file_descriptors_are_left_for_everything_else():
     resource = pytest.importorskip("resource")
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_connections() == ENOUGH or 2 * most_connections() <= allowed
+    assert max_connections() == DEFAULT_MAX or 2 * max_connections() <= allowed

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from noonmark.server.config import Settings
-from noonmark.server.host import _guard
+from noonmark.server.host import _resolve_guard
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
 
@@ -54,4 +54,4 @@ def test_who_comes_through_a_proxy_does_not_reach_what_listens_for_this_machine(
 def test_auto_opens_the_neighbourhood_only_where_nobody_else_comes(address, settings, guard):
     with socket.socket() as listener:
         listener.bind((address, 0))
-        assert _guard(Settings(**settings), listener) == guard
+        assert _resolve_guard(Settings(**settings), listener) == guard

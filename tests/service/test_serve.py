@@ -256,10 +256,10 @@ def test_asked_to_stop_twice_at_once_it_waits_for_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("0.0.0.0", "there are no keys yet"),  # noqa: S104 - it is refused
-        ("::", "there are no keys yet"),
-        ("192.0.2.1", "there are no keys yet"),
-        ("no-such-host.invalid", "no address is known"),
+        ("0.0.0.0", "there is no authentication yet"),  # noqa: S104 - it is refused
+        ("::", "there is no authentication yet"),
+        ("192.0.2.1", "there is no authentication yet"),
+        ("no-such-host.invalid", "cannot resolve"),
     ],
 )
 def test_it_listens_on_loopback_only(tmp_path, host, said):
@@ -298,7 +298,7 @@ def test_a_folder_for_programs_among_the_uploads_is_told(tmp_path):
     (tmp_path / "link").symlink_to("noonmark.db.uploads")
     folder = tmp_path / "link" / "default"
     said = refused(tmp_path, "--allow-commands", "cat", "--allow-cwd", str(folder), code=2)
-    assert said.startswith(f"allow_cwd: {folder} is where uploaded files are kept, or lies below that")
+    assert said.startswith(f"allow_cwd: {folder} is the upload folder or inside it")
     assert not (tmp_path / "noonmark.db").exists()
 
 
