@@ -27,7 +27,7 @@ from noonmark.operations.registry import OPERATIONS
 from noonmark.server.routes import ROUTES
 from tests.client.lines import CLIENTS
 from tests.embedded.waiting import eventually
-from tests.server.serving import GREET, NOON, serving
+from tests.server.live_server import GREET, NOON, serving
 
 HOUR = timedelta(hours=1)
 

@@ -1,4 +1,4 @@
-"""What is asked of every door: a row for each operation, and rows that each has to refuse alike."""
+"""What is asked of every transport: a row for each operation, and rows that each has to refuse alike."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
