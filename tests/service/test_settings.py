@@ -30,7 +30,7 @@ def written(folder, text, name="noonmark.toml"):
     return str(path)
 
 
-def test_without_any_source_there_are_defaults(tmp_path, monkeypatch):
+def test_defaults_apply_without_any_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     loaded = load({}, {})
     assert loaded.settings == Settings()
@@ -57,7 +57,7 @@ def test_flags_beat_variables_and_these_beat_the_file(tmp_path, monkeypatch):
     assert loaded.file == "noonmark.toml"
 
 
-def test_a_file_may_be_named_and_then_it_must_be_there(tmp_path):
+def test_a_named_file_must_exist(tmp_path):
     path = written(tmp_path, 'worker = false\n[functions]\nreport = "app.jobs:build"\n', "other.toml")
     for loaded in (load({}, {}, path), load({}, {"NOONMARK_CONFIG": path})):
         assert sources(loaded, "worker", "functions") == {
@@ -80,7 +80,7 @@ def test_a_file_may_be_named_and_then_it_must_be_there(tmp_path):
         ("SCHEDULE_MAX_BUDGET_USD", "max_budget_usd", "2.5", 2.5),
     ],
 )
-def test_variables_of_other_systems_count_after_our_own(variable, name, text, value):
+def test_variables_of_other_systems_come_after_our_own(variable, name, text, value):
     assert sources(load({}, {variable: text}), name) == {name: (value, f"environment {variable}")}
     ours = f"NOONMARK_{name.upper()}"
     other = {"host": "localhost", "reload": "no"}.get(name, "3")
@@ -116,7 +116,7 @@ def test_variables_of_other_systems_count_after_our_own(variable, name, text, va
         ("log_format", "text", "text"),
     ],
 )
-def test_text_is_read_as_what_the_setting_is(name, text, value):
+def test_text_is_parsed_by_setting(name, text, value):
     assert getattr(load({}, {f"NOONMARK_{name.upper()}": text}).settings, name) == value
 
 
@@ -198,7 +198,7 @@ def test_a_file_of_bytes_or_of_enormous_size_is_refused(tmp_path):
     assert "it has more than" in problems(file=str(tmp_path / "huge.toml"))[0]
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path):
+def test_every_problem_is_reported_at_once(tmp_path):
     path = written(tmp_path, "lease = 0\nworkers = 3\n")
     assert [one.partition(":")[0] for one in problems({"port": "x"}, {"NOONMARK_GRACE": "?"}, path)] == [
         "workers",
