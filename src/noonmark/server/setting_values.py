@@ -124,15 +124,15 @@ def destinations(value: object) -> tuple[str, ...]:
     allowed = (
         "host names, addresses or networks, such as hooks.example.com, *.example.com, 10.1.2.3:8080 or 10.1.0.0/16"
     )
-    found = tuple(one.lower() for one in _list(value, _DESTINATION, allowed))
-    for one in found:
-        if one == "*":
-            raise ValueError(f"{_message(allowed, one)}: use --target-guard off to allow every address")
+    destinations = tuple(one.lower() for one in _list(value, _DESTINATION, allowed))
+    for destination in destinations:
+        if destination == "*":
+            raise ValueError(f"{_message(allowed, destination)}: use --target-guard off to allow every address")
         try:
-            open_place(one)
+            open_place(destination)
         except ValueError:
-            raise ValueError(_message(allowed, one)) from None
-    return found
+            raise ValueError(_message(allowed, destination)) from None
+    return destinations
 
 
 def commands(value: object) -> tuple[str, ...]:
