@@ -21,7 +21,6 @@ from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command_rules import CommandRules
 from noonmark.core.targets.reach import Guard, reach_of
-from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
 from noonmark.operations.secrets import warn_of_unreadable
@@ -93,8 +92,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             _check_folders(loaded)
             functions = _import_functions(loaded)
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
-            cleanup.callback(lambda: drive(store.close()))
-            drive(store.open())
+            cleanup.callback(store.close)
+            store.open()
             metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage)
             worker = _create_worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
@@ -132,16 +131,16 @@ def _connection_limits(settings: Settings) -> ConnectionLimits:
 def _backlog_probe(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
     """Reads the backlog, at most once per second; None while the store does not answer."""
 
-    async def count() -> Backlog:
-        return await store.backlog(await store.clock(), MAX_BACKLOG_COUNT)
+    def count() -> Backlog:
+        return store.backlog(store.clock(), MAX_BACKLOG_COUNT)
 
-    return Recent(lambda: drive(count()), monotonic=clock.monotonic, lifetime=SECOND).look
+    return Recent(count, monotonic=clock.monotonic, lifetime=SECOND).look
 
 
-async def _claim_delay(store: Store, worker: Worker) -> Micros:
+def _claim_delay(store: Store, worker: Worker) -> Micros:
     """How long the oldest occurrence that this node could claim has been due."""
-    since = await store.due_since(worker.routes())
-    return 0 if since is None else max(0, await store.clock() - since)
+    since = store.due_since(worker.routes())
+    return 0 if since is None else max(0, store.clock() - since)
 
 
 def _create_worker(
@@ -264,8 +263,8 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
             quota=settings.upload_quota_bytes,
         ),
     )
-    drive(recover(service))
-    drive(warn_of_unreadable(service, LOCAL.owner.tenant))
+    recover(service)
+    warn_of_unreadable(service, LOCAL.owner.tenant)
     http = HttpSettings(
         host=settings.host,
         port=settings.port,
@@ -274,11 +273,11 @@ def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Wo
         body_seconds=settings.request_timeout,
     )
     health = Health(
-        lambda: drive(store.nodes()),
+        store.nodes,
         node=node,
         version=__version__,
         worker=worker,
-        waiting=lambda: drive(_claim_delay(store, worker)),
+        waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
     return create_app(service, http, metrics, health=health)

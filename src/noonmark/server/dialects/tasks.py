@@ -19,7 +19,6 @@ from noonmark.core.errors import (
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse_instant, to_micros
 from noonmark.core.jsonvalues import boolean_value
 from noonmark.core.triggers import parse_trigger
-from noonmark.driver.drive import drive
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
 
@@ -248,7 +247,7 @@ def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
     if (key := request.headers.get("idempotency-key")) is not None:
         arguments["idempotency_key"] = key
     with lock:
-        started = drive(request.service.store.clock())
+        started = request.service.store.clock()
         schedule = request.perform("schedule/create", arguments)
         if parse_instant(schedule["created_at_utc"]) >= started:  # else a repeated request found it
             _enforce_quota(request, schedule)
