@@ -10,7 +10,7 @@ from noonmark import Scheduler
 from noonmark.client import Client
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
-from noonmark.core.targets.reach import Reach
+from noonmark.core.targets.egress import EgressPolicy
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
 from noonmark.server.config import load
@@ -249,7 +249,7 @@ def test_no_answer_shows_a_secret():
         }
     )
     shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
-    shown.append(repr(Outbound(reach=Reach(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
+    shown.append(repr(Outbound(reach=EgressPolicy(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
     assert found("".join(shown)) == []
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
-from noonmark.core.jsonvalues import key_path, shown
+from noonmark.core.json_values import key_path, shown
 from noonmark.operations.errors import STATUS, told
 from noonmark.operations.registry import OPERATIONS, SETS_SECRET, perform
 from noonmark.server.requests import JSON, ApiResponse
