@@ -1,4 +1,4 @@
-"""Events over HTTP: what sets a schedule off through whichever door, and what comes again and again."""
+"""Events over HTTP: they trigger schedules over every transport, and repeated deliveries count once."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

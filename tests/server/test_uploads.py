@@ -1,4 +1,4 @@
-"""Uploads over HTTP: files of any size and with any name, from senders of every kind."""
+"""Uploads over HTTP: files of any size and name, from every kind of client."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def server(folder):
 @pytest.fixture
 def served(server, folder):
     yield server
-    # A sender who was refused knows that before the server does.
+    # The client sees the rejection before the server has finished.
     eventually(lambda: left_behind(folder) == [])
     for one in server.client.get("/uploads").json()["uploads"]:
         assert server.client.delete(f"/uploads/{one['upload_id']}").status_code == 200

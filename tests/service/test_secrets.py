@@ -1,4 +1,4 @@
-"""Secrets of a real server, at its most talkative: twenty marks go in, and none comes out where anybody reads."""
+"""Secrets of a real server at debug level: twenty marks go in, and none appears where it could be read."""
 
 import json
 from base64 import b64encode

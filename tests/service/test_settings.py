@@ -1,4 +1,4 @@
-"""Settings: which source wins, what is refused and how, and what is never shown."""
+"""Settings: precedence of sources, errors, and masking."""
 
 import json
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""A server that was given no key at all: it signs and offers callbacks with keys that follow from its store's own."""
+"""A server without a configured key signs requests and callbacks with a key derived from its store."""
 
 import pytest
 
