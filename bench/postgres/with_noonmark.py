@@ -149,9 +149,9 @@ def _ask(store: PostgresStore, text: str) -> int:
 
 
 def _query(store: PostgresStore, text: str) -> list[tuple[int, ...]]:
-    line = store._lines.take()  # noqa: SLF001 - the bench looks inside
+    line = store._pool.acquire()  # noqa: SLF001 - the bench looks inside
     try:
         line.execute("SET statement_timeout = 0")
         return [tuple(row) for row in line.fetch(text)]
     finally:
-        store._lines.give_back(line)  # noqa: SLF001 - likewise
+        store._pool.release(line)  # noqa: SLF001 - likewise

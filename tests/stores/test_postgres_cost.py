@@ -57,7 +57,7 @@ class Traced:
     def explain(self):
         """From now on."""
         fetch = Line.fetch
-        for line in self.bench.store._lines._idle:
+        for line in self.bench.store._pool._idle:
             line.execute(AS_IF_LARGE)
 
         def explained(line, text, parameters=()):
@@ -70,13 +70,13 @@ class Traced:
 
     def plans_for_any_values(self):
         """How the server carries them out once it has seen them often, without looking at the values."""
-        line = self.bench.store._lines.take()
+        line = self.bench.store._pool.acquire()
         line.execute(f"SET plan_cache_mode = force_generic_plan; {AS_IF_LARGE}")
         for number, (text, count) in enumerate(self._counts.items()):
             line.execute(f"PREPARE one_{number} AS {text}")
             values = f"({', '.join(['NULL'] * count)})" if count else ""
             yield text, plan_of(line.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE one_{number}{values}"))
-        self.bench.store._lines.discard(line)
+        self.bench.store._pool.discard(line)
 
 
 def plan_of(found):

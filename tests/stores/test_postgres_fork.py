@@ -38,16 +38,16 @@ done(store.open())
 store.listen(told)
 assert rung.wait(60)
 rung.clear()
-mine = set(store._lines.server_processes)
+mine = set(store._pool.backend_pids)
 child = os.fork()
 if child == 0:
     done(store.clock())
-    assert not mine & store._lines.server_processes
+    assert not mine & store._pool.backend_pids
     sys.exit()
 _, status = os.waitpid(child, 0)
 assert status == 0
 done(store.clock())
-assert mine == store._lines.server_processes, "it had to connect again"
+assert mine == store._pool.backend_pids, "it had to connect again"
 done(other.leave("nobody"))
 assert rung.wait(60), "it does not listen any more"
 done(store.close())
@@ -65,10 +65,10 @@ def store(postgres):
 
 def test_both_go_on_with_connections_of_their_own(store):
     occupy(store, 5)
-    mine = set(store._lines.server_processes)
+    mine = set(store._pool.backend_pids)
     child = Child(
         lambda: done(store.create(plans(1, "child"))),
-        lambda: sorted(store._lines.server_processes),
+        lambda: sorted(store._pool.backend_pids),
         lambda: done(store.close()),
     )
     with closing(child):
@@ -77,7 +77,7 @@ def test_both_go_on_with_connections_of_their_own(store):
         assert done(store.create(plans(1, "parent"))) == [True]
         child.next()
         occupy(store, 5)
-    assert store._lines.server_processes == mine
+    assert store._pool.backend_pids == mine
     assert all(done(store.find("acme", f"schedule-of-{who}-0")) for who in ("child", "parent"))
 
 

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from noonmark.core.errors import InvalidSchedule
 
@@ -18,7 +22,9 @@ _UNREADABLE = (
     "this PostgreSQL URL cannot be read; it must be postgresql://user:password@host:port/database?option=value, in"
     " which each of / ? # @ : % in a name or a password is written as % and its two hexadecimal digits"
 )
-_MOST_LINES = 100
+_LIBPQ_OPTIONS = {option.keyword.decode() for option in Conninfo.get_defaults()}
+_SPECIAL, _ESCAPED = re.compile(r"[\\\s]"), r"\\\g<0>"
+_MOST_CONNECTIONS = 100
 _LONGEST = 600.0
 
 
@@ -33,7 +39,7 @@ class Address:
     pool: int = 5
     """So many connections are open at once, at most, and one more that listens."""
     timeout: float = 10.0
-    """Seconds until a statement is given up; an attempt to connect, or a line on which nothing arrives, after half."""
+    """Seconds until a statement is given up; half of them for an attempt to connect, and for sent data to arrive."""
 
     @property
     def shown(self) -> str:
@@ -64,11 +70,24 @@ def parse_address(url: str) -> Address:
             " or pg_",
             field="store",
         )
-    pool = _number(options.pop("pool", "5"), "pool", low=2, high=_MOST_LINES)
+    pool = _number(options.pop("pool", "5"), "pool", low=2, high=_MOST_CONNECTIONS)
     timeout = _number(options.pop("timeout", "10"), "timeout", low=0.5, high=_LONGEST)
-    query = urlencode({"application_name": "noonmark"} | options)
-    dsn = f"postgresql://{parts.netloc}{parts.path}?{query}"
+    dsn = _dsn(parts.netloc, parts.path, {"application_name": "noonmark"} | options)
     return Address(dsn=dsn, schema=schema, pool=int(pool), timeout=timeout)
+
+
+def _dsn(netloc: str, path: str, options: dict[str, str]) -> str:
+    """A URL for libpq; options that it does not know are settings of the session."""
+    known = {name: value for name, value in options.items() if name in _LIBPQ_OPTIONS}
+    settings = [f"-c {name}={_SPECIAL.sub(_ESCAPED, value)}" for name, value in options.items() if name not in known]
+    if settings:
+        known["options"] = " ".join([*filter(None, [known.get("options")]), *settings])
+    dsn = f"postgresql://{netloc}{path}?{urlencode(known, quote_via=quote)}"
+    try:
+        conninfo_to_dict(dsn)
+    except ProgrammingError:  # its message may contain a password
+        raise InvalidSchedule(_UNREADABLE, field="store") from None
+    return dsn
 
 
 def _number(text: str, name: str, *, low: float, high: float) -> float:

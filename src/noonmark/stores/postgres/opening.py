@@ -14,7 +14,7 @@ from noonmark.stores.sql.version import TABLE, VERSION, stored_version
 
 if TYPE_CHECKING:
     from noonmark.stores.postgres.address import Address
-    from noonmark.stores.postgres.lines import Line
+    from noonmark.stores.postgres.connections import Connection
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('noonmark schema {}', 0))"
 _SCHEMA = "SELECT to_regnamespace($1) IS NOT NULL"
@@ -23,9 +23,9 @@ _VERSIONS = f"""SELECT to_jsonb(one) ->> 'version_num' FROM "{{}}".{TABLE} AS on
 """Of whichever type the column is, and NULL where there is none."""
 
 
-def make_ready(line: Line, address: Address, *, migrates: bool = True) -> None:
+def make_ready(connection: Connection, address: Address, *, migrates: bool = True) -> None:
     """Create the schema, or bring it up to date, or only check it."""
-    version = _version(line, address)
+    version = _version(connection, address)
     if not migrates and (version is None or version < VERSION):
         state = f"has version {version}" if version else "does not exist yet"
         raise StoreUnavailable(
@@ -33,12 +33,12 @@ def make_ready(line: Line, address: Address, *, migrates: bool = True) -> None:
             " `noonmark migrate` with this store once, or start the server with --migrate"
         )
     if version is None:
-        version = _create_once(line, address)
+        version = _create_once(connection, address)
     if version < VERSION:
-        from noonmark.stores.postgres.upgrading import upgrade  # noqa: PLC0415 - it takes a second to import
+        from noonmark.stores.postgres.upgrade import upgrade  # noqa: PLC0415 - it takes a second to import
 
         upgrade(address, VERSION, lock=_LOCK.format(address.schema))
-        version = _version(line, address) or VERSION
+        version = _version(connection, address) or VERSION
     if version > VERSION:
         raise StoreUnavailable(
             f"the schema {address.schema} of {address.shown} has version {version}, and this Noonmark knows versions up"
@@ -46,10 +46,10 @@ def make_ready(line: Line, address: Address, *, migrates: bool = True) -> None:
         )
 
 
-def _version(line: Line, address: Address) -> str | None:
+def _version(connection: Connection, address: Address) -> str | None:
     """The version of the schema; None when there is none yet."""
-    tables = {name for (name,) in line.fetch(_TABLES, [address.schema])}
-    found = [told for (told,) in line.fetch(_VERSIONS.format(address.schema))] if TABLE in tables else []
+    tables = {name for (name,) in connection.fetch(_TABLES, [address.schema])}
+    found = [told for (told,) in connection.fetch(_VERSIONS.format(address.schema))] if TABLE in tables else []
     return stored_version(
         tables,
         found,
@@ -58,16 +58,16 @@ def _version(line: Line, address: Address) -> str | None:
     )
 
 
-def _create_once(line: Line, address: Address) -> str:
+def _create_once(connection: Connection, address: Address) -> str:
     """Create everything, if no other node was faster; the version that there is then."""
-    line.execute("BEGIN")
-    line.fetch(_LOCK.format(address.schema))
-    version = _version(line, address)
+    connection.run("BEGIN")
+    connection.fetch(_LOCK.format(address.schema))
+    version = _version(connection, address)
     if version is None:
-        if not line.fetch(_SCHEMA, [address.schema])[0][0]:  # whoever has been given a schema may not create one
-            line.execute(f'CREATE SCHEMA "{address.schema}"')
-        line.execute(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
-        line.fetch("INSERT INTO alembic_version (version_num) VALUES ($1)", [VERSION])
+        if not connection.fetch(_SCHEMA, [address.schema])[0][0]:  # whoever has been given a schema may not create one
+            connection.run(f'CREATE SCHEMA "{address.schema}"')
+        connection.run(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
+        connection.fetch("INSERT INTO alembic_version (version_num) VALUES ($1)", [VERSION])
         version = VERSION
-    line.execute("COMMIT")
+    connection.commit()
     return version

@@ -89,24 +89,24 @@ class PostgresStore(Transactions, SharedVerbs):
 
     async def open(self) -> None:
         """Create the schema, or check it."""
-        self._off_loop(self._make_ready)
+        self._make_ready()
 
     async def close(self) -> None:
         """Hang up."""
-        self._news.close()
-        self._off_loop(self._lines.close)
+        self._listener.close()
+        self._pool.close()
 
     def before_fork(self, until: ExitStack) -> None:
         """Nothing to wait for: a connection belongs to the process that made it."""
 
     def after_fork(self) -> None:
         """Begin anew in a new process; what the parent has open is left alone."""
-        _inherited.append((self._lines, self._news))
+        _inherited.append((self._pool, self._listener))
         self._begin_anew()
 
     def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
         """Ring when another process has written."""
-        return self._news.listen(ring)
+        return self._listener.listen(ring)
 
     async def clock(self) -> Micros:
         """The time of the server."""
@@ -333,9 +333,10 @@ _stores: WeakSet[PostgresStore] = WeakSet()
 # Registered before any scheduler is, and so called after all of them have handed back what they held.
 @atexit.register
 def _hang_up() -> None:
-    """A program ends without having closed its stores: an event loop that is left open may complain of that."""
+    """Close the connections of stores that the program has left open."""
     for store in list(_stores):
-        store._lines.close()  # noqa: SLF001 - its own module
+        store._listener.close()  # noqa: SLF001 - its own module
+        store._pool.close()  # noqa: SLF001 - likewise
 
 
 _inherited: list[Any] = []

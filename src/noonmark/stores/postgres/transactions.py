@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import opening
-from noonmark.stores.postgres.lines import Lines, Lost, breaks, explained, pause_before_retry
-from noonmark.stores.postgres.news import News
+from noonmark.stores.postgres.connections import ConnectionPool, RetryableError, breaks_connection, translate_error
+from noonmark.stores.postgres.listener import NotificationListener
 from noonmark.stores.postgres.session import PostgresSession
 from noonmark.stores.sql.documents import Library
 from noonmark.stores.sql.ledger import Ledger
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.stores.postgres.address import Address
-    from noonmark.stores.postgres.lines import Line
+    from noonmark.stores.postgres.connections import Connection
 
 T = TypeVar("T")
 
@@ -31,6 +29,8 @@ _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _AUTOMATIC = ""
 """A statement by itself needs no transaction around it."""
 _TRIES = 4
+_FIRST_PAUSE = 0.01
+"""Seconds before the second try, four times as long before each other."""
 _WAIT_FOR = "SELECT pg_advisory_xact_lock(value) FROM EACH(bigint) AS j"
 _TELL = "SELECT pg_notify(?, '')"
 
@@ -44,30 +44,30 @@ class Transactions:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._lines = Lines(self._address)
-        self._news = News(self._address, self._lines.server_processes)
+        self._pool = ConnectionPool(self._address)
+        self._listener = NotificationListener(self._address, self._pool.backend_pids)
         self._library = Library()
 
     def _make_ready(self) -> None:
-        line = self._lines.take()
+        connection = self._pool.acquire()
         try:
-            opening.make_ready(line, self._address, migrates=self._migrates)
+            opening.make_ready(connection, self._address, migrates=self._migrates)
         except BaseException as error:
-            self._lines.discard(line)
-            raise self._unavailable(explained(self._address, error)) from error
-        self._lines.give_back(line)
+            self._pool.discard(connection)
+            raise self._unavailable(translate_error(self._address, error)) from error
+        self._pool.release(connection)
 
     def _read(self, work: Callable[[Ledger], T]) -> T:
         """One moment of everything."""
-        return self._off_loop(partial(self._transact, _READING, work))
+        return self._transact(_READING, work)
 
     def _glance(self, work: Callable[[Ledger], T]) -> T:
         """One statement."""
-        return self._off_loop(partial(self._transact, _AUTOMATIC, work))
+        return self._transact(_AUTOMATIC, work)
 
     def _quick(self, work: Callable[[Ledger], T]) -> T:
         """Change what nobody else is changing."""
-        return self._off_loop(partial(self._transact, _WRITING, work))
+        return self._transact(_WRITING, work)
 
     def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T], *, tells: bool = False) -> T:
         """Change anything of some tenants, one at a time.
@@ -86,7 +86,7 @@ class Transactions:
                 ledger.session.execute(_TELL, self._address.channel)
             return answer
 
-        return self._off_loop(partial(self._transact, _WRITING, do, is_careful=True))
+        return self._transact(_WRITING, do, is_careful=True)
 
     def _tenants(self, query: str, ids: Iterable[str]) -> set[str]:
         return {tenant for (tenant,) in self._glance(lambda ledger: ledger.session.query(query, list(ids)))}
@@ -94,57 +94,51 @@ class Transactions:
     def _transact(self, begin: str, work: Callable[[Ledger], T], *, is_careful: bool = False) -> T:
         """Do some work in a transaction; again, if it is certain that nothing of it was written."""
         for attempt in range(_TRIES):
-            line = self._lines.take()
+            connection = self._pool.acquire()
             try:
-                return self._try(line, begin, work, is_careful=is_careful)
-            except Lost as error:
+                return self._try(connection, begin, work, is_careful=is_careful)
+            except RetryableError as error:
                 if attempt == _TRIES - 1:
                     raise self._unavailable(error) from error
-            pause_before_retry(attempt)
+            threading.Event().wait(_FIRST_PAUSE * 4**attempt)
         raise AssertionError("unreachable")
 
-    def _try(self, line: Line, begin: str, work: Callable[[Ledger], T], *, is_careful: bool) -> T:
+    def _try(self, connection: Connection, begin: str, work: Callable[[Ledger], T], *, is_careful: bool) -> T:
         is_committing = False
         try:
             if begin:
-                line.execute(begin)
-            ledger = Ledger(PostgresSession(line, self._clock, is_careful=is_careful), self._library)
+                connection.run(begin)
+            ledger = Ledger(PostgresSession(connection, self._clock, is_careful=is_careful), self._library)
             answer = work(ledger)
             if begin:
                 if begin == _WRITING:
                     ledger.write()
                     is_committing = True
-                line.execute("COMMIT")
+                connection.commit()
         except BaseException as error:
             self._library.forget()
-            self._let_go(line, error)
-            raise explained(self._address, error, is_writing=is_committing) from error
-        self._lines.give_back(line)
+            self._let_go(connection, error)
+            raise translate_error(self._address, error, is_committing=is_committing) from error
+        self._pool.release(connection)
         return answer
 
-    def _let_go(self, line: Line, error: BaseException) -> None:
+    def _let_go(self, connection: Connection, error: BaseException) -> None:
         """Undo what has begun; a line on which that fails is of no use any more."""
-        if not breaks(error):
+        if not breaks_connection(error):
             try:
-                line.execute("ROLLBACK")
+                connection.rollback()
             except Exception:  # noqa: BLE001 - it broke now
-                self._lines.discard(line)
+                self._pool.discard(connection)
             else:
-                self._lines.give_back(line)
+                self._pool.release(connection)
             return
-        self._lines.discard(line)
+        self._pool.discard(connection)
 
     def _unavailable(self, error: BaseException) -> BaseException:
         """What it means when it is not tried any more."""
-        if isinstance(error, Lost):
+        if isinstance(error, RetryableError):
             return StoreUnavailable(f"the database {self._address.shown} did not answer: {error}")
         return error
-
-    def _off_loop(self, call: Callable[[], T]) -> T:
-        """Make a call here; where an event loop is running, in another thread, since no two loops run in one."""
-        if asyncio._get_running_loop() is None:  # noqa: SLF001 - get_running_loop raises where there is none
-            return call()
-        return _in_thread(call)
 
 
 def _took_effect(answer: object) -> bool:
@@ -155,22 +149,3 @@ def _took_effect(answer: object) -> bool:
 def _lock_of(schema: str, tenant: str) -> int:
     digest = blake2b(f"{schema}/{tenant}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
-
-
-def _in_thread(call: Callable[[], T]) -> T:
-    """Make a call in a thread of its own, and wait for it."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(call())
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call was made
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="noonmark-postgres", daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return answers[0]

@@ -158,8 +158,8 @@ def test_closing_ends_the_thread_whatever_it_waits_for(stores, proxy, trouble):
 def test_closing_ends_the_thread_though_a_wait_that_was_just_over_forgot_it(stores, proxy):
     store = stores.open(port=proxy.port)
     listening(store)
-    eventually(lambda: store._news._task)
-    store._news._task = SimpleNamespace(cancel=lambda: None)
+    eventually(lambda: store._listener._task)
+    store._listener._task = SimpleNamespace(cancel=lambda: None)
     proxy.refuse()
     proxy.cut()
     closing = threading.Thread(target=lambda: done(store.close()), daemon=True)

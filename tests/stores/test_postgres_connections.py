@@ -39,22 +39,22 @@ def test_there_are_never_more_connections_than_the_pool_allows(stores):
 
 def test_whoever_finds_every_connection_in_use_waits_for_one(stores):
     store = stores.open("pool=2")
-    lines = [store._lines.take() for _ in range(2)]
+    lines = [store._pool.acquire() for _ in range(2)]
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, store, "SELECT 1")
-        eventually(lambda: store._lines._free._waiters)
-        store._lines.give_back(lines[0])
+        eventually(lambda: store._pool._free._waiters)
+        store._pool.release(lines[0])
         assert asked.result(SOON) == [(1,)]
-    store._lines.give_back(lines[1])
+    store._pool.release(lines[1])
 
 
 def test_whoever_waited_too_long_for_a_connection_is_told(stores):
     store = stores.open("pool=2", "timeout=0.5")
-    lines = [store._lines.take() for _ in range(2)]
+    lines = [store._pool.acquire() for _ in range(2)]
     with pytest.raises(StoreUnavailable, match=r"all 2 connections to .* are in use; a larger pool is set by \?pool="):
         done(store.clock())
     for line in lines:
-        store._lines.give_back(line)
+        store._pool.release(line)
     assert done(store.clock()) == HandClock().now
 
 

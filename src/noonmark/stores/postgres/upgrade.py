@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from sqlalchemy import NullPool
+import psycopg
+from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.postgres.lines import connect
+from noonmark.stores.postgres.connections import connect_libpq, summary
 from noonmark.stores.sql.upgrade import WAY_OUT, run
 
 if TYPE_CHECKING:
@@ -30,25 +29,26 @@ def upgrade(address: Address, version: str, *, lock: str) -> None:
     """Bring a schema to a version, in one transaction; of several nodes, the others find it done."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            asyncio.run(_upgrade(address, version, lock))
+            _upgrade(address, version, lock)
             break
         except DBAPIError as error:
             if attempt < ATTEMPTS and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY:
                 continue
-            said = str(error.orig).partition("\n")[0].rpartition(">: ")[2]  # what follows is for programmers
             raise StoreUnavailable(
                 f"the schema {address.schema} of {address.shown} could not be brought up to date, and is as it was:"
-                f" {said}; {WAY_OUT}"
+                f" {summary(error.orig)}; {WAY_OUT}"
             ) from error
 
 
-async def _upgrade(address: Address, version: str, lock: str) -> None:
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: connect(address), poolclass=NullPool)
+def _upgrade(address: Address, version: str, lock: str) -> None:
+    engine = create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.Connection(connect_libpq(address)), poolclass=NullPool
+    )
     try:
-        async with engine.begin() as connection:
-            await connection.run_sync(_run, version, lock)
+        with engine.begin() as connection:
+            _run(connection, version, lock)
     finally:
-        await engine.dispose()
+        engine.dispose()
 
 
 def _run(connection: Connection, version: str, lock: str) -> None:
