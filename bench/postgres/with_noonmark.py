@@ -149,9 +149,9 @@ def _ask(store: PostgresStore, text: str) -> int:
 
 
 def _query(store: PostgresStore, text: str) -> list[tuple[int, ...]]:
-    line = store._pool.acquire()  # noqa: SLF001 - the bench looks inside
+    connection = store._pool.acquire()  # noqa: SLF001 - the bench looks inside
     try:
-        line.execute("SET statement_timeout = 0")
-        return [tuple(row) for row in line.fetch(text)]
+        connection.run("SET statement_timeout = 0")
+        return connection.fetch(text)
     finally:
-        store._pool.release(line)  # noqa: SLF001 - likewise
+        store._pool.release(connection)  # noqa: SLF001 - likewise

@@ -2,7 +2,6 @@
 
 # ruff: noqa: S608 - the statements are the test's own
 
-import asyncio
 import shutil
 import subprocess
 import sys
@@ -11,12 +10,13 @@ from importlib.resources import files
 from itertools import count
 from pathlib import Path
 
-import asyncpg
+import psycopg
 import pytest
 
 from noonmark.core.discriminators import discriminator
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.postgres import PostgresStore, opening, upgrading
+from noonmark.stores.postgres import PostgresStore, opening
+from noonmark.stores.postgres import upgrade as postgres_upgrade
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.sql import migrations, upgrade
 from noonmark.stores.sql.ddl import ddl
@@ -142,7 +142,7 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
 
 def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
     postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
-    upgrading.upgrade(parse_address(f"{postgres.url()}?schema={schema}"), "0001", lock="SELECT 1")
+    postgres_upgrade.upgrade(parse_address(f"{postgres.url()}?schema={schema}"), "0001", lock="SELECT 1")
     assert postgres.sql(f"SELECT to_regclass('{schema}.secrets') IS NULL") == "t"
     postgres.sql(f"INSERT INTO {schema}.notes (tenant, noted, caller, operation) VALUES ('acme', 7, 'ada', 'told')")
     store = opened(postgres, schema)
@@ -158,9 +158,9 @@ def test_triggers_get_their_discriminators_in_an_upgrade_and_lose_them_when_an_o
 ):
     postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
     address = parse_address(f"{postgres.url()}?schema={schema}")
-    upgrading.upgrade(address, "0003", lock="SELECT 1")
+    postgres_upgrade.upgrade(address, "0003", lock="SELECT 1")
     postgres.sql(listening(f"{schema}."))
-    upgrading.upgrade(address, VERSION, lock="SELECT 1")
+    postgres_upgrade.upgrade(address, VERSION, lock="SELECT 1")
     own = "|".join(discriminator({"n": 1}))
     found = f"SELECT schedule, fields, wanted FROM {schema}.event_listeners ORDER BY schedule"
     others = [f"{key}||" for key in range(12, 17)]
@@ -175,14 +175,13 @@ def test_an_upgrade_that_meets_nodes_at_work_is_tried_again(postgres, schema):
     address = parse_address(f"{postgres.url()}?schema={schema}&timeout=4")
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE OR REPLACE VIEW%'"
     postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
-    upgrading.upgrade(address, "0001", lock="SELECT 1")
-    with asyncio.Runner() as runner, ThreadPoolExecutor(1) as pool:
-        reader = runner.run(asyncpg.connect(postgres.url()))
-        runner.run(reader.execute(f"BEGIN; SELECT count(*) FROM {schema}.schedule_execution_history"))
-        upgraded = pool.submit(upgrading.upgrade, address, VERSION, lock="SELECT 1")
+    postgres_upgrade.upgrade(address, "0001", lock="SELECT 1")
+    with psycopg.connect(postgres.url()) as reader, ThreadPoolExecutor(1) as pool:
+        reader.execute(f"SELECT count(*) FROM {schema}.schedule_execution_history")
+        upgraded = pool.submit(postgres_upgrade.upgrade, address, VERSION, lock="SELECT 1")
         first = eventually(lambda: postgres.sql(waiting))
         eventually(lambda: postgres.sql(waiting) not in {"", first})
-        runner.run(reader.close())
+        reader.close()
         upgraded.result()
     assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == VERSION
 

@@ -106,12 +106,16 @@ def connect_libpq(address: Address, interrupted: threading.Event | None = None) 
     )
     failures: list[psycopg.Error] = []
     for attempt in conninfo.conninfo_attempts(parameters):
-        connecting = _interruptible(generators.connect(conninfo.make_conninfo(**attempt)), interrupted)
+        connecting = _interruptible(generators.connect(conninfo.make_conninfo("", **attempt)), interrupted)
         try:
             # A new attempt gets through sooner than one that waits: TCP waits longer and longer between its tries.
-            return waiting.wait_conn(connecting, _INTERVAL, address.timeout / 2)
+            pgconn: pq.abc.PGconn = waiting.wait_conn(connecting, _INTERVAL, address.timeout / 2)
+        except psycopg.errors._WaitTimeout:  # noqa: SLF001 - raised by the wait functions of psycopg
+            failures.append(psycopg.errors.ConnectionTimeout(f"no answer within {address.timeout / 2:g} s"))
         except psycopg.Error as error:
             failures.append(error)
+        else:
+            return pgconn
     raise failures[-1]
 
 

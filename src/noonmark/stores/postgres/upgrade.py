@@ -36,13 +36,17 @@ def upgrade(address: Address, version: str, *, lock: str) -> None:
                 continue
             raise StoreUnavailable(
                 f"the schema {address.schema} of {address.shown} could not be brought up to date, and is as it was:"
-                f" {summary(error.orig)}; {WAY_OUT}"
+                f" {summary(error.orig or error)}; {WAY_OUT}"
             ) from error
 
 
 def _upgrade(address: Address, version: str, lock: str) -> None:
     engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.Connection(connect_libpq(address)), poolclass=NullPool
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.Connection(connect_libpq(address)),
+        poolclass=NullPool,
+        # The text of views and functions is executed as it is: a % in it is no placeholder.
+        execution_options={"no_parameters": True},
     )
     try:
         with engine.begin() as connection:
