@@ -1,7 +1,9 @@
 """A PostgreSQL server that is away, comes back, or lets nobody in: what callers are told, and what they are not."""
 
 import socket
+import threading
 from contextlib import closing
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -9,8 +11,9 @@ from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
 from tests.conformance.test_memory_model import done
+from tests.embedded.waiting import SOON
 from tests.servers.postgres import QUICK, running
-from tests.stores.connected import occupy
+from tests.stores.connected import ask, occupy
 from tests.stores.test_sqlite_file import plans
 
 SECRET = "s3cret"  # noqa: S105 - that is what it is
@@ -66,6 +69,48 @@ def test_whoever_is_refused_is_told_why(server, wrong, told):
 
 def test_a_machine_that_nobody_knows_is_named(server):
     assert "postgresql://nowhere.invalid:5432/postgres" in refusal(url(server, place="nowhere.invalid:5432"))
+
+
+def test_a_name_that_is_never_resolved_is_given_up(server, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(SOON))
+    told = refusal(url(server, place="slow.invalid:5432", options="timeout=0.5"))
+    released.set()
+    assert told.endswith(": the host name was not resolved within 0.25 s")
+
+
+@pytest.mark.parametrize("way", ["environment", "PGPASSFILE", "passfile"])
+def test_a_password_need_not_be_in_the_address(server, tmp_path, monkeypatch, way):
+    passfile = tmp_path / "pgpass"
+    passfile.write_text(f"127.0.0.1:{server.port}:postgres:ada:{SECRET}\n")
+    passfile.chmod(0o600)
+    options = "schema=passwords"
+    if way == "environment":
+        monkeypatch.setenv("PGPASSWORD", SECRET)
+    elif way == "PGPASSFILE":
+        monkeypatch.setenv("PGPASSFILE", str(passfile))
+    else:
+        options += f"&passfile={passfile}"
+    store = PostgresStore(f"postgresql://ada@127.0.0.1:{server.port}/postgres?{options}", HandClock())
+    done(store.open())
+    done(store.close())
+
+
+@pytest.mark.parametrize("place", ["?host={folder}&port={port}", "{quoted}:{port}?connect_timeout=5"])
+def test_a_unix_socket_is_an_address_too(server, place):
+    folder = str(server._folder)
+    place = place.format(folder=folder, port=server.port, quoted=quote(folder, safe=""))
+    store = PostgresStore(f"postgresql://{server.user}@{place}&dbname=postgres&schema=unix_socket", HandClock())
+    done(store.open())
+    done(store.close())
+
+
+def test_other_options_are_settings_of_the_session(server):
+    settings = {"work_mem": "5MB", "application_name": "a b\\c", "datestyle": "SQL, DMY"}
+    store = PostgresStore(f"{server.url()}?schema=settings&{urlencode(settings)}", HandClock())
+    done(store.open())
+    assert [ask(store, f"SHOW {name}") for name in settings] == [[(value,)] for value in settings.values()]
+    done(store.close())
 
 
 def test_a_port_on_which_nobody_listens_is_named(server):

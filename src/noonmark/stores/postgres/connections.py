@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -105,7 +106,7 @@ def connect_libpq(address: Address, interrupted: threading.Event | None = None) 
         [str(parameters.get("options", "")), *(f"-c {name}={value}" for name, value in settings.items())]
     )
     failures: list[psycopg.Error] = []
-    for attempt in conninfo.conninfo_attempts(parameters):
+    for attempt in _resolve_hosts(parameters, address.timeout / 2):
         connecting = _interruptible(generators.connect(conninfo.make_conninfo("", **attempt)), interrupted)
         try:
             # A new attempt gets through sooner than one that waits: TCP waits longer and longer between its tries.
@@ -117,6 +118,26 @@ def connect_libpq(address: Address, interrupted: threading.Event | None = None) 
         else:
             return pgconn
     raise failures[-1]
+
+
+def _resolve_hosts(parameters: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
+    """The addresses to try, one after another. In a thread: a resolver cannot be given a time limit."""
+    answers: SimpleQueue[list[dict[str, Any]] | Exception] = SimpleQueue()
+
+    def resolve() -> None:
+        try:
+            answers.put(conninfo.conninfo_attempts(parameters))
+        except Exception as error:  # noqa: BLE001 - raised below
+            answers.put(error)
+
+    threading.Thread(target=resolve, name="noonmark-resolver", daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except Empty:
+        answer = psycopg.errors.ConnectionTimeout(f"the host name was not resolved within {seconds:g} s")
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _interruptible(gen: Generator[Any, Any, T], interrupted: threading.Event | None) -> Generator[Any, Any, T]:

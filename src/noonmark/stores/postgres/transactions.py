@@ -31,7 +31,7 @@ _AUTOMATIC = ""
 _TRIES = 4
 _FIRST_PAUSE = 0.01
 """Seconds before the second try, four times as long before each other."""
-_WAIT_FOR = "SELECT pg_advisory_xact_lock(value) FROM EACH(bigint) AS j"
+_LOCK = "SELECT pg_advisory_xact_lock({})"
 _TELL = "SELECT pg_notify(?, '')"
 
 
@@ -78,7 +78,6 @@ class Transactions:
         locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
 
         def do(ledger: Ledger) -> T:
-            ledger.session.execute(_WAIT_FOR, locks)
             answer = work(ledger)
             ledger.write()
             tell(ledger)
@@ -86,7 +85,9 @@ class Transactions:
                 ledger.session.execute(_TELL, self._address.channel)
             return answer
 
-        return self._transact(_WRITING, do, is_careful=True)
+        # In one message to the server: each round trip makes others wait for the locks.
+        begin = "; ".join([_WRITING, *map(_LOCK.format, locks)])
+        return self._transact(begin, do, is_careful=True)
 
     def _tenants(self, query: str, ids: Iterable[str]) -> set[str]:
         return {tenant for (tenant,) in self._glance(lambda ledger: ledger.session.query(query, list(ids)))}
@@ -111,7 +112,7 @@ class Transactions:
             ledger = Ledger(PostgresSession(connection, self._clock, is_careful=is_careful), self._library)
             answer = work(ledger)
             if begin:
-                if begin == _WRITING:
+                if begin != _READING:
                     ledger.write()
                     is_committing = True
                 connection.commit()
