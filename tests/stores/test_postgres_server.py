@@ -10,7 +10,6 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import SOON
 from tests.servers.postgres import QUICK, running
 from tests.stores.connected import ask, occupy
@@ -37,7 +36,7 @@ def url(server, user="ada", password=SECRET, *, place=None, database="postgres",
 def refusal(address):
     """What a caller is told who cannot open a store."""
     with pytest.raises(StoreUnavailable) as refused:
-        done(PostgresStore(address, HandClock()).open())
+        PostgresStore(address, HandClock()).open()
     told = str(refused.value)
     assert told.startswith("cannot connect to the database postgresql://")
     assert "\n" not in told
@@ -47,9 +46,9 @@ def refusal(address):
 
 def test_whoever_has_the_password_is_let_in(server):
     store = PostgresStore(url(server), HandClock())
-    done(store.open())
-    assert done(store.create(plans(1))) == [True]
-    done(store.close())
+    store.open()
+    assert store.create(plans(1)) == [True]
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -92,8 +91,8 @@ def test_a_password_need_not_be_in_the_address(server, tmp_path, monkeypatch, wa
     else:
         options += f"&passfile={passfile}"
     store = PostgresStore(f"postgresql://ada@127.0.0.1:{server.port}/postgres?{options}", HandClock())
-    done(store.open())
-    done(store.close())
+    store.open()
+    store.close()
 
 
 @pytest.mark.parametrize("place", ["?host={folder}&port={port}", "{quoted}:{port}?connect_timeout=5"])
@@ -101,16 +100,16 @@ def test_a_unix_socket_is_an_address_too(server, place):
     folder = str(server._folder)
     place = place.format(folder=folder, port=server.port, quoted=quote(folder, safe=""))
     store = PostgresStore(f"postgresql://{server.user}@{place}&dbname=postgres&schema=unix_socket", HandClock())
-    done(store.open())
-    done(store.close())
+    store.open()
+    store.close()
 
 
 def test_other_options_are_settings_of_the_session(server):
     settings = {"work_mem": "5MB", "application_name": "a b\\c", "datestyle": "SQL, DMY"}
     store = PostgresStore(f"{server.url()}?schema=settings&{urlencode(settings)}", HandClock())
-    done(store.open())
+    store.open()
     assert [ask(store, f"SHOW {name}") for name in settings] == [[(value,)] for value in settings.values()]
-    done(store.close())
+    store.close()
 
 
 def test_a_port_on_which_nobody_listens_is_named(server):
@@ -134,15 +133,15 @@ def test_a_machine_that_never_answers_is_given_up(server):
 def test_a_server_that_comes_back_is_used_again(server, mode):
     """With more connections that broke than a verb is tried again."""
     store = PostgresStore(f"{server.url()}?pool=6&schema=away_{mode}", HandClock())
-    done(store.open())
+    store.open()
     occupy(store, 6)
     server.stop(mode)
     for uid in ("first", "second"):
         with pytest.raises(StoreUnavailable, match=r"postgresql://127.0.0.1:\d+/postgres"):
-            done(store.create(plans(1, uid)))
+            store.create(plans(1, uid))
         with pytest.raises(StoreUnavailable):
-            done(store.find("acme", "schedule-of-first-0"))
+            store.find("acme", "schedule-of-first-0")
     server.start()
-    assert done(store.create(plans(1, "first"))) == [True]
-    assert done(store.find("acme", "schedule-of-first-0")) is not None
-    done(store.close())
+    assert store.create(plans(1, "first")) == [True]
+    assert store.find("acme", "schedule-of-first-0") is not None
+    store.close()

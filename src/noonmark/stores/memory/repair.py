@@ -64,7 +64,7 @@ class RepairVerbs:
     _lock: RLock
 
     @atomic
-    async def newest_time(self, before: Micros | None = None) -> Micros | None:
+    def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest time that something was written."""
         ledger = self._ledger
         if before is not None:
@@ -83,7 +83,7 @@ class RepairVerbs:
         return max((time for time in times if time < before), default=None)
 
     @atomic
-    async def due_since(self, routes: Collection[str]) -> Micros | None:
+    def due_since(self, routes: Collection[str]) -> Micros | None:
         """Since when the first row can be claimed."""
         ledger, known = self._ledger, set(routes)
         agendas: list[Agenda[str] | Lines] = [ledger.ready[route] for route in known & ledger.ready.keys()]
@@ -91,7 +91,7 @@ class RepairVerbs:
         return min((first[0] for one in agendas if (first := one.first()) is not None), default=None)
 
     @atomic
-    async def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
+    def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
         """Schedules that are accounted for beyond a time."""
         ledger = self._ledger
         found = [
@@ -102,7 +102,7 @@ class RepairVerbs:
         return [ledger.snapshot(sheet, dependents.of_schedule(ledger, sheet), since=now) for sheet in found[:limit]]
 
     @atomic
-    async def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back every time that lies too far ahead."""
         ledger, count = self._ledger, 0
         for row in list(ledger.rows.values()):

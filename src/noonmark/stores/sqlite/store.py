@@ -64,7 +64,7 @@ WATCH_INTERVAL: Micros = SECOND // 4
 
 
 class SqliteStore(SharedVerbs):
-    """Everything in one file. Verbs may be called from any thread; none awaits anything, each does its work at once."""
+    """Everything in one file. Any thread may call a verb; each is one transaction."""
 
     def __init__(self, path: str | Path, clock: Callable[[], Micros], *, busy_seconds: float = 30) -> None:
         """Leases are judged by this clock. Other processes are waited for up to `busy_seconds`."""
@@ -79,12 +79,12 @@ class SqliteStore(SharedVerbs):
         """What this store can do."""
         return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL)
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Create the file and its schema, or check them."""
         opening.make_ready(self._connections)
-        await self.changed_by_others()
+        self.changed_by_others()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Let go of the file."""
         self._connections.close()
 
@@ -101,26 +101,26 @@ class SqliteStore(SharedVerbs):
         self._connections.after_fork()
         self._library = Library()
 
-    async def clock(self) -> Micros:
+    def clock(self) -> Micros:
         """The time of the clock it was given."""
         return self._now()
 
-    async def create(self, plans: Sequence[Plan]) -> list[bool]:
+    def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
         with self._writing() as ledger:
             return planning.create_all(ledger, plans)
 
-    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+    def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         with self._reading() as ledger:
             return dependents.graph(ledger, tenant, schedule_ids)
 
-    async def snapshot(self, uid: str) -> Snapshot | None:
+    def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         with self._reading() as ledger:
             return snapshots.by_uid(ledger, uid)
 
-    async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
+    def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         while True:
             with self._reading() as ledger:
@@ -131,27 +131,27 @@ class SqliteStore(SharedVerbs):
             with self._writing() as ledger:
                 ledger.session.update("schedule_states", ("schedule", "fault"), list(faults.items()))
 
-    async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+    def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
         with self._writing() as ledger:
             return planning.commit_all(ledger, plans)
 
-    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+    def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         """Decide on a schedule while nobody else writes."""
         with self._writing() as ledger:
             return planning.commit_change(ledger, uid, decide)
 
-    async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         with self._writing() as ledger:
             return planning.add_all(ledger, occurrences)
 
-    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, in their order."""
         with self._writing() as ledger:
             return emitted.emit(ledger, tenant, events)
 
-    async def unmatched(self, limit: int) -> list[Audience]:
+    def unmatched(self, limit: int) -> list[Audience]:
         """Events that were not matched yet, each with schedules that may want it."""
         with self._reading() as ledger:
             found, damaged = emitted.unmatched(ledger, limit)
@@ -160,12 +160,12 @@ class SqliteStore(SharedVerbs):
                 emitted.mend(ledger, damaged)
         return found
 
-    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+    def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
         with self._writing() as ledger:
             return emitted.commit(ledger, reactions)
 
-    async def claim(  # noqa: PLR0913 - as the port has it
+    def claim(  # noqa: PLR0913 - as the port has it
         self,
         node: str,
         routes: Collection[str],
@@ -191,14 +191,14 @@ class SqliteStore(SharedVerbs):
         self._end_damaged(faults)
         return claims
 
-    async def admit(
+    def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds."""
         with self._writing() as ledger:
             return admitting.admit_all(ledger, admissions, now=now, lease=lease)
 
-    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+    def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
         with self._reading() as ledger:
             sheets = ledger.read_sheets({claim.schedule.uid for claim in claims})
@@ -206,62 +206,62 @@ class SqliteStore(SharedVerbs):
                 ledger, [(sheets.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
             )
 
-    async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
+    def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
         with self._writing() as ledger:
             return claiming.renew(ledger, holds, now=now, lease=lease)
 
-    async def release(self, holds: Sequence[Hold]) -> None:
+    def release(self, holds: Sequence[Hold]) -> None:
         """Give claimed rows back untouched."""
         with self._writing() as ledger:
             claiming.release(ledger, holds)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
         with self._writing() as ledger:
             return admitting.settle_all(ledger, settlements)
 
-    async def request_stop(self, occurrence_id: str) -> bool:
+    def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         with self._writing() as ledger:
             return claiming.request_stop(ledger, occurrence_id)
 
-    async def cancel(self, occurrence_id: str) -> bool:
+    def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
         with self._writing() as ledger:
             return admitting.cancel(ledger, occurrence_id)
 
-    async def routes(self, source: str) -> list[str]:
+    def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
         with self._reading() as ledger:
             return snapshots.routes(ledger.session, source)
 
-    async def beat(self, beat: Beat, *, now: Micros) -> None:
+    def beat(self, beat: Beat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
         with self._writing() as ledger:
             nodes.beat(ledger.session, beat, now=now)
 
-    async def leave(self, node: str) -> None:
+    def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
         with self._writing() as ledger:
             nodes.leave(ledger.session, node, now=self._now())
 
-    async def nodes(self) -> list[NodeRecord]:
+    def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
         with self._reading() as ledger:
             return nodes.told(ledger.session, now=self._now())
 
-    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+    def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
         with self._writing() as ledger:
             return telling.tell_lost(ledger, node, seen, event, telling.listening_for(ledger.session, event))
 
-    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+    def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
         with self._writing() as ledger:
             return nodes.lead(ledger.session, node, now=now, lease=lease)
 
-    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+    def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
         with self._writing() as ledger:
             found = finding.lacking(ledger.session, now=now, limit=limit)
@@ -269,14 +269,14 @@ class SqliteStore(SharedVerbs):
         self._end_damaged(faults)
         return claims
 
-    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+    def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
         with self._reading() as ledger:
             found, faults, strays = history.overdue(ledger, now=now, limit=limit)
         self._end_damaged(faults, strays)
         return found
 
-    async def changed_by_others(self) -> bool:
+    def changed_by_others(self) -> bool:
         """Whether another process has written since this was last asked."""
         with self._connections.bare() as connection:
             before = self._seen
@@ -289,20 +289,20 @@ class SqliteStore(SharedVerbs):
             self._connections.checkpoints.keep_current(connection)
             return before != self._seen
 
-    async def backlog(self, now: Micros, limit: int) -> Backlog:
+    def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits; and how large the log is."""
-        return replace(await super().backlog(now, limit), log_bytes=self._connections.checkpoints.size())
+        return replace(super().backlog(now, limit), log_bytes=self._connections.checkpoints.size())
 
-    async def condition(self) -> Condition:
+    def condition(self) -> Condition:
         """What SQLite finds wrong with the file, and how large its journal is."""
         return opening.condition(self._connections)
 
-    async def next_time(self, routes: Collection[str]) -> Micros | None:
+    def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
         with self._connections.glancing() as connection:
             return history.next_time(SqliteSession(connection, self._now), routes, now=self._now())
 
-    async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         with self._writing() as ledger:
             return history.prune(ledger.session, before=before, keep=keep, limit=limit)

@@ -4,7 +4,8 @@
     def test_my_store(case):
         try_case(case, MyStore)
 
-`MyStore` is called with a clock that tells microseconds, and gives a new and empty store that uses it.
+`MyStore` is called with a clock that tells microseconds, and gives a new and empty store that uses it. Its verbs are
+plain functions, as in `noonmark.ports.store`.
 """
 
 from noonmark.testing.conformance import (
