@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import httpcore2
 
-from bench.ledger.ours import CHUNK, OWNER
 from bench.service.jobs import LOOPBACK
+from bench.uow.ours import CHUNK, OWNER
 from noonmark import OnceTrigger, Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
@@ -22,7 +22,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED, parse_schedule
 from noonmark.operations.schedules import new_schedule
-from noonmark.ports.records import Wanted
+from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.target import Assignment
 from noonmark.targets.http import MAX_CALLS, HttpCaller
 from noonmark.testing import factories
@@ -103,7 +103,10 @@ def calls_of_schedules(port: int, count: int) -> dict[str, float]:
         assert time.time() < due, "they were due before all of them were there"
         scheduler.start()
         limit, store_of_it = due + PATIENCE, scheduler.runtime.store
-        while store_of_it.count_schedules(OWNER.tenant, Wanted(phases=frozenset({SchedulePhase.COMPLETED}))) < count:
+        while (
+            store_of_it.count_schedules(OWNER.tenant, ScheduleFilter(phases=frozenset({SchedulePhase.COMPLETED})))
+            < count
+        ):
             assert time.time() < limit, "the calls did not end"
             time.sleep(0.02)
         seconds = time.time() - due

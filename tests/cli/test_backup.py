@@ -11,7 +11,7 @@ import pytest
 
 from noonmark import IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND
-from noonmark.ports.records import Beat
+from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import backup
 from noonmark.testing import FakeClock, ManualDriver
 from tests.cli.calling import call
@@ -152,7 +152,7 @@ class TestRestore:
         call("backup", str(copy), "--store", url)
         keeper.schedule(nothing, name="later", trigger=NEVER)
         store = keeper.runtime.store
-        store.beat(Beat(node="busy-node", lease=60 * SECOND), now=store.clock())
+        store.beat(Heartbeat(node="busy-node", lease=60 * SECOND), now=store.clock())
         [complaint] = call("restore", str(copy), "--store", url).complaints
         assert complaint.startswith("--store: busy-node may still be at work in ")
         assert len(names(url)) == 2

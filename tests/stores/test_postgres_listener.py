@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from noonmark.core.admission import Wait
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.reasons import Reason
 from noonmark.stores.postgres import listener

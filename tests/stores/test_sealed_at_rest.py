@@ -3,7 +3,7 @@
 # ruff: noqa: S608 - the statements are the test's own
 
 from noonmark.operations.secrets import NewSecret, keep
-from noonmark.sealing import fresh_key
+from noonmark.secret_cipher import fresh_key
 from noonmark.stores.postgres import PostgresStore
 from noonmark.wiring import make_seal
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
-    from noonmark.ports.vault import Vault
+    from noonmark.ports.secret_store import SecretStore
 
 
 class Unsealer:
     """Reads secrets from the store, and opens them with the keys of this node."""
 
-    def __init__(self, vault: Vault, seal: Seal | None) -> None:
+    def __init__(self, vault: SecretStore, seal: Seal | None) -> None:
         """Without a seal it can open none, and says so."""
         self._vault, self._seal = vault, seal
         self._own_key: bytes | None = None

@@ -11,9 +11,9 @@ from noonmark.stores.postgres import opening
 from noonmark.stores.postgres.connections import ConnectionPool, RetryableError, breaks_connection, translate_error
 from noonmark.stores.postgres.listener import NotificationListener
 from noonmark.stores.postgres.session import PostgresSession
-from noonmark.stores.sql.documents import Library
-from noonmark.stores.sql.ledger import Ledger
-from noonmark.stores.sql.telling import tell
+from noonmark.stores.sql.schedule_documents import ScheduleCache
+from noonmark.stores.sql.system_events import tell
+from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class Transactions:
     def _begin_anew(self) -> None:
         self._pool = ConnectionPool(self._address)
         self._listener = NotificationListener(self._address, self._pool.backend_pids)
-        self._library = Library()
+        self._schedule_cache = ScheduleCache()
 
     def _make_ready(self) -> None:
         connection = self._pool.acquire()
@@ -57,19 +57,19 @@ class Transactions:
             raise self._unavailable(translate_error(self._address, error)) from error
         self._pool.release(connection)
 
-    def _read(self, work: Callable[[Ledger], T]) -> T:
+    def _read(self, work: Callable[[UnitOfWork], T]) -> T:
         """One moment of everything."""
         return self._transact(_READING, work)
 
-    def _glance(self, work: Callable[[Ledger], T]) -> T:
+    def _glance(self, work: Callable[[UnitOfWork], T]) -> T:
         """One statement."""
         return self._transact(_AUTOMATIC, work)
 
-    def _quick(self, work: Callable[[Ledger], T]) -> T:
+    def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
         """Change what nobody else is changing."""
         return self._transact(_WRITING, work)
 
-    def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T], *, tells: bool = False) -> T:
+    def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, tells: bool = False) -> T:
         """Change anything of some tenants, one at a time.
 
         Other nodes learn that there is news if it `tells` of what it has done, and whenever a row that waited was given
@@ -77,12 +77,12 @@ class Transactions:
         """
         locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
 
-        def do(ledger: Ledger) -> T:
-            answer = work(ledger)
-            ledger.write()
-            tell(ledger)
-            if (tells and _took_effect(answer)) or ledger.woke:
-                ledger.session.execute(_TELL, self._address.channel)
+        def do(uow: UnitOfWork) -> T:
+            answer = work(uow)
+            uow.write()
+            tell(uow)
+            if (tells and _took_effect(answer)) or uow.woke:
+                uow.session.execute(_TELL, self._address.channel)
             return answer
 
         # In one message to the server: each round trip makes others wait for the locks.
@@ -90,9 +90,9 @@ class Transactions:
         return self._transact(begin, do, is_careful=True)
 
     def _tenants(self, query: str, ids: Iterable[str]) -> set[str]:
-        return {tenant for (tenant,) in self._glance(lambda ledger: ledger.session.query(query, list(ids)))}
+        return {tenant for (tenant,) in self._glance(lambda uow: uow.session.query(query, list(ids)))}
 
-    def _transact(self, begin: str, work: Callable[[Ledger], T], *, is_careful: bool = False) -> T:
+    def _transact(self, begin: str, work: Callable[[UnitOfWork], T], *, is_careful: bool = False) -> T:
         """Do some work in a transaction; again, if it is certain that nothing of it was written."""
         for attempt in range(_TRIES):
             connection = self._pool.acquire()
@@ -104,20 +104,20 @@ class Transactions:
             threading.Event().wait(_FIRST_PAUSE * 4**attempt)
         raise AssertionError("unreachable")
 
-    def _try(self, connection: Connection, begin: str, work: Callable[[Ledger], T], *, is_careful: bool) -> T:
+    def _try(self, connection: Connection, begin: str, work: Callable[[UnitOfWork], T], *, is_careful: bool) -> T:
         is_committing = False
         try:
             if begin:
                 connection.run(begin)
-            ledger = Ledger(PostgresSession(connection, self._clock, is_careful=is_careful), self._library)
-            answer = work(ledger)
+            uow = UnitOfWork(PostgresSession(connection, self._clock, is_careful=is_careful), self._schedule_cache)
+            answer = work(uow)
             if begin:
                 if begin != _READING:
-                    ledger.write()
+                    uow.write()
                     is_committing = True
                 connection.commit()
         except BaseException as error:
-            self._library.forget()
+            self._schedule_cache.forget()
             self._let_go(connection, error)
             raise translate_error(self._address, error, is_committing=is_committing) from error
         self._pool.release(connection)

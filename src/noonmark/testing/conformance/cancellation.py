@@ -1,0 +1,204 @@
+"""Cancelling: what has not started ends, what runs is asked to stop, and what makes no room in time is cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core import edits
+from noonmark.core.admission import Wait
+from noonmark.core.ids import TRIGGER, occurrence_id
+from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.planner import plan
+from noonmark.core.plans import Plan
+from noonmark.core.policies import overlap
+from noonmark.core.policies.limits import Horizon
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import Accepted, expire, settle
+from noonmark.core.triggers import OnceTrigger
+from noonmark.ports.records import LeaseLost
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
+from noonmark.testing.factories import MINUTE, NOW
+
+if TYPE_CHECKING:
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+    from noonmark.testing.conformance.bench import Bench
+
+GRACE = overlap.CANCEL_GRACE
+
+
+def _replace(bench: Bench, made: Schedule, key: str, grace: int = GRACE) -> Occurrence:
+    """A newer one comes to wait, and asks whoever runs to make room."""
+    bench.add_event(made, key, bench.now - NOW)
+    claim = bench.claim_one()
+    return bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=True, cancel_grace=grace))
+
+
+@case
+def a_pending_row_is_cancelled(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.add(made, "a", MINUTE)
+    assert bench.store.cancel(one.id)
+    row = bench.row(one)
+    assert (row.phase, row.reason) == (Phase.CANCELLED, Reason.CANCELLED)
+    assert row.fence > one.fence
+    kept = bench.kept(made)
+    assert (kept.counters.total, kept.counters.last_phase, kept.next_due) == (1, Phase.CANCELLED, None)
+    bench.advance(MINUTE)
+    assert bench.claim() == []
+    assert not bench.store.cancel(one.id)
+
+
+@case
+def whoever_claimed_what_is_cancelled_has_lost_it(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    claim = bench.claim_one()
+    assert bench.store.cancel(claim.occurrence.id)
+    assert bench.admit(start(claim)) == LeaseLost(occurrence_id=claim.occurrence.id)
+    assert bench.store.renew([hold(claim)], now=bench.now, lease=LEASE).lost == {claim.occurrence.id}
+
+
+@case
+def a_retry_that_is_cancelled_hands_its_slot_on(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    bench.add(made, "b")
+    waiting = bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
+    assert bench.retry(running, NOW + MINUTE)
+    assert bench.store.cancel(running.id)
+    assert bench.claim_one().occurrence.id == waiting.id
+
+
+@case
+def what_waits_in_line_is_cancelled_and_leaves_the_line(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    bench.add(made, "b")
+    waiting = bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.QUEUED))
+    assert bench.store.cancel(waiting.id)
+    assert bench.settle(running)
+    assert bench.claim() == []
+    bench.run(made, "c")
+
+
+@case
+def what_runs_or_ended_or_is_unknown_is_not_cancelled(bench: Bench) -> None:
+    running = bench.run(bench.create_quiet(), "a")
+    assert not bench.store.cancel(running.id)
+    assert not bench.store.cancel("nothing")
+    assert bench.settle(running)
+    assert not bench.store.cancel(running.id)
+    assert bench.row(running).phase is Phase.COMPLETED
+
+
+@case
+def a_schedule_is_completed_when_its_last_one_is_cancelled(bench: Bench) -> None:
+    made = bench.create(trigger=OnceTrigger(from_micros(NOW + MINUTE)))
+    [planned] = bench.store.occurrences(made.uid)
+    assert bench.store.cancel(planned.id)
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+def what_was_cancelled_ahead_is_neither_planned_again_nor_counted_twice(bench: Bench) -> None:
+    made = bench.create(horizon=Horizon(occurrences=3))
+    third = NOW + 3 * MINUTE
+    [cancelled, _, _] = bench.store.occurrences(made.uid)
+    assert bench.store.cancel(cancelled.id)
+    snapshot = bench.snapshot(made)
+    assert (snapshot.admitted, snapshot.watermark, snapshot.beyond) == (third, third, ())
+    assert bench.commit(edits.pause(snapshot, now=bench.now))
+    snapshot = bench.snapshot(made)
+    assert (snapshot.watermark, snapshot.beyond) == (NOW, ((third, third),))
+    bench.advance(5 * MINUTE)
+    assert bench.commit(edits.resume(snapshot, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.snapshot(made).beyond == ()
+    swallowed = bench.row(occurrence_id(made.uid, TRIGGER, NOW + MINUTE))
+    assert (swallowed.reason, swallowed.missed_count) == (Reason.PAUSED, 4)
+    assert bench.kept(made).counters.total == 5
+
+
+@case
+def a_gap_beyond_the_watermark_is_told_from_first_to_last(bench: Bench) -> None:
+    made = bench.create()
+    bench.advance(10 * MINUTE)  # the clock is ahead for a while
+    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    gap = next(one for one in bench.store.occurrences(made.uid) if one.phase is Phase.MISFIRED)
+    bench.advance(-10 * MINUTE)
+    snapshot = bench.snapshot(made)
+    assert bench.commit(Plan(snapshot=snapshot, watermark=NOW))
+    assert bench.snapshot(made).beyond == ((NOW + MINUTE, gap.missed_last),)
+    assert bench.commit(Plan(snapshot=bench.snapshot(made), watermark=NOW + 2 * MINUTE))
+    assert bench.snapshot(made).beyond == ((NOW + MINUTE, gap.missed_last),)
+
+
+@case
+def what_makes_no_room_in_time_is_overdue(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    waiting = _replace(bench, made, "b")
+    row = bench.row(running)
+    assert (row.phase, row.stop, row.deadline) == (Phase.DISPATCHING, Reason.REPLACED, NOW + GRACE)
+    assert bench.store.next_time([ROUTE]) == NOW + GRACE
+    bench.advance(GRACE)
+    [overdue] = bench.store.overdue(now=bench.now, limit=10)
+    assert overdue == row
+    assert bench.store.settle([expire(overdue, made, now=bench.now)]) == [True]
+    ended = bench.row(running)
+    assert (ended.phase, ended.reason, ended.stop, ended.deadline) == (Phase.CANCELLED, Reason.REPLACED, None, None)
+    assert not bench.settle(running)
+    [run] = bench.store.runs(made.uid)
+    assert (run.node, run.started, run.ended, run.outcome) == ("node-a", NOW, bench.now, Outcome.CANCELLED)
+    assert bench.claim_one().occurrence.id == waiting.id
+
+
+@case
+def an_earlier_deadline_stays(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    _replace(bench, made, "b")
+    bench.advance(1)
+    _replace(bench, made, "c")
+    assert bench.row(running).deadline == NOW + GRACE
+    _replace(bench, made, "d", grace=5)
+    assert bench.row(running).deadline == NOW + 6
+    accepted = Accepted(started=NOW, accepted=bench.now)
+    assert bench.store.settle([settle(running, made, accepted, node="node-a")]) == [True]
+    row = bench.row(running)
+    assert (row.phase, row.stop, row.deadline) == (Phase.AWAITING_COMPLETION, Reason.REPLACED, NOW + 6)
+
+
+@case
+def what_awaits_completion_makes_room_in_time_or_is_cut_off(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    accepted = Accepted(started=NOW, accepted=NOW)
+    assert bench.store.settle([settle(running, made, accepted, node="node-a")]) == [True]
+    waiting = _replace(bench, made, "b")
+    bench.advance(GRACE)
+    [overdue] = bench.store.overdue(now=bench.now, limit=10)
+    assert bench.store.settle([expire(overdue, made, now=bench.now)]) == [True]
+    ended = bench.row(running)
+    assert (ended.phase, ended.reason) == (Phase.CANCELLED, Reason.REPLACED)
+    assert len(bench.store.runs(made.uid)) == 1
+    assert bench.claim_one().occurrence.id == waiting.id
+
+
+@case
+def the_request_to_make_room_outlives_a_lost_lease_but_no_retry(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    waiting = _replace(bench, made, "b", grace=2 * LEASE)
+    bench.advance(LEASE)
+    taken = bench.claim_one("node-b")
+    assert (taken.occurrence.id, taken.occurrence.stop) == (running.id, Reason.REPLACED)
+    assert taken.occurrence.deadline == NOW + 2 * LEASE
+    again = bench.start(taken)
+    assert bench.retry(again, bench.now)
+    row = bench.row(again)
+    assert (row.stop, row.deadline) == (None, None)
+    bench.advance(LEASE)
+    assert bench.store.overdue(now=bench.now, limit=10) == []
+    assert bench.row(waiting).phase is Phase.PENDING

@@ -1,0 +1,199 @@
+"""A pause holds what the schedule asked for by itself, and lets go of it when it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core import edits
+from noonmark.core.admission import Wait
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.policies import misfire
+from noonmark.core.policies.limits import Concurrency, Dependency, Horizon
+from noonmark.core.reasons import Reason
+from noonmark.ports.records import LeaseLost
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, case, hold, start
+from noonmark.testing.factories import MINUTE, NOW
+
+if TYPE_CHECKING:
+    from noonmark.core.schedule import Schedule
+    from noonmark.testing.conformance.bench import Bench
+
+
+def _pause(bench: Bench, made: Schedule) -> None:
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+
+
+def _resume(bench: Bench, made: Schedule) -> None:
+    assert bench.commit(edits.resume(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+
+
+@case
+def a_pause_holds_a_retry_and_resuming_frees_it(bench: Bench) -> None:
+    made = bench.create()
+    bench.advance(MINUTE)
+    one = bench.start(bench.claim_one())
+    assert bench.retry(one, bench.now + 10)
+    _pause(bench, made)
+    bench.advance(20)
+    assert bench.claim() == []
+    assert bench.store.next_time([ROUTE]) is None
+    assert bench.kept(made).next_due is None
+    _resume(bench, made)
+    claim = bench.claim_one()
+    assert (claim.occurrence.id, claim.occurrence.attempt) == (one.id, 1)
+
+
+@case
+def a_retry_that_is_asked_for_during_a_pause_is_held(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add_event(made, "a")
+    one = bench.start(bench.claim_one())
+    _pause(bench, made)
+    assert bench.retry(one, bench.now)
+    assert bench.claim() == []
+    _resume(bench, made)
+    bench.claim_one()
+
+
+@case
+def whoever_has_claimed_what_a_pause_holds_has_lost_it(bench: Bench) -> None:
+    made = bench.create_quiet()
+    event = bench.add_event(made, "a")
+    claim = bench.claim_one()
+    _pause(bench, made)
+    assert bench.admit(start(claim)) == LeaseLost(occurrence_id=event.id)
+    row = bench.row(event)
+    assert row.phase is Phase.PENDING
+    assert row.fence > claim.occurrence.fence
+    bench.advance(LEASE)
+    assert bench.claim() == []
+    _resume(bench, made)
+    bench.start(bench.claim_one())
+
+
+@case
+def what_was_asked_for_goes_on_during_a_pause(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    claim = bench.claim_one()
+    _pause(bench, made)
+    running = bench.start(claim)
+    assert bench.retry(running, bench.now)
+    again = bench.start(bench.claim_one())
+    assert bench.settle(again)
+    bench.run(made, "b")
+
+
+@case
+def what_is_being_delivered_is_taken_over_during_a_pause(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add_event(made, "a")
+    bench.start(bench.claim_one())
+    _pause(bench, made)
+    bench.advance(LEASE)
+    assert bench.settle(bench.start(bench.claim_one("node-b")))
+
+
+@case
+def a_slot_that_becomes_free_passes_by_what_is_held(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    held = bench.add_event(made, "b", 1)
+    asked = bench.add(made, "c", 2)
+    bench.advance(2)
+    for claim in bench.claim():
+        bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED))
+    _pause(bench, made)
+    assert bench.settle(running)
+    claim = bench.claim_one()
+    assert claim.occurrence.id == asked.id
+    assert bench.settle(bench.start(claim))
+    assert bench.claim() == []
+    _resume(bench, made)
+    claim = bench.claim_one()
+    assert (claim.occurrence.id, claim.occurrence.waiting_for) == (held.id, Reason.QUEUED)
+    bench.start(claim)
+
+
+@case
+def a_place_that_becomes_free_passes_by_what_is_held(bench: Bench) -> None:
+    one = Concurrency(key="db")
+    running = bench.run(bench.create_quiet("uid-1", concurrency=one), "a")
+    made = bench.create_quiet("uid-2", concurrency=one)
+    held = bench.add_event(made, "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    _pause(bench, made)
+    assert bench.settle(running)
+    assert bench.claim() == []
+    passing = bench.run(bench.create_quiet("uid-3", concurrency=one), "c")
+    _resume(bench, made)
+    assert bench.claim() == []
+    assert bench.settle(passing)
+    claim = bench.claim_one()
+    assert claim.occurrence.id == held.id
+    bench.start(claim)
+
+
+@case
+def resuming_hands_a_place_that_is_free_to_what_was_held(bench: Bench) -> None:
+    one = Concurrency(key="db")
+    running = bench.run(bench.create_quiet("uid-1", concurrency=one), "a")
+    made = bench.create_quiet("uid-2", concurrency=one)
+    bench.add_event(made, "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    _pause(bench, made)
+    assert bench.settle(running)
+    _resume(bench, made)
+    bench.start(bench.claim_one())
+
+
+@case
+def a_pause_counts_what_was_due_and_withdraws_what_was_not(bench: Bench) -> None:
+    made = bench.create()
+    bench.advance(MINUTE)
+    [claim] = bench.claim()
+    _pause(bench, made)
+    [skipped] = bench.store.occurrences(made.uid)
+    assert (skipped.nominal, skipped.phase, skipped.reason) == (NOW + MINUTE, Phase.SKIPPED, Reason.PAUSED)
+    assert bench.store.renew([hold(claim)], now=bench.now, lease=LEASE).lost == {skipped.id}
+    bench.advance(3 * MINUTE)
+    _resume(bench, made)
+    counters = bench.kept(made).counters
+    assert (counters.total, counters.skipped) == (4, 4)
+    assert bench.kept(made).next_due == NOW + 5 * MINUTE
+
+
+@case
+def what_is_given_back_during_a_pause_keeps_no_place_from_others(bench: Bench) -> None:
+    one = Concurrency(key="db")
+    made = bench.create_quiet("uid-1", concurrency=one)
+    bench.add_event(made, "a")
+    bench.start(bench.claim_one())
+    waiting = bench.add(bench.create_quiet("uid-2", concurrency=one), "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    _pause(bench, made)
+    bench.advance(LEASE)
+    lost = bench.claim_one("node-b")
+    assert lost.schedule.uid == made.uid
+    bench.store.release([hold(lost)])
+    claim = bench.claim_one("node-b")
+    assert claim.occurrence.id == waiting.id
+    bench.start(claim)
+
+
+@case
+def of_a_gap_within_what_a_pause_withdrew_the_gap_counts_for_others(bench: Bench) -> None:
+    up = bench.create("up", misfire_policy=misfire.CatchUpOne(grace=SECOND))
+    on_up = (Dependency(schedule_id=up.schedule_id),)
+    bench.create("down", depends_on=on_up, horizon=Horizon(occurrences=3))
+    bench.advance(MINUTE)
+    bench.claim()
+    bench.advance(4 * MINUTE)
+    _pause(bench, up)
+    rows = {row.nominal: (row.phase, row.missed_last) for row in bench.store.occurrences(up.uid)}
+    first, second = NOW + MINUTE, NOW + 2 * MINUTE
+    assert rows == {first: (Phase.SKIPPED, NOW + 5 * MINUTE), second: (Phase.MISFIRED, NOW + 4 * MINUTE)}
+    [down] = [claim for claim in bench.claim() if claim.occurrence.nominal == NOW + 3 * MINUTE]
+    [standings] = bench.store.upstreams([down])
+    assert standings.each[0].newest == (NOW + 3 * MINUTE, Phase.MISFIRED)

@@ -1,0 +1,254 @@
+"""Settlements take effect while the fence holds; ends are counted, and what they free is handed on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core import edits
+from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.planner import plan
+from noonmark.core.policies import misfire
+from noonmark.core.policies.limits import Horizon
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.triggers import OnceTrigger
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, hold
+from noonmark.testing.factories import MINUTE, NOW
+
+if TYPE_CHECKING:
+    from noonmark.testing.conformance.bench import Bench
+
+
+@case
+def an_end_is_written_with_its_run(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    settlement = bench.settlement(one, facts={"answer": 42})
+    assert bench.store.settle([settlement]) == [True]
+    row = bench.row(one)
+    assert (row.phase, row.reason, row.detail) == (Phase.COMPLETED, Reason.SUCCEEDED, '{"answer": 42}')
+    assert (row.attempt, row.holds_slot, row.fence, row.ended) == (1, False, one.fence, NOW)
+    assert bench.store.runs(made.uid) == [settlement.run]
+    bench.advance(LEASE)
+    assert bench.claim() == []
+
+
+@case
+def an_occurrence_tells_when_it_ended(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    bench.advance(3)
+    assert bench.row(one).ended is None
+    assert bench.retry(one, bench.now)
+    again = bench.start(bench.claim_one())
+    assert again.ended is bench.row(one).ended is None
+    bench.advance(4)
+    assert bench.settle(again)
+    waits = bench.add(made, "b", MINUTE)
+    bench.advance(2)
+    assert bench.store.cancel(waits.id)
+    bench.advance(5)
+    assert [row.ended for row in bench.store.occurrences(made.uid)] == [NOW + 9, NOW + 7]
+
+
+@case
+def a_gap_that_a_plan_records_has_ended_then(bench: Bench) -> None:
+    made = bench.create(misfire_policy=misfire.Skip())
+    bench.advance(3 * MINUTE)
+    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    rows = bench.store.occurrences(made.uid)
+    assert {(row.phase in FINAL, row.ended) for row in rows} == {(True, bench.now), (False, None)}
+
+
+@case
+def a_stale_fence_settles_nothing(bench: Bench) -> None:
+    made = bench.create_quiet()
+    stale = bench.run(made, "a")
+    bench.advance(LEASE)
+    claim = bench.claim_one("node-b")
+    assert not bench.settle(stale)
+    assert bench.row(stale) == claim.occurrence
+    current = bench.start(claim)
+    assert not bench.settle(stale)
+    assert [run.outcome for run in bench.store.runs(made.uid)] == [None, Outcome.LEASE_LOST]
+    assert bench.kept(made).counters.total == 0
+    assert bench.settle(current)
+    assert not bench.settle(stale)
+
+
+@case
+def only_one_result_is_accepted(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    settlement = bench.settlement(one)
+    assert bench.store.settle([settlement, settlement]) == [True, False]
+    assert len(bench.store.runs(made.uid)) == 1
+    assert bench.kept(made).counters.total == 1
+    bench.add(made, "b")
+    claim = bench.claim_one()
+    assert not bench.settle(claim.occurrence)
+    assert bench.row(claim.occurrence).phase is Phase.CLAIMED
+
+
+@case
+def a_lease_that_ran_out_unnoticed_can_be_settled(bench: Bench) -> None:
+    one = bench.run(bench.create_quiet(), "a")
+    bench.advance(10 * LEASE)
+    assert bench.settle(one)
+
+
+@case
+def a_retry_is_pending_at_its_time_and_keeps_its_slot(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    assert bench.retry(one, NOW + 10)
+    row = bench.row(one)
+    assert (row.phase, row.reason, row.due, row.first_due) == (Phase.PENDING, Reason.RETRY_SCHEDULED, NOW + 10, NOW)
+    assert (row.attempt, row.holds_slot, row.nominal) == (1, True, NOW)
+    kept = bench.kept(made)
+    assert (kept.counters.total, kept.next_due) == (0, NOW + 10)
+    bench.advance(9)
+    assert bench.claim() == []
+    bench.advance(1)
+    again = bench.start(bench.claim_one("node-b"))
+    assert again.attempt == 2
+    assert again.fence > one.fence
+    assert bench.settle(again)
+    runs = bench.store.runs(made.uid)
+    assert [run.attempt for run in runs] == [2, 1]
+
+
+@case
+def what_is_handed_back_was_no_attempt(bench: Bench) -> None:
+    made = bench.create_quiet(max_runs=1)
+    bench.add_event(made, "a")
+    one = bench.start(bench.claim_one())
+    assert bench.settle(one, phase=Phase.PENDING, reason=Reason.LEASE_LOST, retry_at=bench.now, attempt=0)
+    row = bench.row(one)
+    assert (row.attempt, row.reason) == (0, Reason.LEASE_LOST)
+    assert bench.start(bench.claim_one("node-b")).attempt == 1
+    assert bench.kept(made).counters.admitted == 1
+
+
+@case
+def tallies_count_what_became_of_each(bench: Bench) -> None:
+    made = bench.create_quiet()
+    ends = [
+        (Phase.COMPLETED, Reason.SUCCEEDED),
+        (Phase.FAILED, Reason.FAILED),
+        (Phase.TIMED_OUT, Reason.TIMED_OUT),
+        (Phase.DELIVERY_FAILED, Reason.UNDELIVERABLE),
+        (Phase.CANCELLED, Reason.CANCELLED),
+    ]
+    for phase, reason in ends:
+        bench.advance(1)
+        one = bench.run(made, phase)
+        assert bench.settle(one, phase=phase, reason=reason)
+    counters = bench.kept(made).counters
+    assert (counters.total, counters.successful, counters.failed, counters.missed, counters.skipped) == (5, 1, 3, 0, 0)
+    assert (counters.failures_in_row, counters.last_phase, counters.last_started) == (3, Phase.CANCELLED, NOW + 5)
+    assert counters.admitted == 0
+
+
+@case
+def a_success_ends_the_failures_in_a_row(bench: Bench) -> None:
+    made = bench.create_quiet()
+    assert bench.fail(bench.run(made, "a"), pause_after=2)
+    assert bench.settle(bench.run(made, "b"))
+    assert bench.fail(bench.run(made, "c"), pause_after=2)
+    kept = bench.kept(made)
+    assert (kept.schedule.phase, kept.counters.failures_in_row) == (SchedulePhase.ACTIVE, 1)
+
+
+@case
+def so_many_failures_in_a_row_pause_the_schedule(bench: Bench) -> None:
+    made = bench.create(horizon=Horizon(occurrences=3))
+    assert bench.fail(bench.run(made, "a"), pause_after=2)
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    second = bench.run(made, "b")
+    bench.advance(MINUTE)
+    bench.store.renew([hold(second)], now=bench.now, lease=LEASE)
+    claim = bench.claim_one()
+    assert bench.fail(second, pause_after=2)
+    kept = bench.kept(made)
+    assert (kept.schedule.phase, kept.schedule.updated) == (SchedulePhase.PAUSED, bench.now)
+    snapshot = bench.snapshot(made)
+    assert (snapshot.projections, snapshot.watermark) == ((), bench.now)
+    skipped = bench.row(claim.occurrence)
+    assert (skipped.phase, skipped.reason) == (Phase.SKIPPED, Reason.PAUSED)
+    assert bench.store.plannable(NOW + 10 * MINUTE, 10) == []
+    assert bench.commit(edits.resume(snapshot, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.kept(made).counters.failures_in_row == 0
+    assert bench.fail(bench.run(made, "c"), pause_after=2)
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+
+
+@case
+def a_schedule_is_completed_with_its_last_end(bench: Bench) -> None:
+    made = bench.create(trigger=OnceTrigger(from_micros(NOW)), pause_on_failure=1)
+    claim = bench.claim_one()
+    one = bench.start(claim)
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.retry(one, bench.now)
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.fail(bench.start(bench.claim_one()), pause_after=1)
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.settle(bench.run(made, "asked for"))
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+def a_schedule_that_listens_is_never_completed(bench: Bench) -> None:
+    made = bench.create_quiet()
+    assert bench.settle(bench.run(made, "a"))
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+
+
+@case
+def what_is_being_delivered_outlives_its_schedule_but_is_not_retried(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    waiting = bench.add(made, "b")
+    claim = bench.claim_one()
+    pending = bench.add(made, "c", MINUTE)
+    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert bench.row(running).phase is Phase.DISPATCHING
+    for one in (waiting, pending):
+        row = bench.row(one)
+        assert (row.phase, row.reason) == (Phase.CANCELLED, Reason.DELETED)
+    assert bench.store.renew([hold(claim)], now=bench.now, lease=LEASE).lost == {waiting.id}
+    assert bench.retry(running, bench.now)
+    row = bench.row(running)
+    assert (row.phase, row.reason, row.holds_slot) == (Phase.CANCELLED, Reason.DELETED, False)
+    [run] = bench.store.runs(made.uid)
+    assert run.outcome is Outcome.COMPLETED
+
+
+@case
+def an_end_gives_the_slot_back_whatever_its_settlement_knows_of_it(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    assert bench.settle(replace(running, holds_slot=False))
+    assert bench.row(running).holds_slot is False
+    bench.run(made, "b")
+
+
+@case
+def a_completed_schedule_was_last_changed_with_its_last_end(bench: Bench) -> None:
+    made = bench.create(trigger=OnceTrigger(from_micros(NOW)))
+    one = bench.start(bench.claim_one())
+    bench.advance(5)
+    assert bench.settle(one)
+    completed = bench.kept(made).schedule
+    assert (completed.phase, completed.updated) == (SchedulePhase.COMPLETED, bench.now)
+
+
+@case
+def who_was_asked_to_stop_is_not_told_once_it_has_ended(bench: Bench) -> None:
+    running = bench.run(bench.create_quiet(), "a")
+    assert bench.store.request_stop(running.id)
+    assert bench.settle(running)
+    row = bench.row(running)
+    assert (row.phase, row.stop, row.node, row.started) == (Phase.COMPLETED, None, None, None)
