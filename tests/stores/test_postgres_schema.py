@@ -15,7 +15,7 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.filters.index import discriminator
-from noonmark.stores.postgres import PostgresStore, opening
+from noonmark.stores.postgres import PostgresStore, bootstrap
 from noonmark.stores.postgres import upgrade as postgres_upgrade
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.sql import migrations, upgrade
@@ -105,7 +105,7 @@ def _two_versions(tmp_path, monkeypatch):
     shutil.copytree(Path(migrations.__file__).parent, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     (scripts / "versions" / f"v{NEXT}_next.py").write_text(NEXT_MIGRATION)
     monkeypatch.setattr(upgrade, "SCRIPTS", str(scripts))
-    monkeypatch.setattr(opening, "VERSION", NEXT)
+    monkeypatch.setattr(bootstrap, "VERSION", NEXT)
 
 
 def test_the_text_is_that_of_the_tables():
@@ -128,7 +128,7 @@ def test_text_and_migrations_are_one_schema(postgres, schema):
 @pytest.mark.usefixtures("_two_versions")
 def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(opening, "VERSION", VERSION)
+        before.setattr(bootstrap, "VERSION", VERSION)
         bench = Bench(opened(postgres, schema), HandClock())
         kept = bench.create()
         bench.store.close()
@@ -188,7 +188,7 @@ def test_an_upgrade_that_meets_nodes_at_work_is_tried_again(postgres, schema):
 @pytest.mark.usefixtures("_two_versions")
 def test_of_nodes_that_start_together_one_brings_the_schema_up_to_date(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(opening, "VERSION", VERSION)
+        before.setattr(bootstrap, "VERSION", VERSION)
         made(postgres, schema)
     with ThreadPoolExecutor(NODES) as pool:
         list(pool.map(lambda _: made(postgres, schema), range(NODES)))
@@ -199,7 +199,7 @@ def test_of_nodes_that_start_together_one_brings_the_schema_up_to_date(postgres,
 @pytest.mark.usefixtures("_two_versions")
 def test_an_upgrade_that_fails_leaves_everything_as_it_was(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(opening, "VERSION", VERSION)
+        before.setattr(bootstrap, "VERSION", VERSION)
         made(postgres, schema)
     postgres.sql(f"INSERT INTO {schema}.served_routes (route, seen) VALUES ('migrated', 0)")
     unchanged = catalogue(postgres, schema)

@@ -1,6 +1,6 @@
-"""The address of a database: a PostgreSQL URL, in which Noonmark has a few options of its own.
+"""The address of a database: a PostgreSQL URL with a few options of Noonmark.
 
-`postgresql://user:password@host:5432/database?schema=noonmark&pool=5&timeout=10`. All others are PostgreSQL's.
+`postgresql://user:password@host:5432/database?schema=noonmark&pool=5&timeout=10`. All others are libpq's, or settings of the session.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ class Address:
     """Where the database is, and how it is used."""
 
     dsn: str = field(repr=False)
-    """What PostgreSQL itself understands; it may hold a password, and is never shown."""
+    """The URL for libpq. It may contain a password and is never shown."""
     schema: str = "noonmark"
-    """The schema that everything is in."""
+    """The schema of all tables."""
     pool: int = 5
-    """So many connections are open at once, at most, and one more that listens."""
+    """Open connections at most; one more listens for notifications."""
     timeout: float = 10.0
     """Seconds until a statement is given up; half of them for an attempt to connect, and for sent data to arrive."""
 
     @property
     def shown(self) -> str:
-        """The address without anything secret."""
+        """The address without user, password and options."""
         parts = urlsplit(self.dsn)
         place = parts.netloc.rpartition("@")[2]
         return f"{parts.scheme}://{place}{parts.path}"
 
     @property
     def channel(self) -> str:
-        """On which nodes tell each other that there is something new."""
+        """The channel on which nodes notify each other."""
         return f"noonmark_{self.schema}"
 
 
 def parse_address(url: str) -> Address:
-    """Read a URL; an error says which option is wrong, and what it may be."""
+    """Parse a URL; an error names the wrong option and what it may be."""
     try:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError:  # which may hold what is secret
+    except ValueError:  # its message may contain a password
         raise InvalidSchedule(_UNREADABLE, field="store") from None
     if not _PLACES.fullmatch(parts.netloc.rpartition("@")[2]) or parts.fragment or "@" in parts.path:
         raise InvalidSchedule(_UNREADABLE, field="store")

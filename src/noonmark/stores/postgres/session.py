@@ -1,9 +1,8 @@
-"""A session on PostgreSQL: many rows travel as arrays, one of each column, which the server puts together.
+"""A session on PostgreSQL: a batch travels as one array for each column, which the server joins to rows.
 
-There are three kinds. One that reads sees one moment of everything. One that is *quick* waits for nobody: it leaves out
-the rows that somebody else is changing. One that is *careful* first waits for the others that are careful about the
-same tenants, and then locks every record that it reads. Since whoever is quick never waits, and of those who are
-careful one is at work at a time, no two of them ever wait for each other.
+There are three kinds of transaction. One that reads sees a snapshot. A *quick* one never waits: it skips the rows that
+others are changing. A *careful* one first waits for other careful ones of the same tenants, and then locks every record
+that it reads. Quick ones never wait and careful ones run one at a time, so there are no deadlocks.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ class PostgresSession:
     is_narrow = True
 
     def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
-        """With a clock, that is taken for the store's; otherwise the server's is."""
+        """Without a clock, the server's is used."""
         self._connection, self._clock = connection, clock
         self._lock = " FOR UPDATE" if is_careful else ""
         self._lock_of = " FOR UPDATE OF {}" if is_careful else ""
         self._now: Micros | None = None
 
     def now(self) -> Micros:
-        """One moment for the whole transaction: when it was first asked."""
+        """The time at which the transaction first asked for it."""
         if self._now is None:
             self._now = self._connection.fetch(CLOCK)[0][0] if self._clock is None else self._clock()
         return self._now

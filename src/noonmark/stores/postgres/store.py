@@ -91,20 +91,20 @@ class PostgresStore(Transactions, SharedVerbs):
         self._make_ready()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._listener.close()
         self._pool.close()
 
     def before_fork(self, until: ExitStack) -> None:
-        """Nothing to wait for: a connection belongs to the process that made it."""
+        """Nothing to wait for: a connection belongs to the process that opened it."""
 
     def after_fork(self) -> None:
-        """Begin anew in a new process; what the parent has open is left alone."""
+        """Start with new connections in the child; those of the parent are left alone."""
         _inherited.append((self._pool, self._listener))
-        self._begin_anew()
+        self._reset()
 
     def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Ring when another process has written."""
+        """Call back when another process has written."""
         return self._listener.listen(ring)
 
     def clock(self) -> Micros:
@@ -331,15 +331,15 @@ _stores: WeakSet[PostgresStore] = WeakSet()
 
 # Registered before any scheduler is, and so called after all of them have handed back what they held.
 @atexit.register
-def _hang_up() -> None:
-    """Close the connections of stores that the program has left open."""
+def _close_connections() -> None:
+    """Close the connections of stores that the program left open."""
     for store in list(_stores):
         store._listener.close()  # noqa: SLF001 - its own module
         store._pool.close()  # noqa: SLF001 - likewise
 
 
 _inherited: list[Any] = []
-"""Lines of the process that this one was forked from. They are never closed here: that would hang up on the parent."""
+"""Connections of the parent process. They are never closed here: that would end them for the parent."""
 
 
 def _note_fault(uow: UnitOfWork, *, fault: tuple[int, str]) -> None:

@@ -1,4 +1,4 @@
-"""Transactions: each is tried again while it is certain that nothing of it was written."""
+"""Transactions, retried as long as it is certain that nothing of them was written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores.postgres import opening
+from noonmark.stores.postgres import bootstrap
 from noonmark.stores.postgres.connections import ConnectionPool, RetryableError, breaks_connection, translate_error
 from noonmark.stores.postgres.listener import NotificationListener
 from noonmark.stores.postgres.session import PostgresSession
@@ -26,24 +26,23 @@ T = TypeVar("T")
 
 _READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_AUTOMATIC = ""
-"""A statement by itself needs no transaction around it."""
-_TRIES = 4
+_AUTOCOMMIT = ""
+_LOCK = "SELECT pg_advisory_xact_lock(tenant) FROM unnest('{{{}}}'::bigint[]) AS tenant"
+_NOTIFY = "SELECT pg_notify(?, '')"
+_ATTEMPTS = 4
 _FIRST_PAUSE = 0.01
-"""Seconds before the second try, four times as long before each other."""
-_LOCK = "SELECT pg_advisory_xact_lock({})"
-_TELL = "SELECT pg_notify(?, '')"
+"""Seconds before the second attempt; four times as long before each further one."""
 
 
 class Transactions:
-    """What the verbs of a store are made of. Each waits where it is called, in any thread."""
+    """The kinds of transaction that the methods of the store use. They block, and may be called from any thread."""
 
     def __init__(self, address: Address, clock: Callable[[], Micros] | None, *, migrates: bool) -> None:
-        """Nothing is connected yet."""
+        """Connects on demand only."""
         self._address, self._clock, self._migrates = address, clock, migrates
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._pool = ConnectionPool(self._address)
         self._listener = NotificationListener(self._address, self._pool.backend_pids)
         self._schedule_cache = ScheduleCache()
@@ -51,29 +50,29 @@ class Transactions:
     def _make_ready(self) -> None:
         connection = self._pool.acquire()
         try:
-            opening.make_ready(connection, self._address, migrates=self._migrates)
+            bootstrap.make_ready(connection, self._address, migrates=self._migrates)
         except BaseException as error:
             self._pool.discard(connection)
             raise self._unavailable(translate_error(self._address, error)) from error
         self._pool.release(connection)
 
     def _read(self, work: Callable[[UnitOfWork], T]) -> T:
-        """One moment of everything."""
+        """Read from one snapshot of the database."""
         return self._transact(_READING, work)
 
     def _glance(self, work: Callable[[UnitOfWork], T]) -> T:
-        """One statement."""
-        return self._transact(_AUTOMATIC, work)
+        """Execute one reading statement, which needs no transaction around it."""
+        return self._transact(_AUTOCOMMIT, work)
 
     def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Change what nobody else is changing."""
+        """Change rows that no other transaction is changing."""
         return self._transact(_WRITING, work)
 
     def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, tells: bool = False) -> T:
-        """Change anything of some tenants, one at a time.
+        """Change anything of some tenants, one transaction at a time.
 
-        Other nodes learn that there is news if it `tells` of what it has done, and whenever a row that waited was given
-        a time: perhaps only another node can serve it.
+        Other nodes are notified if `tells` is set and something was changed, and whenever a waiting row became due:
+        perhaps only another node can serve it.
         """
         locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
 
@@ -82,24 +81,24 @@ class Transactions:
             uow.write()
             tell(uow)
             if (tells and _took_effect(answer)) or uow.woke:
-                uow.session.execute(_TELL, self._address.channel)
+                uow.session.execute(_NOTIFY, self._address.channel)
             return answer
 
-        # In one message to the server: each round trip makes others wait for the locks.
-        begin = "; ".join([_WRITING, *map(_LOCK.format, locks)])
+        # One round trip for both. The locks are taken in ascending order, so that no two transactions deadlock.
+        begin = f"{_WRITING}; {_LOCK.format(','.join(map(str, locks)))}"
         return self._transact(begin, do, is_careful=True)
 
     def _tenants(self, query: str, ids: Iterable[str]) -> set[str]:
         return {tenant for (tenant,) in self._glance(lambda uow: uow.session.query(query, list(ids)))}
 
     def _transact(self, begin: str, work: Callable[[UnitOfWork], T], *, is_careful: bool = False) -> T:
-        """Do some work in a transaction; again, if it is certain that nothing of it was written."""
-        for attempt in range(_TRIES):
+        """Do some work in a transaction; retry it while it is certain that nothing was written."""
+        for attempt in range(_ATTEMPTS):
             connection = self._pool.acquire()
             try:
                 return self._try(connection, begin, work, is_careful=is_careful)
             except RetryableError as error:
-                if attempt == _TRIES - 1:
+                if attempt == _ATTEMPTS - 1:
                     raise self._unavailable(error) from error
             threading.Event().wait(_FIRST_PAUSE * 4**attempt)
         raise AssertionError("unreachable")
@@ -118,17 +117,17 @@ class Transactions:
                 connection.commit()
         except BaseException as error:
             self._schedule_cache.forget()
-            self._let_go(connection, error)
+            self._give_up(connection, error)
             raise translate_error(self._address, error, is_committing=is_committing) from error
         self._pool.release(connection)
         return answer
 
-    def _let_go(self, connection: Connection, error: BaseException) -> None:
-        """Undo what has begun; a line on which that fails is of no use any more."""
+    def _give_up(self, connection: Connection, error: BaseException) -> None:
+        """Roll back; a connection on which that fails is discarded."""
         if not breaks_connection(error):
             try:
                 connection.rollback()
-            except Exception:  # noqa: BLE001 - it broke now
+            except Exception:  # noqa: BLE001 - the connection is broken
                 self._pool.discard(connection)
             else:
                 self._pool.release(connection)
@@ -136,14 +135,14 @@ class Transactions:
         self._pool.discard(connection)
 
     def _unavailable(self, error: BaseException) -> BaseException:
-        """What it means when it is not tried any more."""
+        """Translate an error of the last attempt."""
         if isinstance(error, RetryableError):
             return StoreUnavailable(f"the database {self._address.shown} did not answer: {error}")
         return error
 
 
 def _took_effect(answer: object) -> bool:
-    """Whether anything was done: of a list of answers, by any of them."""
+    """Whether anything was changed; for a list of answers, by any of them."""
     return any(answer) if isinstance(answer, list) else answer is not False
 
 

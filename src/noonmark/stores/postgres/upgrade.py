@@ -1,4 +1,4 @@
-"""Bringing an older schema up to date with Alembic. Importing this takes long: do so only when there is need."""
+"""Upgrade an older schema with Alembic. The import is slow; import this module only to upgrade."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _VERSION = "SELECT coalesce(max(version_num), '') FROM alembic_version"
 _PATIENT = ("SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = '60s'")
-"""A large table takes longer to change than any statement of a node may."""
-_IN_THE_WAY = ("40P01", "55P03")
-"""Nodes at work had locked what was to be changed, or did so in another order: a deadlock, or a wait too long."""
+"""Changing a large table takes longer than any statement of a node may."""
+_RETRYABLE = ("40P01", "55P03")
+"""A deadlock with a running node, or one that held a lock for too long."""
 ATTEMPTS = 5
 
 
 def upgrade(address: Address, version: str, *, lock: str) -> None:
-    """Bring a schema to a version, in one transaction; of several nodes, the others find it done."""
+    """Upgrade a schema to a version, in one transaction; of several nodes, one does the work."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             _upgrade(address, version, lock)
             break
         except DBAPIError as error:
-            if attempt < ATTEMPTS and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY:
+            if attempt < ATTEMPTS and getattr(error.orig, "sqlstate", None) in _RETRYABLE:
                 continue
             raise StoreUnavailable(
                 f"the schema {address.schema} of {address.shown} could not be brought up to date, and is as it was:"

@@ -1,7 +1,7 @@
-"""Making a database ready: a new one gets the schema, an older one is brought up to date, a newer one is refused.
+"""Prepare the schema of a database: create a new one, upgrade an older one, refuse a newer one.
 
-Nodes that start together do this one after another, under a lock of the database. A schema that somebody made for us
-and left empty is used; one that has tables of another program is refused.
+Nodes that start together do this one after another, under a lock of the database. An existing empty schema is used; one
+with tables of another program is refused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('noonmark schema {}', 0))
 _SCHEMA = "SELECT to_regnamespace($1) IS NOT NULL"
 _TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p')"
 _VERSIONS = f"""SELECT to_jsonb(one) ->> 'version_num' FROM "{{}}".{TABLE} AS one LIMIT 2"""  # noqa: S608 - our own name
-"""Of whichever type the column is, and NULL where there is none."""
+"""Works for any type of the column; NULL where there is no such column."""
 
 
 def make_ready(connection: Connection, address: Address, *, migrates: bool = True) -> None:
-    """Create the schema, or bring it up to date, or only check it."""
+    """Create or upgrade the schema, or only check it."""
     version = _version(connection, address)
     if not migrates and (version is None or version < VERSION):
         state = f"has version {version}" if version else "does not exist yet"
@@ -59,12 +59,14 @@ def _version(connection: Connection, address: Address) -> str | None:
 
 
 def _create_once(connection: Connection, address: Address) -> str:
-    """Create everything, if no other node was faster; the version that there is then."""
+    """Create the tables unless another node was faster; returns the version."""
     connection.run("BEGIN")
     connection.fetch(_LOCK.format(address.schema))
     version = _version(connection, address)
     if version is None:
-        if not connection.fetch(_SCHEMA, [address.schema])[0][0]:  # whoever has been given a schema may not create one
+        if not connection.fetch(_SCHEMA, [address.schema])[0][
+            0
+        ]:  # the role may use a schema it was given without the right to create one
             connection.run(f'CREATE SCHEMA "{address.schema}"')
         connection.run(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
         connection.fetch("INSERT INTO alembic_version (version_num) VALUES ($1)", [VERSION])
