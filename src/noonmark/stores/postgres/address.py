@@ -1,6 +1,7 @@
 """The address of a database: a PostgreSQL URL with a few options of Noonmark.
 
-`postgresql://user:password@host:5432/database?schema=noonmark&pool=5&timeout=10`. All others are libpq's, or settings of the session.
+`postgresql://user:password@host:5432/database?schema=noonmark&pool=5&timeout=10`. All other options are libpq's, or
+settings of the session.
 """
 
 from __future__ import annotations

@@ -64,9 +64,8 @@ def _create_once(connection: Connection, address: Address) -> str:
     connection.fetch(_LOCK.format(address.schema))
     version = _version(connection, address)
     if version is None:
-        if not connection.fetch(_SCHEMA, [address.schema])[0][
-            0
-        ]:  # the role may use a schema it was given without the right to create one
+        # A role that was given a schema may lack the right to create one.
+        if not connection.fetch(_SCHEMA, [address.schema])[0][0]:
             connection.run(f'CREATE SCHEMA "{address.schema}"')
         connection.run(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
         connection.fetch("INSERT INTO alembic_version (version_num) VALUES ($1)", [VERSION])
