@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Accepted, Delivered, Underway
     from noonmark.driver.store_executor import Executor
     from noonmark.ports.events import DriverEvent
-    from noonmark.ports.inspection import Position
-    from noonmark.ports.records import Leadership
+    from noonmark.ports.records import Leadership, Position
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.target import Assignment
 
