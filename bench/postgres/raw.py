@@ -7,7 +7,7 @@ import time
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from bench.uow.ours import percentiles
+from bench.ledger.ours import percentiles
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.connections import connect
 from noonmark.stores.postgres.dumpers import BigintArray
