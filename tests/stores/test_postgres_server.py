@@ -104,6 +104,15 @@ def test_a_unix_socket_is_an_address_too(server, place):
     store.close()
 
 
+def test_of_several_hosts_the_first_that_answers_is_used(server):
+    places = f"127.0.0.1:1,127.0.0.1:{server.port}"
+    store = PostgresStore(
+        f"postgresql://{server.user}@{places}/postgres?schema=hosts&target_session_attrs=read-write", HandClock()
+    )
+    store.open()
+    store.close()
+
+
 def test_other_options_are_settings_of_the_session(server):
     settings = {"work_mem": "5MB", "application_name": "a b\\c", "datestyle": "SQL, DMY"}
     store = PostgresStore(f"{server.url()}?schema=settings&{urlencode(settings)}", HandClock())
