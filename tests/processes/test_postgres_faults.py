@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.embedded.desk import OWNER
+from noonmark.embedded.declarations import OWNER
 from noonmark.stores.postgres.store import _lock_of
 from tests.processes import work
 from tests.processes.checker import check
