@@ -1,7 +1,6 @@
 """News on PostgreSQL: whoever listens is told what others have written, on whichever connection it comes to them."""
 
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +8,7 @@ from noonmark.core.admission import Wait
 from noonmark.core.event import Event
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.reasons import Reason
-from noonmark.stores.postgres import news
+from noonmark.stores.postgres import listener
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
 from noonmark.testing.factories import NOW
@@ -35,7 +34,7 @@ class Bell:
 
 
 def listeners():
-    return [thread for thread in threading.enumerate() if thread.name == "noonmark-news"]
+    return [thread for thread in threading.enumerate() if thread.name == "noonmark-listener"]
 
 
 def listening(store):
@@ -105,7 +104,7 @@ def test_stores_in_other_schemas_are_not_heard(stores, postgres, watcher):
 
 
 def test_a_connection_that_was_ended_is_replaced_and_what_was_missed_made_up_for(stores, monkeypatch):
-    monkeypatch.setattr(news, "ALIVE_EVERY", 3_600)  # it is told that the connection has ended, and need not ask
+    monkeypatch.setattr(listener, "CHECK_INTERVAL", 3_600)  # it is told that the connection has ended, and need not ask
     store, other = stores.open(), stores.open()
     bell = listening(store)
     stores.terminate()
@@ -116,7 +115,7 @@ def test_a_connection_that_was_ended_is_replaced_and_what_was_missed_made_up_for
 
 
 def test_a_connection_on_which_nothing_arrives_is_noticed_and_replaced(stores, proxy, monkeypatch):
-    monkeypatch.setattr(news, "ALIVE_EVERY", 0.05)
+    monkeypatch.setattr(listener, "CHECK_INTERVAL", 0.05)
     store, other = stores.open("timeout=0.5", port=proxy.port), stores.open()
     bell = listening(store)
     before = proxy.seen["connections"]
@@ -151,20 +150,6 @@ def test_closing_ends_the_thread_whatever_it_waits_for(stores, proxy, trouble):
     if trouble == "black_hole":  # it is let in, and then nobody answers
         eventually(lambda: proxy.seen["connections"] > before)
     store.close()
-    assert not listeners()
-
-
-def test_closing_ends_the_thread_though_a_wait_that_was_just_over_forgot_it(stores, proxy):
-    store = stores.open(port=proxy.port)
-    listening(store)
-    eventually(lambda: store._news._task)
-    store._news._task = SimpleNamespace(cancel=lambda: None)
-    proxy.refuse()
-    proxy.cut()
-    closing = threading.Thread(target=store.close, daemon=True)
-    closing.start()
-    closing.join(SOON)
-    assert not closing.is_alive()
     assert not listeners()
 
 
