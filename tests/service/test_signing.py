@@ -1,4 +1,4 @@
-"""A server that was given no key at all: it signs and offers callbacks with keys that follow from its store's own."""
+"""A server without a configured key signs requests and callbacks with a key derived from its store."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def run(server, made):
     return server.ask("POST", f"/schedules/{made['schedule_id']}/run").json["occurrence_id"]
 
 
-def test_a_server_without_settings_signs_and_lets_work_be_taken_over(tmp_path):
+def test_a_server_without_settings_signs_and_accepts_asynchronous_work(tmp_path):
     with http_receiver() as receiver:
         with serving(tmp_path, *OPTIONS) as server:
             target = {"target_kind": "http", "url": f"{receiver.url}/take_over", "body": "pay"}

@@ -17,7 +17,7 @@ from noonmark.core.documents import present
 from noonmark.core.redaction import redact
 
 if TYPE_CHECKING:
-    from noonmark.config import Loaded
+    from noonmark.server.config import Loaded
 
 SqliteStore = Annotated[str | None, Parameter(help="The store, a SQLite file; default: from the settings.")]
 ConfigFile = Annotated[str | None, Parameter(help="A TOML file with settings; default: noonmark.toml, if it exists.")]
@@ -92,7 +92,7 @@ def restore(
 
 
 def _load(store: str | None, config: str | None) -> Loaded:
-    from noonmark.config import load  # noqa: PLC0415 - likewise
+    from noonmark.server.config import load  # noqa: PLC0415 - likewise
 
     return load({"store": store}, os.environ, config)
 
