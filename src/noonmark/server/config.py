@@ -49,10 +49,10 @@ def _setting(
     default: object,
     also: tuple[str, ...] = (),
     switch: str = "",
-    is_secret_name: bool = False,
+    is_secret: bool = False,
 ) -> Any:  # noqa: ANN401 - a field of whatever type it is declared with
     setting = {"default": default, "read": read, "meaning": meaning, "also": also, "switch": switch}
-    return field(default_factory=lambda: default, metadata=setting, repr=not is_secret_name)
+    return field(default_factory=lambda: default, metadata=setting, repr=not is_secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Settings:
         " `noonmark secret signing-key` prints it. Set it in the environment or a file rather than by a flag, which"
         " every user of this machine can see",
         default=None,
-        is_secret_name=True,
+        is_secret=True,
     )
     secret_key: str | None = _setting(
         setting_values.secret_keys,
@@ -123,7 +123,7 @@ class Settings:
         " several keys, separated by commas, the first encrypts and all decrypt. Set it in the environment or a file"
         " rather than by a flag",
         default=None,
-        is_secret_name=True,
+        is_secret=True,
     )
     allow_commands: tuple[str, ...] = _setting(
         setting_values.commands,
