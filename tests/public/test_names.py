@@ -34,6 +34,23 @@ PROMISED = [
     "Scheduler",
     "Occurrence",
     "Run",
+    "Client",
+    "AsyncClient",
+    "Skip",
+    "Queue",
+    "QueueOne",
+    "Allow",
+    "CancelRunning",
+    "SkipMissed",
+    "CatchUpOne",
+    "CatchUpAll",
+    "CatchUpWithin",
+    "Spread",
+    "Retry",
+    "Window",
+    "Delivery",
+    "Concurrency",
+    "Dependency",
 ]
 
 CODES = {
@@ -139,6 +156,6 @@ def test_importing_the_scheduler_loads_what_it_needs_and_no_more():
         "noonmark.driver.loop",
         "noonmark.stores.sqlite",
         "noonmark.core.targets.session",
-        "noonmark.targets.runner",
+        "noonmark.targets.function.runner",
     }
     assert not loaded & unneeded

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from functools import lru_cache
 from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
 
 MASK = "***"
 SHORTEST = 4
-"""What is shorter cannot be told from other text."""
+"""A shorter value cannot be told apart from other text."""
 SCHEME = 8
-"""The first of several words of a value, if it is shorter, is no secret by itself: `Bearer`, for instance."""
+"""If shorter, the first of several words of a value is not secret: `Bearer`, for instance."""
 TAIL = 12
-"""By so many characters at its end a secret is known; a shorter one by all of it."""
+"""A secret is recognised by this many of its last characters; a shorter one by all of them."""
 MAX_DECODED = 24
-"""Whoever wraps a text more often than that has something to hide."""
+"""How many layers of encoding are unwrapped."""
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_SECRET = r"(?:passw(?:or)?d|passphrase|secret|token|credential|authorization|cookie|api_?key|(?<![a-z])key)"  # noqa: S105 - their names
+# Every repetition is bounded, so that matching takes linear time.
+_NAME = re.compile(_SECRET, re.IGNORECASE)
+_IN_URL = re.compile(r"(://[^\s/?#@:]{0,128}:)[^\s\"'<>]{0,256}@")
+_OPTION = re.compile(rf"([?&\s;][\w.-]{{0,40}}{_SECRET}[\w.-]{{0,20}}=)[^&\s;\"']{{1,1000}}", re.IGNORECASE)
+_SCHEME = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,4000}", re.IGNORECASE)
 
 
 class Redactor:
@@ -78,7 +85,7 @@ class Redactor:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """The words of a value, and what `Basic` stands before: whoever is sent it reads a password there."""
+    """The words of a value, and the password in a `Basic` credential."""
     first, *others = value.split() or [""]
     yield from [first, *others] if len(first) >= SCHEME else others
     if first.lower() == "basic" and len(others) == 1:
@@ -109,7 +116,7 @@ def _readings(text: str) -> Iterator[str]:
 
 
 def _ends(secret: str) -> tuple[str, str]:
-    """A secret as it is, and as whoever reads on and on has it in the end, where it looks like something encoded."""
+    """A secret as it is, and decoded, as often as it looks encoded."""
     *_, last = _readings(secret)
     return secret, last
 
@@ -118,3 +125,18 @@ def _without_backslashes(text: str) -> str:
     if "\\" not in text:
         return text
     return _ESCAPE.sub(lambda found: found[3] or chr(int(found[1] or found[2], 16)), text)
+
+
+@lru_cache(maxsize=1_000)
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is a secret."""
+    return _NAME.search(name) is not None
+
+
+def redact(text: str) -> str:
+    """Mask passwords in URLs, options with secret names, and credentials."""
+    if "://" in text:
+        text = _IN_URL.sub(rf"\1{MASK}@", text)
+    if "=" in text:
+        text = _OPTION.sub(rf"\1{MASK}", text)
+    return _SCHEME.sub(rf"\1 {MASK}", text) if " " in text else text

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
     from noonmark.ports.seal import Seal
-    from noonmark.ports.secret_store import SecretStore
+    from noonmark.ports.store import SecretStore
 
 NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.settlement import Interim
-    from noonmark.ports.reads import Place
+    from noonmark.ports.records import PageKey
     from noonmark.stores.memory.unit_of_work import UnitOfWork
     from noonmark.stores.rules.records import Row
 
 
 def occurrences(
-    uow: UnitOfWork, uid: str, limit: int | None, before: Place | None, phases: Collection[Phase]
+    uow: UnitOfWork, uid: str, limit: int | None, before: PageKey | None, phases: Collection[Phase]
 ) -> list[Occurrence]:
     """The occurrences of a schedule, newest nominal time first."""
     found = [
@@ -48,7 +48,7 @@ def occurrences_at(uow: UnitOfWork, uid: str, time: Micros, limit: int) -> list[
     return [uow.occurrence_of(row) for row in (*exact[:limit], *gaps[:limit])]
 
 
-def runs(uow: UnitOfWork, uid: str, limit: int | None, before: Place | None) -> list[Run]:
+def runs(uow: UnitOfWork, uid: str, limit: int | None, before: PageKey | None) -> list[Run]:
     """The runs of a schedule, newest start first."""
     found = [
         run for row in _rows(uow, uid) for run in runs_of(uow, row) if before is None or (run.started, run.id) < before

@@ -7,8 +7,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from noonmark.core.lifecycle import SchedulePhase
-from noonmark.ports.inspection import Condition, Inspected
-from noonmark.ports.records import Graph, KeyRecord, Renewal, StoreTraits
+from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.memory import claims, clock_repair, history, schedule_lists
 from noonmark.stores.memory.due_index import take
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
-    from noonmark.ports.inspection import Position
-    from noonmark.ports.reads import Place
     from noonmark.ports.records import (
         Activity,
         Admitted,
@@ -44,6 +41,8 @@ if TYPE_CHECKING:
         Lease,
         LeaseLost,
         NodeRecord,
+        PageKey,
+        Position,
         ScheduleFilter,
         Shares,
         StoredSchedule,
@@ -98,7 +97,7 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
         """Never rings."""
         return _do_nothing
 
@@ -401,7 +400,7 @@ class MemoryStore:
 
     @atomic
     def occurrences(
-        self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
+        self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
         return history.occurrences(self._uow, uid, limit, before, phases)
@@ -412,7 +411,7 @@ class MemoryStore:
         return history.occurrences_at(self._uow, uid, time, limit)
 
     @atomic
-    def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+    def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
         return history.runs(self._uow, uid, limit, before)
 
