@@ -14,7 +14,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
 from noonmark.ports.records import ScheduleFilter
 from noonmark.stores.memory import MemoryStore
-from noonmark.stores.sql.claim_queries import due_in_turn
+from noonmark.stores.sql.claims import due_in_turn
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from tests.conformance.test_memory_model import LIMIT, UIDS, TwoNodes, nodes, overlaps, uids
 

@@ -19,9 +19,9 @@ from noonmark.stores.postgres.listener import NotificationListener
 from noonmark.stores.postgres.session import PostgresSession
 from noonmark.stores.rules.system_events import publish
 from noonmark.stores.sql.schedule_documents import ScheduleCache
+from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sql.store import SqlStore
 from noonmark.stores.sql.unit_of_work import UnitOfWork
-from noonmark.stores.sql.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.policies.retry import LONGEST_RETRY
 from noonmark.stores.rules import snapshots
-from noonmark.stores.sql.claim_queries import FIRST_LEASED, FIRST_READY
+from noonmark.stores.sql.claims import FIRST_LEASED, FIRST_READY
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,24 +13,12 @@ from noonmark.ports.records import Admitted, KeyRecord
 from noonmark.stores.rules import admission, dependencies, plan_writes, system_events
 from noonmark.stores.rules import events as event_rules
 from noonmark.stores.rules.snapshots import by_uid
-from noonmark.stores.sql import (
-    audit_log,
-    claim_queries,
-    clock_repair,
-    fast_path,
-    history,
-    inspection,
-    leases,
-    nodes,
-    runs,
-    schedule_lists,
-    secret_store,
-    snapshots,
-)
+from noonmark.stores.sql import audit_log, claims, clock_repair, fast_path, nodes, secret_store
 from noonmark.stores.sql import events as stored_events
 from noonmark.stores.sql import progress as going_on
-from noonmark.stores.sql.backlog import count as count_backlog
 from noonmark.stores.sql.dependencies import graph
+from noonmark.stores.sql.reads import history, inspection, runs, schedules
+from noonmark.stores.sql.reads.backlog import count as count_backlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -134,7 +122,7 @@ class SqlStore(ABC):
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         while True:
-            found, faults = self._read(lambda uow: snapshots.plannable(uow, now, limit))
+            found, faults = self._read(lambda uow: schedules.plannable(uow, now, limit))
             if not faults:
                 return found
             # They would be found again and again, and stand before the others.
@@ -187,22 +175,22 @@ class SqlStore(ABC):
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
 
-        def claim(uow: UnitOfWork) -> tuple[list[Claim], leases.Faults]:
+        def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
             # A node whose own clock runs ahead must not take what others still hold.
             at = min(now, uow.now())
             if only is not None:
-                found = claim_queries.only_due(uow.session, only, routes, now=at, until=until)[:limit]
+                found = claims.only_due(uow.session, only, routes, now=at, until=until)[:limit]
             elif shares is not None:
-                found = claim_queries.due_in_turn(uow.session, routes, shares, now=at, until=until, limit=limit)
+                found = claims.due_in_turn(uow.session, routes, shares, now=at, until=until, limit=limit)
             else:
-                found = claim_queries.due(uow.session, routes, now=at, until=until, limit=limit)
+                found = claims.due(uow.session, routes, now=at, until=until, limit=limit)
             if not found and only is None:
-                leases.end_strays(uow.session, routes, now=at, until=until)
-            return leases.take(uow, found, node, now=at, lease=lease)
+                claims.end_strays(uow.session, routes, now=at, until=until)
+            return claims.take(uow, found, node, now=at, lease=lease)
 
-        claims, faults = self._quick(claim)
+        leased, faults = self._quick(claim)
         self._end_damaged(faults)
-        return claims
+        return leased
 
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
@@ -225,7 +213,7 @@ class SqlStore(ABC):
 
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
-        return self._quick(lambda uow: leases.renew(uow, holds, now=now, lease=lease))
+        return self._quick(lambda uow: claims.renew(uow, holds, now=now, lease=lease))
 
     def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
@@ -255,7 +243,7 @@ class SqlStore(ABC):
 
     def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
-        return self._glance(lambda uow: snapshots.routes(uow.session, source))
+        return self._glance(lambda uow: schedules.routes(uow.session, source))
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
@@ -287,13 +275,13 @@ class SqlStore(ABC):
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
 
-        def claim(uow: UnitOfWork) -> tuple[list[Claim], leases.Faults]:
-            found = claim_queries.lacking(uow.session, now=min(now, uow.now()), limit=limit)
-            return leases.take(uow, found, node, now=now, lease=lease)
+        def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
+            found = claims.lacking(uow.session, now=min(now, uow.now()), limit=limit)
+            return claims.take(uow, found, node, now=now, lease=lease)
 
-        claims, faults = self._quick(claim)
+        leased, faults = self._quick(claim)
         self._end_damaged(faults)
-        return claims
+        return leased
 
     def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
@@ -314,7 +302,7 @@ class SqlStore(ABC):
         for key, problem in faults.items():
             try:
                 self._careful(
-                    self._tenants(_TENANTS_OF_KEYS, [key]), partial(leases.end_unreadable, faults={key: problem})
+                    self._tenants(_TENANTS_OF_KEYS, [key]), partial(claims.end_unreadable, faults={key: problem})
                 )
             except NoonmarkError:
                 raise
@@ -329,20 +317,20 @@ class SqlStore(ABC):
         """The schedule of that id."""
 
         def find(uow: UnitOfWork) -> StoredSchedule | None:
-            found = snapshots.kept(uow, snapshots.BY_ID, tenant, schedule_id)
+            found = schedules.kept(uow, schedules.BY_ID, tenant, schedule_id)
             if found is None and deleted:
-                return snapshots.kept(uow, snapshots.DELETED_BY_ID, tenant, schedule_id)
+                return schedules.kept(uow, schedules.DELETED_BY_ID, tenant, schedule_id)
             return found
 
         return self._read(find)
 
     def find_uid(self, uid: str) -> StoredSchedule | None:
         """The schedule of that uid, deleted or not."""
-        return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_UID, uid))
+        return self._read(lambda uow: schedules.kept(uow, schedules.BY_UID, uid))
 
     def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         """The owner's oldest schedule of that name that is not deleted."""
-        return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_NAME, tenant, user, name))
+        return self._read(lambda uow: schedules.kept(uow, schedules.BY_NAME, tenant, user, name))
 
     def schedules(
         self,
@@ -355,17 +343,17 @@ class SqlStore(ABC):
         newest_first: bool = False,
     ) -> list[StoredSchedule]:
         """A page of the tenant's schedules."""
-        choice = schedule_lists.choice(tenant, wanted, deleted=deleted)
+        choice = schedules.choice(tenant, wanted, deleted=deleted)
         if choice is None:
             return []
         return self._read(
-            lambda uow: schedule_lists.page(uow, choice, tenant, after=after, limit=limit, newest_first=newest_first)
+            lambda uow: schedules.page(uow, choice, tenant, after=after, limit=limit, newest_first=newest_first)
         )
 
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """How many there are."""
-        choice = schedule_lists.choice(tenant, wanted, deleted=deleted)
-        return 0 if choice is None else self._read(lambda uow: schedule_lists.count(uow, choice))
+        choice = schedules.choice(tenant, wanted, deleted=deleted)
+        return 0 if choice is None else self._read(lambda uow: schedules.count(uow, choice))
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
@@ -518,7 +506,7 @@ class SqlStore(ABC):
 
 
 def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:
-    leases.end_nobodys(uow.session, keys)
+    claims.end_nobodys(uow.session, keys)
 
 
 def _noted(uow: UnitOfWork, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import Conflict, NotFound, StoreUnavailable
 from noonmark.stores.sql import nodes
-from noonmark.stores.sql.version import OUR_TABLES, VERSION
+from noonmark.stores.sql.schema.version import OUR_TABLES, VERSION
 from noonmark.stores.sqlite.bootstrap import schema_version
 from noonmark.stores.sqlite.connections import Connections
 from noonmark.stores.sqlite.errors import is_damaged, unavailable

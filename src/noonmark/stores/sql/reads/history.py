@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE
 from noonmark.stores.rules.records import Unreadable, to_occurrence
-from noonmark.stores.sql.claim_queries import FIRST_LEASED, FIRST_READY, STRAY
+from noonmark.stores.sql.claims import FIRST_LEASED, FIRST_READY, STRAY
 from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import FURTHEST
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.run import Outcome, Run, Usage
 from noonmark.core.settlement import open_run
 from noonmark.ports.records import Activity
-from noonmark.stores.sql import history
+from noonmark.stores.sql.reads import history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

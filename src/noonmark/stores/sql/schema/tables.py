@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
-from noonmark.stores.sql.columns import KEY, Text, count, flag, index, index_by_key, instant, listed
+from noonmark.stores.sql.schema.columns import KEY, Text, count, flag, index, index_by_key, instant, listed
 
 metadata = MetaData()
 
