@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from noonmark.stores.memory.nodes import Register
+from noonmark.stores.memory.nodes import NodeRegister
 from noonmark.stores.rules import admission, events, plan_writes, slots
 
 
@@ -47,7 +47,7 @@ def without_watermark(patch):
 
 def without_term(patch):
     """Whoever takes the lead takes it under the term of whoever had it."""
-    lead = Register.lead
+    lead = NodeRegister.lead
 
     def lead_anyway(register, node, **times):
         before = register.term
@@ -57,7 +57,7 @@ def without_term(patch):
             register.leadership = taken = replace(taken, term=before)
         return taken
 
-    patch.setattr(Register, "lead", lead_anyway)
+    patch.setattr(NodeRegister, "lead", lead_anyway)
 
 
 def without_cursor(patch):

@@ -12,13 +12,13 @@ from noonmark.stores.rules.clock_repair import mend_row, mend_state
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Snapshot
-    from noonmark.stores.memory.nodes import Register
+    from noonmark.stores.memory.nodes import NodeRegister
     from noonmark.stores.memory.unit_of_work import UnitOfWork
 
 
 def newest_time(uow: UnitOfWork, before: Micros | None) -> Micros | None:
     """The newest time that something was written, or the newest before another."""
-    times = [one.seen for one in uow.nodes.heard.values()]
+    times = [one.seen for one in uow.nodes.nodes.values()]
     if before is None:
         known = [uow.by_age.last(), uow.audit_log.newest_time(), *(one.last() for one in uow.leases.values())]
         return max([*times, *(time for time in known if time is not None)], default=None)
@@ -56,11 +56,11 @@ def mend(uow: UnitOfWork, *, now: Micros, after: Micros, lease: Micros) -> int:
     return count + uow.audit_log.mend(now=now, after=after)
 
 
-def _mend_nodes(nodes: Register, now: Micros, after: Micros, lease: Micros) -> int:
+def _mend_nodes(nodes: NodeRegister, now: Micros, after: Micros, lease: Micros) -> int:
     count = 0
-    for name, heard in nodes.heard.items():
-        if heard.seen > after:
-            nodes.heard[name] = replace(heard, seen=now)
+    for name, seen_node in nodes.nodes.items():
+        if seen_node.seen > after:
+            nodes.nodes[name] = replace(seen_node, seen=now)
             count += 1
     for route, seen in nodes.served.items():
         if seen > after:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class SeenNode:
     """The last beat of a node, when it came, and when the node left."""
 
     beat: Heartbeat
@@ -27,10 +27,10 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Register:
+class NodeRegister:
     """Every node that was heard of lately."""
 
-    heard: dict[str, Heard] = field(default_factory=dict)
+    nodes: dict[str, SeenNode] = field(default_factory=dict)
     served: dict[str, Micros] = field(default_factory=dict)
     """When each route was last served."""
     term: int = 0
@@ -38,33 +38,33 @@ class Register:
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """A node is alive."""
-        self.heard[beat.node] = Heard(beat, now)
+        self.nodes[beat.node] = SeenNode(beat, now)
         self.served.update(dict.fromkeys(beat.routes, now))
-        for name in [name for name, one in self.heard.items() if not one.is_listed(now)]:
-            del self.heard[name]
+        for name in [name for name, one in self.nodes.items() if not one.is_listed(now)]:
+            del self.nodes[name]
 
     def is_any_alive(self, since: Micros) -> bool:
         """Whether anybody was heard of after an instant."""
-        return any(one.seen > since for one in self.heard.values())
+        return any(one.seen > since for one in self.nodes.values())
 
     def leave(self, node: str, *, now: Micros) -> None:
         """A node has stopped."""
-        if node in self.heard:
-            self.heard[node] = replace(self.heard[node], left=now)
+        if node in self.nodes:
+            self.nodes[node] = replace(self.nodes[node], left=now)
         if self.leadership is not None and self.leadership.leader == node:
             self.leadership = None
 
     def miss(self, node: str, seen: Micros) -> bool:
         """A node was lost; False unless it is the one that was last heard of then, and that is news."""
-        heard = self.heard.get(node)
-        if heard is None or (heard.seen, heard.left) != (seen, None) or heard.beat.lease == MISSED:
+        node_seen = self.nodes.get(node)
+        if node_seen is None or (node_seen.seen, node_seen.left) != (seen, None) or node_seen.beat.lease == MISSED:
             return False
-        self.heard[node] = replace(heard, beat=replace(heard.beat, lease=MISSED))
+        self.nodes[node] = replace(node_seen, beat=replace(node_seen.beat, lease=MISSED))
         return True
 
-    def told(self, *, now: Micros) -> list[NodeRecord]:
+    def records(self, *, now: Micros) -> list[NodeRecord]:
         """Those that were heard of lately, and those of whose loss nobody was told yet, by name."""
-        lately = [self.heard[name] for name in sorted(self.heard) if self.heard[name].is_listed(now)]
+        lately = [self.nodes[name] for name in sorted(self.nodes) if self.nodes[name].is_listed(now)]
         return [
             node_record(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
             for one in lately

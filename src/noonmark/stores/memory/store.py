@@ -79,7 +79,6 @@ class MemoryStore:
 
     @property
     def traits(self) -> StoreTraits:
-        """What this store can do."""
         return StoreTraits(is_durable=False, blocks=False)
 
     def before_fork(self, until: ExitStack) -> None:
@@ -98,22 +97,18 @@ class MemoryStore:
         """Nothing to let go of."""
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
-        """Never rings."""
         return _do_nothing
 
     @atomic
     def clock(self) -> Micros:
-        """The time of the clock it was given."""
         return self._uow.now()
 
     @atomic
     def create(self, plans: Sequence[Plan]) -> list[bool]:
-        """Keep new schedules, each with its first plan."""
         return plan_writes.create_all(self._uow, plans)
 
     @atomic
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
-        """What some schedules depend on, directly and through others."""
         uow = self._uow
         found: dict[str, tuple[str, ...]] = {}
         left = list(schedule_ids)
@@ -126,12 +121,10 @@ class MemoryStore:
 
     @atomic
     def snapshot(self, uid: str) -> Snapshot | None:
-        """What an edit needs to know of a schedule."""
         return snapshots.by_uid(self._uow, uid)
 
     @atomic
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
-        """Active schedules whose time to plan has come, earliest first."""
         uow = self._uow
         entries = [uow.entries[uid] for uid in take([(uow.plans, now)], limit)]
         for entry in entries:
@@ -140,51 +133,41 @@ class MemoryStore:
 
     @atomic
     def set_aside(self, uid: str, problem: str) -> None:
-        """Plan a schedule no more."""
         if (entry := self._uow.entries.get(uid)) is not None:
             entry.state.fault = problem
             self._uow.changed_state(entry.state)
 
     def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:  # noqa: ARG002 - as the port has it
-        """There are no rows that could be damaged."""
         return Inspected()
 
     def condition(self) -> Condition:
-        """As sound as the process."""
         return Condition(kind="memory")
 
     def damage(self) -> Mapping[str, int]:
-        """None was found."""
         return {}
 
     @atomic
     def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
-        """Write each plan whose snapshot still holds."""
         return plan_writes.commit_all(self._uow, plans)
 
     @atomic
     def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
-        """Decide on a schedule while nobody else changes anything."""
         return plan_writes.commit_change(self._uow, uid, decide)
 
     @atomic
     def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
-        """Keep occurrences that the trigger did not name."""
         return plan_writes.add_all(self._uow, occurrences)
 
     @atomic
     def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        """Keep events, in their order."""
         return event_rules.emit(self._uow, tenant, events)
 
     @atomic
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        """Events that were not matched yet, each with schedules that may want it."""
         return event_rules.unmatched(self._uow, limit)
 
     @atomic
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
-        """Write what becomes of events, where nothing has happened since."""
         return event_rules.commit(self._uow, reactions)
 
     @atomic
@@ -200,7 +183,6 @@ class MemoryStore:
         only: str | None = None,
         shares: Shares | None = None,
     ) -> list[Claim]:
-        """Lease what is due, and what others let go."""
         uow, known = self._uow, set(routes)
         if only is not None:
             found = claims.only_due(uow, only, known, now=now, until=until)[:limit]
@@ -214,17 +196,14 @@ class MemoryStore:
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        """Carry out admissions whose claim still holds."""
         return admission.admit_all(self._uow, admissions, now=now, lease=lease)
 
     @atomic
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
-        """The upstreams of each claim's schedule."""
         return dependencies.of_claims(self._uow, claims)
 
     @atomic
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
-        """Extend the leases that are still held."""
         held = admission.held_rows(self._uow, holds)
         for row in held.values():
             row.lease_end = self._uow.lease_end(now, lease)
@@ -234,72 +213,59 @@ class MemoryStore:
 
     @atomic
     def release(self, holds: Sequence[Lease]) -> None:
-        """Give claimed rows back untouched."""
         admission.release(self._uow, holds)
 
     @atomic
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Write the end of deliveries whose fence still holds."""
         return admission.settle_all(self._uow, settlements)
 
     @atomic
     def progress(self, interims: Sequence[Interim]) -> list[bool]:
-        """Keep what deliveries that go on have put out so far."""
         return history.store_progress(self._uow, interims)
 
     @atomic
     def request_stop(self, occurrence_id: str) -> bool:
-        """Ask whoever delivers it to stop; False when nobody does."""
         return admission.request_stop(self._uow, occurrence_id)
 
     @atomic
     def cancel(self, occurrence_id: str) -> bool:
-        """End what has not been started; False when there is no such row."""
         return admission.cancel(self._uow, occurrence_id)
 
     @atomic
     def routes(self, source: str) -> list[str]:
-        """The routes of the schedules from a source."""
         schedules = [entry.schedule for entry in self._uow.entries.values()]
         here = [one for one in schedules if one.source == source and one.phase is not SchedulePhase.DELETED]
         return sorted({one.declaration.target.route for one in here})
 
     @atomic
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
-        """Remember that a node is alive, and what it serves."""
         self._uow.nodes.beat(beat, now=now)
 
     @atomic
     def leave(self, node: str) -> None:
-        """Remember that a node has stopped."""
         self._uow.nodes.leave(node, now=self._uow.now())
 
     @atomic
     def nodes(self) -> list[NodeRecord]:
-        """The nodes that were heard of within the last day."""
-        return self._uow.nodes.told(now=self._uow.now())
+        return self._uow.nodes.records(now=self._uow.now())
 
     @atomic
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
-        """Remember that a node was told to be lost, and tell it."""
         tenants = self._uow.subscribed_tenants(event.event_type)
         return system_events.publish_lost_node(self._uow, node, seen, event, tenants)
 
     @atomic
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
-        """Take the lease of the leader, or renew it."""
         return self._uow.nodes.lead(node, now=now, lease=lease)
 
     @atomic
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
-        """Lease what nobody could serve for too long."""
         uow = self._uow
         rows = claims.unserved(uow, now=now, limit=limit)
         return [claims.lease(uow, row, node, now=now, until=uow.lease_end(now, lease)) for row in rows]
 
     @atomic
     def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
-        """Deliveries whose deadline has come, earliest first."""
         uow = self._uow
         rows = [uow.rows[one] for one in take([(uow.deadlines, now)], limit)]
         for row in rows:
@@ -308,12 +274,10 @@ class MemoryStore:
 
     @atomic
     def changed_by_others(self) -> bool:
-        """Nobody else can write to it."""
         return False
 
     @atomic
     def next_time(self, routes: Collection[str]) -> Micros | None:
-        """When anything can next be planned or claimed."""
         uow = self._uow
         time = self._first_time([uow.plans, uow.deadlines, *self._indexes(routes)])
         if uow.events.behind.first() is None:
@@ -322,37 +286,30 @@ class MemoryStore:
 
     @atomic
     def backlog(self, now: Micros, limit: int) -> Backlog:
-        """How much is due and not claimed, and how much waits."""
         return claims.backlog(self._uow, now=now, limit=limit)
 
     @atomic
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget what is old, and what is too much."""
         return history.prune(self._uow, before=before, keep=keep, limit=limit)
 
     @atomic
     def newest_time(self, before: Micros | None = None) -> Micros | None:
-        """The newest time that something was written."""
         return clock_repair.newest_time(self._uow, before)
 
     @atomic
     def due_since(self, routes: Collection[str]) -> Micros | None:
-        """Since when the first row can be claimed."""
         return self._first_time(self._indexes(routes))
 
     @atomic
     def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
-        """Schedules that are accounted for beyond a time."""
         return clock_repair.planned_ahead(self._uow, now=now, until=until, after=after, limit=limit)
 
     @atomic
     def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
-        """Set back every time that is too far ahead."""
         return clock_repair.mend(self._uow, now=now, after=after, lease=lease)
 
     @atomic
     def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
-        """The schedule of that id."""
         uid = self._uow.ids.get((tenant, schedule_id))
         if uid is None and deleted:
             uid = self._uow.last_deleted.get((tenant, schedule_id))
@@ -360,13 +317,11 @@ class MemoryStore:
 
     @atomic
     def find_uid(self, uid: str) -> StoredSchedule | None:
-        """The schedule of that uid, deleted or not."""
         entry = self._uow.entries.get(uid)
         return None if entry is None else entry.to_stored(self._uow.now())
 
     @atomic
     def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
-        """The owner's oldest schedule of that name that is not deleted."""
         same_name = self._uow.names.get((tenant, user, name))
         return self.find_uid(same_name[0][1]) if same_name else None
 
@@ -381,7 +336,6 @@ class MemoryStore:
         wanted: ScheduleFilter | None = None,
         newest_first: bool = False,
     ) -> list[StoredSchedule]:
-        """A page of the tenant's schedules."""
         wanted = wanted or schedule_lists.ANY
         return schedule_lists.page(
             self._uow, tenant, wanted, after=after, limit=limit, deleted=deleted, newest_first=newest_first
@@ -389,12 +343,10 @@ class MemoryStore:
 
     @atomic
     def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
-        """How many there are."""
         return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
 
     @atomic
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
-        """One occurrence as it stands."""
         row = self._uow.rows.get(occurrence_id)
         return None if row is None else self._uow.occurrence_of(row)
 
@@ -402,35 +354,29 @@ class MemoryStore:
     def occurrences(
         self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
-        """A schedule's occurrences, newest nominal time first."""
         return history.occurrences(self._uow, uid, limit, before, phases)
 
     @atomic
     def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
-        """A schedule's occurrences that stand for a time."""
         return history.occurrences_at(self._uow, uid, time, limit)
 
     @atomic
     def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
-        """A schedule's runs, newest start first."""
         return history.runs(self._uow, uid, limit, before)
 
     @atomic
     def occurrence_runs(self, occurrence_id: str) -> list[Run]:
-        """The runs of one occurrence, newest start first."""
         row = self._uow.rows.get(occurrence_id)
         found = [] if row is None else history.runs_of(self._uow, row)
         return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
 
     @atomic
     def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
-        """The last run of each of some occurrences that has ended or was accepted, without its result."""
         rows = [row for one in occurrence_ids if (row := self._uow.rows.get(one)) is not None]
         return {row.id: run for row in rows if (run := history.last_run(self._uow, row)) is not None}
 
     @atomic
     def run(self, run_id: str) -> tuple[str, Run] | None:
-        """One run, and the uid of its schedule."""
         row = self._uow.rows.get(run_id.rpartition("-")[0])
         if row is None:
             return None
@@ -439,29 +385,24 @@ class MemoryStore:
 
     @atomic
     def activities(self, uids: Sequence[str]) -> list[Activity]:
-        """What each of some schedules does at present."""
         return [history.activity(self._uow, uid) for uid in uids]
 
     @atomic
     def events(
         self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
     ) -> list[Event]:
-        """The tenant's events, newest first."""
         return self._uow.events.newest(tenant, limit, before, event_type)
 
     @atomic
     def event(self, tenant: str, event_id: str) -> Event | None:
-        """The tenant's event of that id."""
         return self._uow.events.find(tenant, event_id)
 
     @atomic
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget events that are old, or too many."""
         return self._uow.events.prune(before=before, keep=keep, limit=limit)
 
     @atomic
     def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
-        """Keep notes that come with no plan."""
         for one in notes:
             self._uow.audit_log.add(tenant, one)
 
@@ -469,48 +410,39 @@ class MemoryStore:
     def notes(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
-        """The tenant's notes, newest first."""
         return self._uow.audit_log.newest(tenant, limit, before, schedule_id)
 
     @atomic
     def prune_notes(self, *, before: Micros, limit: int) -> int:
-        """Forget notes that are old."""
         return self._uow.audit_log.prune_notes(before, limit)
 
     @atomic
     def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
-        """Keep who used a key, unless somebody has lately; tells what is kept."""
         fresh = KeyRecord(fingerprint=fingerprint, created=now)
         return self._uow.audit_log.claim_key(tenant, key, fresh, now - lifetime)
 
     @atomic
     def prune_keys(self, *, before: Micros, limit: int) -> int:
-        """Forget keys that are old."""
         return self._uow.audit_log.prune_keys(before, limit)
 
     @atomic
     def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
-        """Keep a secret, unless there are too many."""
-        return self._noted(tenant, self._uow.secrets.keep(tenant, secret, most), note)
+        return self._noted(tenant, self._uow.secrets.put(tenant, secret, most), note)
 
     @atomic
     def secrets(self, tenant: str) -> list[Secret]:
-        """The tenant's secrets, by name."""
         return self._uow.secrets.every(tenant)
 
     @atomic
     def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
-        """Those that have one of the names, by name."""
         return [secret for secret in self._uow.secrets.every(tenant) if secret.name in names]
 
     @atomic
     def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
-        """Remove a secret; what it was."""
-        return self._noted(tenant, self._uow.secrets.forget(tenant, name), note)
+        return self._noted(tenant, self._uow.secrets.delete(tenant, name), note)
 
     @atomic
     def own_key(self) -> bytes:
-        """The key of the store itself."""
         return self._uow.secrets.own_key
 
     def _noted(self, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:

@@ -18,7 +18,7 @@ from noonmark.core.run import in_place_of
 from noonmark.stores.memory.audit_log import AuditLog
 from noonmark.stores.memory.due_index import DueIndex, WaitLines
 from noonmark.stores.memory.events import EventLog
-from noonmark.stores.memory.nodes import Register
+from noonmark.stores.memory.nodes import NodeRegister
 from noonmark.stores.memory.records import ScheduleEntry, listed_at
 from noonmark.stores.memory.secret_store import SecretStore
 from noonmark.stores.rules import unit_of_work as rules
@@ -82,7 +82,7 @@ class UnitOfWork(rules.UnitOfWork):
         """The rows in line for a concurrency key that no pause holds."""
         self.keys: dict[tuple[str, str], ConcurrencyKey] = {}
         self.events = EventLog(now)
-        self.nodes = Register()
+        self.nodes = NodeRegister()
         self.audit_log = AuditLog()
         self.secrets = SecretStore()
         self._followers: defaultdict[Identity, set[int]] = defaultdict(set)
@@ -265,7 +265,7 @@ class UnitOfWork(rules.UnitOfWork):
         return self.tenants
 
     def last_heartbeats(self, routes: Collection[str]) -> tuple[Micros | None, Mapping[str, Micros]]:  # noqa: ARG002 - all are at hand
-        return max((one.seen for one in self.nodes.heard.values()), default=None), self.nodes.served
+        return max((one.seen for one in self.nodes.nodes.values()), default=None), self.nodes.served
 
     def add_audit_entry(self, tenant: str, entry: AuditEntry) -> None:
         self.audit_log.add(tenant, entry)

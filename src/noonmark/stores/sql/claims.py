@@ -22,7 +22,7 @@ from noonmark.stores.rules.admission import lease_row
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.records import LEASED, PHASES, REASONS, Unreadable, unpack_overrides
 from noonmark.stores.sql.records import from_json
-from noonmark.stores.sql.row_checks import RowCheck, told
+from noonmark.stores.sql.row_checks import RowCheck, describe_problems
 from noonmark.stores.sql.session import lease_end
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow
     (attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up) = columns[12:20]
     (losses, waiting_for, holds_slot, stop, deadline, payload, own, behind, ended) = columns[20:]
     if problems := _JUDGE.problems((*columns[1:5], *columns[6:]), narrow=narrow):
-        raise Unreadable(told(problems))
+        raise Unreadable(describe_problems(problems))
     if ended is not None or phase not in CLAIMABLE:
         raise Unreadable(f"it has ended as {phase}, or should have, and yet it can be claimed")
     try:
@@ -390,10 +390,10 @@ def end_unreadable(uow: UnitOfWork, faults: Faults) -> None:
 def end_strays(session: Session, routes: Collection[str], *, now: Micros, until: Micros) -> None:
     """End what is due and belongs to no schedule: no claim takes it, and everybody would look for it for ever."""
     named = list(routes)
-    end_nobodys(session, [key for (key,) in session.query(STRAYS, named, until, named, now)])
+    end_stray_rows(session, [key for (key,) in session.query(STRAYS, named, until, named, now)])
 
 
-def end_nobodys(session: Session, keys: Sequence[int]) -> None:
+def end_stray_rows(session: Session, keys: Sequence[int]) -> None:
     """End rows that belong to no schedule."""
     if keys:
         detail = to_detail({"problem": "schedule is that of no schedule"})

@@ -95,12 +95,12 @@ def start_all(
 ) -> dict[str, Occurrence]:
     """Carry out the plain starts; those that were, as they now stand."""
     repeated = _repeated([one.claim.occurrence.uid for one in admissions])
-    told = _heard_late(session, admissions, now)
+    late = _subscribed_late(session, admissions, now)
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
     for one in admissions:
         if isinstance(one, Start) and one.concurrency is None and one.max_runs is None:
             claimed = one.claim.occurrence
-            if claimed.uid not in repeated and claimed.id not in told:
+            if claimed.uid not in repeated and claimed.id not in late:
                 is_triggered = claimed.origin == TRIGGER
                 is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
                 group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
@@ -123,11 +123,11 @@ def start_all(
 def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros) -> set[str]:
     """Write the plain ends; the ids of those that were."""
     repeated = _repeated([one.occurrence.uid for one in settlements])
-    heard = _heard_ends(session, settlements)
+    subscribed = _subscribed_ends(session, settlements)
     groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
     for one in settlements:
         of = one.occurrence
-        if one.phase not in _ENDS or (heard and (one.tenant, ENDED_AS[one.phase]) in heard):
+        if one.phase not in _ENDS or (subscribed and (one.tenant, ENDED_AS[one.phase]) in subscribed):
             continue
         if one.pause_after is None and not of.missed_count and of.uid not in repeated:
             group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, of.holds_slot)
@@ -140,7 +140,8 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
         found = [
             (one, key, schedule, is_last)
             for one, key, schedule, is_last, is_plain in locked
-            if is_plain and not (heard and is_last and (ends[one].tenant, SystemEvent.SCHEDULE_COMPLETED) in heard)
+            if is_plain
+            and not (subscribed and is_last and (ends[one].tenant, SystemEvent.SCHEDULE_COMPLETED) in subscribed)
         ]
         if not found:
             continue
@@ -155,18 +156,18 @@ def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros)
     return ended
 
 
-def _heard_late(session: Session, admissions: Sequence[Admission], now: Micros) -> frozenset[str]:
+def _subscribed_late(session: Session, admissions: Sequence[Admission], now: Micros) -> frozenset[str]:
     """The ids of those that start late, where somebody wants to hear that."""
     late = {
         one.claim.occurrence.id: (one.claim.schedule.owner.tenant, str(SystemEvent.STARTED_LATE))
         for one in admissions
         if is_late(one.claim.occurrence.first_due, now) and not one.claim.occurrence.has_begun
     }
-    heard = subscriptions.subscribed(session, set(late.values()))
-    return frozenset(one for one, fact in late.items() if fact in heard) if heard else frozenset()
+    subscribed = subscriptions.subscribed(session, set(late.values()))
+    return frozenset(one for one, fact in late.items() if fact in subscribed) if subscribed else frozenset()
 
 
-def _heard_ends(session: Session, settlements: Sequence[Settlement]) -> set[Topic]:
+def _subscribed_ends(session: Session, settlements: Sequence[Settlement]) -> set[Topic]:
     """What somebody wants to hear of these ends; of each, it may be that of its schedule too."""
     ends = {(one.tenant, one.phase) for one in settlements}
     facts = {(tenant, str(ENDED_AS[phase])) for tenant, phase in ends if phase in _ENDS}

@@ -45,15 +45,25 @@ _HEARTBEATS = """
 """
 
 
-def beat(session: Session, told: Heartbeat, *, now: Micros) -> None:
+def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
     """A node is alive."""
-    routes = json.dumps(told.routes)
-    said = (told.node, routes, told.capacity, told.load, told.version, told.started, told.lease, now, None)
+    routes = json.dumps(heartbeat.routes)
+    said = (
+        heartbeat.node,
+        routes,
+        heartbeat.capacity,
+        heartbeat.load,
+        heartbeat.version,
+        heartbeat.started,
+        heartbeat.lease,
+        now,
+        None,
+    )
     session.put("nodes", _SAID, [said])
     session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
-    if told.routes:
+    if heartbeat.routes:
         # In one order everywhere: no two nodes may wait for each other.
-        session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(told.routes)])
+        session.put("served_routes", ("route", "seen"), [(route, now) for route in sorted(heartbeat.routes)])
 
 
 def leave(session: Session, node: str, *, now: Micros) -> None:
@@ -75,7 +85,7 @@ def lead(session: Session, node: str, *, now: Micros, lease: Micros) -> Leadersh
     return Leadership(term=term, leader=leader, until=until)
 
 
-def told(session: Session, *, now: Micros) -> list[NodeRecord]:
+def records(session: Session, *, now: Micros) -> list[NodeRecord]:
     """Those that were heard of lately, and those of whose loss nobody was told yet, by name."""
     leader = None
     for _, node, until in session.query(_LEADER):

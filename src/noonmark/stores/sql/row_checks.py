@@ -208,7 +208,7 @@ class RowCheck:
         return found
 
 
-def told(problems: Mapping[str, str]) -> str:
+def describe_problems(problems: Mapping[str, str]) -> str:
     """What is wrong with a row, in a sentence."""
     return "; ".join(f"{name} {problem}" for name, problem in problems.items())
 

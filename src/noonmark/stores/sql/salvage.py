@@ -14,7 +14,7 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
 from noonmark.stores.sql.records import KEY_COLUMNS, ROW_COLUMNS, STATE_COLUMNS
-from noonmark.stores.sql.row_checks import KINDS, RowCheck, number, told
+from noonmark.stores.sql.row_checks import KINDS, RowCheck, describe_problems, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, st
         if "fences" in problems:
             state.fences = number(fence, 0) + _FENCES
     if not GOES_ON.issuperset(problems):
-        state.fault = state.fault or told(problems)
+        state.fault = state.fault or describe_problems(problems)
 
 
 def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
@@ -84,7 +84,7 @@ def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
         **dict.fromkeys(("nominal", "due", "first_due"), time),
     }
     _put(row, "occurrences", problems, spare)
-    row.damage = told(problems)
+    row.damage = describe_problems(problems)
 
 
 def mend_key(session: Session, key: ConcurrencyKey) -> None:

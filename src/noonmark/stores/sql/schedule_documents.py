@@ -23,7 +23,7 @@ from noonmark.core.triggers import parse_trigger
 from noonmark.stores.damage import DamageLog
 from noonmark.stores.rules.records import Unreadable
 from noonmark.stores.sql.records import from_json
-from noonmark.stores.sql.row_checks import RowCheck, told
+from noonmark.stores.sql.row_checks import RowCheck, describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -156,7 +156,7 @@ def _restored(columns: tuple[Any, ...]) -> Schedule:
     problems = _JUDGE.problems(columns[: len(COLUMNS)])
     problems = problems or {name: one for name, one in _STATE.problems(columns[-5:]).items() if name != "version"}
     if problems:
-        raise Unreadable(told(problems))
+        raise Unreadable(describe_problems(problems))
     try:
         declared = _declared(trigger, terms)
         if name is not None or declared_id is not None or description or labels is not None:

@@ -32,7 +32,7 @@ _DRAW = """
 """
 
 
-def keep(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret | None:
+def put(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret | None:
     """Keep a secret in the place of the one of that name; None where it is new, and there are too many."""
     known = some(session, tenant, [secret.name])
     if known:
@@ -54,7 +54,7 @@ def some(session: Session, tenant: str, names: Collection[str]) -> list[Secret]:
     return _readable(session.query(_SOME, tenant, list(names)))
 
 
-def forget(session: Session, tenant: str, name: str) -> Secret | None:
+def delete(session: Session, tenant: str, name: str) -> Secret | None:
     """Remove a secret; what it was."""
     known = some(session, tenant, [name])
     if known:

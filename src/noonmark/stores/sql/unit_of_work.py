@@ -27,7 +27,7 @@ from noonmark.stores.sql.records import (
     state_values,
     to_json,
 )
-from noonmark.stores.sql.row_checks import told
+from noonmark.stores.sql.row_checks import describe_problems
 from noonmark.stores.sql.salvage import KEYS, ROWS, STATES
 
 if TYPE_CHECKING:
@@ -451,7 +451,7 @@ class UnitOfWork(rules.UnitOfWork):
                     self._report("schedule_states", state.schedule, problems)
 
     def _report(self, table: str, key: int, problems: Mapping[str, str]) -> None:
-        self.schedule_cache.damage.note(table, key, told(problems))
+        self.schedule_cache.damage.note(table, key, describe_problems(problems))
 
 
 def _differing(stored: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ def one(uow: UnitOfWork, occurrence_id: str) -> Occurrence | None:
     row = uow.row(occurrence_id)
     if row is None:
         return None
-    found = told(uow, [row])
+    found = to_occurrences(uow, [row])
     if not found:
         raise StoreUnavailable(f"the stored record of occurrence {row.id} is damaged; noonmark doctor says more")
     return found[0]
@@ -93,7 +93,7 @@ def one(uow: UnitOfWork, occurrence_id: str) -> Occurrence | None:
 def standing_for(uow: UnitOfWork, uid: str, time: Micros, limit: int) -> list[Occurrence]:
     """A schedule's occurrences of a time, and of gaps that reach over it."""
     exact = uow.find(f"{_OF_UID} {_OF_TIME}", uid, time, limit)
-    return told(uow, [*exact, *uow.find(f"{_OF_UID} {_OVER_TIME}", uid, time, time, limit)])
+    return to_occurrences(uow, [*exact, *uow.find(f"{_OF_UID} {_OVER_TIME}", uid, time, time, limit)])
 
 
 def of_schedule(
@@ -111,7 +111,7 @@ def of_schedule(
             # The live ones, which are few, are looked through, and not all in the order of their times: hence the sum.
             where, order = f"{where} AND ended IS NULL", "nominal + 0"
     text = f"{where} ORDER BY {order} DESC, id DESC LIMIT ?"
-    return told(uow, uow.find(text, *values, ALL if limit is None else limit))
+    return to_occurrences(uow, uow.find(text, *values, ALL if limit is None else limit))
 
 
 def overdue(uow: UnitOfWork, *, now: Micros, limit: int) -> tuple[list[Occurrence], dict[int, str], list[int]]:
@@ -124,7 +124,7 @@ def overdue(uow: UnitOfWork, *, now: Micros, limit: int) -> tuple[list[Occurrenc
             faults[row.key] = problem
         else:
             sound.append(row)
-    return told(uow, sound), faults, strays
+    return to_occurrences(uow, sound), faults, strays
 
 
 def _problem(uow: UnitOfWork, row: Row) -> str | None:
@@ -192,7 +192,7 @@ def _forget(session: Session, found: Sequence[Values]) -> int:
     return len(found)
 
 
-def told(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
+def to_occurrences(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
     """Rows as callers read them; a payload that cannot be read is left out, since the rest is worth telling."""
     ids: dict[int, str] = dict(
         uow.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))

@@ -123,7 +123,7 @@ def activities(uow: UnitOfWork, uids: Sequence[str]) -> list[Activity]:
 
 
 def _going_on(uow: UnitOfWork, condition: str, value: str) -> list[Run]:
-    return [open_run(row, now=uow.now()) for row in history.told(uow, uow.find(condition, value))]
+    return [open_run(row, now=uow.now()) for row in history.to_occurrences(uow, uow.find(condition, value))]
 
 
 def _run(columns: Sequence[Any]) -> Run:

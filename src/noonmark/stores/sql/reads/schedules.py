@@ -62,7 +62,7 @@ _ROUTES = """
 """
 
 
-def kept(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None:
+def find(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None:
     """The schedule that a query finds, as callers read it."""
     found = uow.session.query(query, *parameters)
     states = uow.states_of(found[0]) if found else []
@@ -71,10 +71,10 @@ def kept(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None
     if not states:
         return None
     [state] = states
-    return told(uow, [(state, readable(uow, state))])[0]
+    return to_stored(uow, [(state, readable(uow, state))])[0]
 
 
-def told(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
+def to_stored(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
     """Schedules as callers read them."""
     keys = [state.schedule for state, _ in known]
     found = uow.session.query(_NEXT_DUE, keys, uow.now())
@@ -141,7 +141,7 @@ def page(
         if len(found) < room:
             break
         place = found[-1][1:]
-    return told(uow, known)
+    return to_stored(uow, known)
 
 
 def count(uow: UnitOfWork, choice: Choice) -> int:

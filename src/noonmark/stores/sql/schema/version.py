@@ -52,8 +52,8 @@ def _fault(tables: Collection[str], found: Sequence[str | None]) -> str:
         return f"it has no table {TABLE}"
     if len(found) != 1:
         return f"its table {TABLE} has {'several rows' if found else 'no row'}"
-    [told] = found
-    if told is None:
+    [version] = found
+    if version is None:
         return f"its table {TABLE} has a row without text"
-    shown = ascii(told[:_SHOWN]) + ("…" if len(told) > _SHOWN else "")
+    shown = ascii(version[:_SHOWN]) + ("…" if len(version) > _SHOWN else "")
     return f"its table {TABLE} says {shown}"
