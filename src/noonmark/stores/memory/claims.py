@@ -70,7 +70,7 @@ def due_in_turn(
     ring = sorted(lines.keys() - besides, key=lambda owner: (owner <= after, owner))
     taken = [list(take(lines[owner], shares.each)) for owner in ring[:limit]]
     chosen = [uow.rows[one] for one in rounds(taken, limit)]
-    # To take is to remove: what is not leased now goes back where it was.
+    # `take` removes: what is not leased now goes back.
     given = {row.id for row in chosen}
     left = [uow.rows[one] for keys in taken for one in keys if one not in given]
     for row in [*left, *(row for rows in freed.values() for row in rows if row.id not in given)]:

@@ -1,4 +1,4 @@
-"""Lists of schedules: those of a tenant that a caller wants to see."""
+"""Lists of schedules, filtered and in pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets, as they were sealed."""
+"""Encrypted secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SecretStore:
         return own_key.draw()
 
     def put(self, tenant: str, secret: Secret, most: int) -> Secret | None:
-        """Keep a secret in the place of the one of that name; None where it is new, and there are too many."""
+        """Store a secret, in place of one of the same name; None if it is new and there are too many."""
         stored = self._secrets[tenant]
         if secret.name not in stored and len(stored) >= most:
             return None
@@ -39,5 +39,5 @@ class SecretStore:
         return [secret for _, secret in sorted(self._secrets.get(tenant, {}).items())]
 
     def delete(self, tenant: str, name: str) -> Secret | None:
-        """Remove a secret; what it was."""
+        """Delete a secret and return it."""
         return self._secrets.get(tenant, {}).pop(name, None)

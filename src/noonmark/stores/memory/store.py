@@ -1,4 +1,4 @@
-"""The memory store: each verb of the port, in one step."""
+"""The memory store."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 def atomic(verb: Callable[Concatenate[MemoryStore, P], T]) -> Callable[Concatenate[MemoryStore, P], T]:
-    """Hold the lock during a verb, then update the indexes and publish the system events."""
+    """Hold the lock during a method, then update the indexes and publish the system events."""
 
     @wraps(verb)
     def locked(self: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -69,10 +69,10 @@ def atomic(verb: Callable[Concatenate[MemoryStore, P], T]) -> Callable[Concatena
 
 
 class MemoryStore:
-    """Forgets everything when the process ends. Any thread may call a verb; a lock makes each one atomic."""
+    """Loses everything when the process ends. Any thread may call a method; a lock makes each one atomic."""
 
     def __init__(self, clock: Callable[[], Micros]) -> None:
-        """Leases are judged by this clock."""
+        """Leases end by this clock."""
         self._uow = UnitOfWork(clock)
         self._lock = RLock()
         fork_safety.watch(self)
@@ -82,19 +82,19 @@ class MemoryStore:
         return StoreTraits(is_durable=False, blocks=False)
 
     def before_fork(self, until: ExitStack) -> None:
-        """Nobody is in the middle of something: the copy of the child is whole."""
+        """Wait until no method is running, so that the copy of the child is consistent."""
         self._lock.acquire()
         until.callback(self._lock.release)
 
     def after_fork(self) -> None:
-        """The child has a copy of its own."""
+        """Use a new lock in the child."""
         self._lock = RLock()
 
     def open(self) -> None:
-        """Nothing to make ready."""
+        """Nothing to open."""
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
         return _do_nothing
@@ -128,7 +128,7 @@ class MemoryStore:
         uow = self._uow
         entries = [uow.entries[uid] for uid in take([(uow.plans, now)], limit)]
         for entry in entries:
-            uow.file_plan(entry)  # to take is to remove, and reading must change nothing
+            uow.file_plan(entry)  # `take` removes, and reading must change nothing
         return snapshots.snapshots(uow, [(entry.state, entry.schedule) for entry in entries])
 
     @atomic
@@ -269,7 +269,7 @@ class MemoryStore:
         uow = self._uow
         rows = [uow.rows[one] for one in take([(uow.deadlines, now)], limit)]
         for row in rows:
-            uow.file(row)  # to take is to remove, and reading must change nothing
+            uow.file(row)  # `take` removes, and reading must change nothing
         return [uow.occurrence_of(row) for row in rows]
 
     @atomic
@@ -446,7 +446,7 @@ class MemoryStore:
         return self._uow.secrets.own_key
 
     def _noted(self, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
-        """What was changed, if anything was; then there is a note of it."""
+        """Add an audit entry, if a secret was changed."""
         if changed is not None and note is not None:
             self._uow.audit_log.add(tenant, note)
         return changed

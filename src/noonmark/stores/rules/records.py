@@ -262,7 +262,7 @@ def to_occurrence(row: Row, uid: str, schedule_id: str, payload: object, unpack:
             ended=row.ended,
         )
     except KeyError as error:
-        raise Unreadable(f"{error} is no phase or reason") from None
+        raise Unreadable(f"{error} is not a phase or reason") from None
 
 
 def to_projection(row: Row) -> Projection:

@@ -122,7 +122,7 @@ def only_due(session: Session, one: str, routes: Collection[str], *, now: Micros
 
 
 def lacking(session: Session, *, now: Micros, limit: int) -> list[Found]:
-    """The rows that nobody could serve for as long as their schedules have patience, in the order of a claim."""
+    """The rows that no node has served for as long as their schedules have patience, in the order of a claim."""
     latest = now - MIN_PATIENCE
     found: list[Found] = []
     for routes, rows in ((READY_ROUTES, LACKING_READY), (LEASED_ROUTES, LACKING_LEASED)):
@@ -134,9 +134,9 @@ def lacking(session: Session, *, now: Micros, limit: int) -> list[Found]:
 
 
 def turn(columns: Found) -> tuple[int, int, int]:
-    """Where a row stands in the order of a claim.
+    """The position of a row in the order of a claim.
 
-    By key in the end: what was planned together lies together, so that a batch touches few pages.
+    The key comes last: rows that were planned together are stored together, so that a batch touches few pages.
     """
     time, nominal, _, key = columns[:4]
     return (time if isinstance(time, int) else 0), (nominal if isinstance(nominal, int) else 0), key
@@ -184,7 +184,7 @@ FAIR_EXPIRED = f"""
         AND owner BETWEEN 0 AND {MAX_OWNER} AND NOT owner IN EACH(bigint)
     ) AS expired WHERE place <= :each
 """  # noqa: S608 - likewise
-# By now another node may have taken one of them.
+# Another node may have taken one of them by now.
 TAKEN = f"""
     SELECT coalesce(lease_end, ready) AS time, {COLUMNS}, occurrences.owner AS owner
     FROM occurrences CROSS JOIN schedule_states USING (schedule)
@@ -222,7 +222,7 @@ def due_in_turn(
 def _ask(
     session: Session, text: str, known: dict[str, Any], listed: list[Any], columns: str | None = None
 ) -> list[Values]:
-    """Ask with parameters by name, and the one that is a list; with columns, many rows at once."""
+    """Query with named parameters, and one that is a list; with columns, for many rows at once."""
     parameters: list[Any] = []
 
     def put(found: re.Match[str]) -> str:
@@ -264,7 +264,7 @@ _JUDGE = RowCheck("occurrences", [name for name in SELECTED if name != "version"
 def take(
     uow: UnitOfWork, found: Sequence[Found], node: str, *, now: Micros, lease: Micros
 ) -> tuple[list[Claim], Faults]:
-    """Lease rows; of those whose record cannot be read, what is wrong with them."""
+    """Lease rows; returns the claims, and what is wrong with damaged rows."""
     schedules = uow.schedule_cache.read(uow.session, {columns[4]: columns[5] for columns in found})
     claims, plain, faults = [], [], {}
     until = lease_end(uow.session, now, lease)
@@ -286,7 +286,7 @@ def take(
 
 
 def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow: bool) -> Claim:
-    """What a claim makes of a row."""
+    """The claim of a row."""
     (_, nominal, one_id, _, _, _, phase, revision, origin, route, due, first_due) = columns[:12]
     (attempt, fence, reason, detail, missed_count, missed_first, missed_last, caught_up) = columns[12:20]
     (losses, waiting_for, holds_slot, stop, deadline, payload, own, behind, ended) = columns[20:]
@@ -328,7 +328,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow
             overrides=unpack_overrides(own, behind, from_json),
         )
     except KeyError as error:
-        raise Unreadable(f"{error} is no phase, reason or origin") from None
+        raise Unreadable(f"{error} is not a phase, reason or origin") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"a column has a value of the wrong kind ({error})") from None
     return Claim(occurrence=occurrence, schedule=schedule, claimed=now, found_in=found_in)
@@ -343,8 +343,8 @@ def renew(uow: UnitOfWork, holds: Sequence[Lease], *, now: Micros, lease: Micros
         uow.session.execute(_RENEW, until, [key for key, _ in held.values()])
     others = [one for one in fences if one not in held]
     if others:
-        # What somebody else is changing at this moment is not lost yet, and renewed the next time; unless its lease has
-        # ended, since then it is being taken over.
+        # A row that another transaction is changing now is not lost, and renewed the next time; unless its lease has
+        # ended: then another node is taking it over.
         held |= _still_held(uow, fences, others, until=uow.now())
     stop = {one: reason for one, (_, asked) in held.items() if (reason := REASONS.get(asked)) is not None}
     return Renewal(lost=frozenset(fences) - held.keys(), stop=stop)
@@ -353,7 +353,7 @@ def renew(uow: UnitOfWork, holds: Sequence[Lease], *, now: Micros, lease: Micros
 def _still_held(
     uow: UnitOfWork, fences: Mapping[str, int], ids: Sequence[str], how: str = "", *, until: Micros | None = None
 ) -> dict[str, tuple[int, str | None]]:
-    """The keys of the rows whose leases are held with these fences, and whether they are asked to stop."""
+    """The keys of the rows whose leases are held with these fences, and their requests to stop."""
     found = uow.session.gather("id, key, fence, stop, lease_end", f"({_HELD} {how})", list(ids))
     return {
         one: (key, stop)
@@ -377,18 +377,18 @@ def _take_over(uow: UnitOfWork, key: int, node: str, *, now: Micros, until: Micr
 
 
 def end_unreadable(uow: UnitOfWork, faults: Faults) -> None:
-    """End rows that cannot be read, so that they keep nobody from the others."""
+    """End damaged rows, so that they do not block others."""
     for row in uow.rows_of(list(faults)):
         uow.schedule_cache.damage.note("occurrences", row.key, faults[row.key])
         if row.phase in LIVE:
             completion.end_unreadable(uow, row, faults[row.key])
-        else:  # it has ended, and only seems to be held by somebody
+        else:  # it has ended, and only seems to be leased
             row.give_back()
             uow.changed(row)
 
 
 def end_strays(session: Session, routes: Collection[str], *, now: Micros, until: Micros) -> None:
-    """End what is due and belongs to no schedule: no claim takes it, and everybody would look for it for ever."""
+    """End rows that are due and belong to no schedule: no claim takes them, and every node would look for them."""
     named = list(routes)
     end_stray_rows(session, [key for (key,) in session.query(STRAYS, named, until, named, now)])
 

@@ -23,8 +23,8 @@ IDENTITIES = """
         (SELECT 1 FROM dependencies WHERE tenant = j.c0 AND upstream_id = j.c1 LIMIT 1) AS is_followed
     FROM ROWS(text, text) AS j
 """
-"""With EXISTS, PostgreSQL may read every dependency to look a few of them up."""
-# Only of the schedule that has the id now: one that was deleted under it is nobody's upstream any more.
+"""Not by EXISTS: PostgreSQL may then read every dependency."""
+# Only for the schedule that has the id now: one that was deleted under it is no upstream any more.
 DOWNSTREAM = """
     SELECT other.key, other.trigger_document IS NULL FROM schedules AS own
     CROSS JOIN dependencies ON dependencies.tenant = own.tenant AND upstream_id = own.schedule_id

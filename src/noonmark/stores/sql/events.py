@@ -34,8 +34,8 @@ _BEHIND = """
 _WAITING = f"""
     tenant = ? AND emitted > ? AND emitted <= {FURTHEST} AND CAST(emitted AS bigint) = emitted ORDER BY emitted LIMIT ?
 """
-"""Not beyond all times: a damaged value may be, and matched, it would leave none for those that follow. And no fraction
-of a moment, which nobody can read, and which would stand before all others for ever."""
+"""Damaged moments are left out: one beyond all times would, once matched, leave none for later events, and a fraction
+cannot be read and would stay first for ever."""
 _LAST = f"SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= {FURTHEST}"  # noqa: S608 - our own text
 _AHEAD = f"SELECT key, emitted FROM events WHERE tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted"  # noqa: S608 - likewise
 _LAST_UNTIL = "SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= ?"
@@ -178,17 +178,17 @@ def one(session: Session, tenant: str, event_id: str) -> Event | None:
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
-    """Forget what is old, and what is too much."""
+    """Delete what is old, then what is too much."""
     count = _forget(session, session.query(_OLD, before, limit))
     while count < limit and (fullest := session.query(_FULLEST, keep)):
         [(tenant, _)] = fullest
-        # Counted, not believed: a damaged number would have everything forgotten.
+        # Counted again: by a damaged number, everything would be deleted.
         [(matched,)] = session.query(_COUNT, tenant, tenant)
         if matched <= keep:
             session.execute("UPDATE event_streams SET matched = ? WHERE tenant = ?", matched, tenant)
             continue
         found = session.query(_OLDEST, tenant, tenant, min(matched - keep, limit - count))
-        if not found:  # somebody has removed them by hand
+        if not found:  # they were deleted by hand
             break
         count += _forget(session, found)
     return count
@@ -220,7 +220,7 @@ def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[Rea
 
 
 def _is_id(event_id: str) -> bool:
-    """Whether something can be set off under this id."""
+    """Whether an occurrence can have this event id in its origin."""
     try:
         ids.event(event_id)
     except NoonmarkError:

@@ -1,8 +1,8 @@
 """Salvage: give a record with damaged cells values that a transaction can work with, without failing others.
 
-What can be counted again is, and what is only told to people begins anew; then the schedule goes on. Of anything else
-nobody knows what it was, and the schedule is set aside: it has a fault, and is planned no more until it is edited. An
-occurrence is ended. Either is written only with what else is written of the record: reading changes nothing.
+What can be counted again is counted, and what is only shown to people starts anew; then the schedule goes on. If other
+values are damaged, the schedule gets a fault, and is not planned until it is edited. An occurrence is ended. Either is
+written only together with another change of the record: reading changes nothing.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _COUNTS = """
     FROM occurrences WHERE schedule = ?
 """
 _FENCES = 1_000_000
-"""So far beyond those that are there is nobody's fence."""
+"""Far beyond the fence of any row."""
 _KEY_COUNTS = """
     SELECT (SELECT count(*) FROM occurrences WHERE place = ?), (SELECT count(*) FROM occurrences WHERE wanted = ?)
 """
 
 
 def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, str]) -> None:
-    """Put something that can be worked with in the place of what is damaged."""
+    """Replace damaged values of a schedule state."""
     now = session.now()
     spare = {
         "uid": f"damaged-{state.schedule}",
@@ -72,7 +72,7 @@ def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, st
 
 
 def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
-    """The same for a row, which says what is wrong with it."""
+    """Replace damaged values of a row, and note the damage on it."""
     time = next((one for one in (row.nominal, row.due, row.first_due) if number(one, -1, low=0) >= 0), now)
     is_over = row.ended is not None and "ended" not in problems
     spare = {
@@ -88,7 +88,7 @@ def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
 
 
 def mend_key(session: Session, key: ConcurrencyKey) -> None:
-    """Count again who holds and who wants a place under a key."""
+    """Count again the rows that hold and want a place under a concurrency key."""
     [(key.taken, key.waiting)] = session.query(_KEY_COUNTS, key.key, key.key)
 
 

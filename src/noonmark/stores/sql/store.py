@@ -121,7 +121,7 @@ class SqlStore(ABC):
             found, faults = self._read(lambda uow: schedules.plannable(uow, now, limit))
             if not faults:
                 return found
-            # They would be found again and again, and stand before the others.
+            # They would be found again and again, before the others.
             for fault in faults.items():
                 self._quick(partial(_note_fault, fault=fault))
 
@@ -164,7 +164,7 @@ class SqlStore(ABC):
         shares: Shares | None = None,
     ) -> list[Claim]:
         def claim(uow: UnitOfWork) -> tuple[list[Claim], claims.Faults]:
-            # A node whose own clock runs ahead must not take what others still hold.
+            # A node whose clock is ahead must not take what others still hold.
             at = min(now, uow.now())
             if only is not None:
                 found = claims.only_due(uow.session, only, routes, now=at, until=until)[:limit]
@@ -210,7 +210,7 @@ class SqlStore(ABC):
         if not others:
             return [True] * len(settlements)
         tenants = self._tenants(_TENANTS_OF_ROWS, others)
-        # Whoever ends something looks for what that frees, but not one that is about to stop and hands its work back.
+        # A node that ends a run looks for what that frees; one that stops and hands its runs back does not.
         tells = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
         return self._careful(tenants, lambda uow: admission.settle_all(uow, settlements, ended), tells=tells)
 
@@ -229,7 +229,7 @@ class SqlStore(ABC):
         self._quick(lambda uow: nodes.beat(uow.session, beat, now=now))
 
     def leave(self, node: str) -> None:
-        # What it ended in the end may have freed somebody's turn, and it does not look for that any more.
+        # Its last ends may have freed a slot, and it does not look for that any more.
         self._careful((), lambda uow: nodes.leave(uow.session, node, now=uow.now()), tells=True)
 
     def nodes(self) -> list[NodeRecord]:
@@ -241,7 +241,7 @@ class SqlStore(ABC):
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         def lead(uow: UnitOfWork) -> Leadership:
-            # A node whose own clock runs ahead must not take what another still holds.
+            # A node whose clock is ahead must not take what another still holds.
             return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
 
         return self._quick(lead)
@@ -267,7 +267,7 @@ class SqlStore(ABC):
         return self._quick(lambda uow: history.prune(uow.session, before=before, keep=keep, limit=limit))
 
     def _end_damaged(self, faults: Mapping[int, str], strays: Sequence[int] = ()) -> None:
-        """End rows that cannot be read, each by itself, and those that belong to no schedule."""
+        """End damaged rows, each in its own transaction, and rows that belong to no schedule."""
         for key, problem in faults.items():
             try:
                 self._careful(
@@ -276,7 +276,7 @@ class SqlStore(ABC):
             except NoonmarkError:
                 raise
             except Exception:
-                # Something about its schedule is damaged as well. It would be found again and again.
+                # Its schedule is damaged as well. The row would be found again and again.
                 logger.exception("damaged occurrence %s cannot be ended with all that follows, and is ended alone", key)
                 self._quick(partial(_end_alone, keys=[key]))
         if strays:
@@ -422,7 +422,7 @@ class SqlStore(ABC):
     def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
         found = self._read(lambda uow: inspection.inspect(uow, after, limit))
         for one in found.damaged:
-            if one.column != "fault":  # that was told when it was set
+            if one.column != "fault":  # that was reported when it was set
                 self._schedule_cache.damage.note(one.table, one.key, f"{one.column} {one.problem}")
         return found
 
@@ -441,7 +441,7 @@ def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:
 
 
 def _noted(uow: UnitOfWork, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
-    """What was changed, if anything was; then there is a note of it."""
+    """Add an audit entry, if a secret was changed."""
     if changed is not None and note is not None:
         uow.add_audit_entry(tenant, note)
     return changed

@@ -19,7 +19,7 @@ HEARD = """
     SELECT j.c0, j.c1, (SELECT 1 FROM event_listeners WHERE tenant = j.c0 AND event_type = j.c1 LIMIT 1)
     FROM ROWS(text, text) AS j
 """
-# From each tenant to the next: there may be many listeners, and nobody is to read them all.
+# From each tenant to the next: there may be many listeners.
 LISTENING = """
     WITH RECURSIVE one(tenant) AS (
         SELECT min(tenant) FROM event_listeners
@@ -31,7 +31,7 @@ LISTENING = """
         SELECT 1 FROM event_listeners WHERE event_listeners.tenant = one.tenant AND event_type = ? LIMIT 1
     ) FROM one WHERE tenant IS NOT NULL ORDER BY tenant
 """
-# From each to the next of a type, likewise: they are few beside those who listen.
+# From each field to the next of a type, likewise: they are few.
 FIELDS = """
     WITH RECURSIVE one(tenant, event_type, fields) AS (
         SELECT c0, c1, c2 FROM ROWS(text, text, text) AS j
@@ -61,7 +61,7 @@ def subscribed(session: Session, topics: Collection[Topic]) -> set[Topic]:
 
 
 def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str, list[str]]:
-    """For each of some types of event, the fields of all discriminators that those who listen for it have."""
+    """The fields of the discriminators of all listeners, for each event type."""
     found: dict[str, list[str]] = {one: [] for one in types}
     for event_type, fields in session.query(FIELDS, [(tenant, one, NONE.fields) for one in types]):
         if is_fields(fields):  # else it is damaged, and no event has such fields
@@ -70,7 +70,7 @@ def fields_of(session: Session, tenant: str, types: Collection[str]) -> dict[str
 
 
 def listeners(session: Session, tenant: str, asked: Sequence[ListenerQuestion], limit: int) -> list[list[int]]:
-    """For each, the keys of the first schedules that listen so."""
+    """The keys of the first schedules that each question is about."""
     rows = [(place, tenant, one.event_type, *one.own, one.after) for place, one in enumerate(asked)]
     found: list[list[int]] = [[] for _ in asked]
     for place, keys in session.query(LISTENERS, limit, rows):

@@ -1,4 +1,4 @@
-"""The backlog: how much is due, and how much waits. Each query reads a partial index, and stops at its limit."""
+"""The backlog: how much is due, and how much waits. Each query reads a partial index up to its limit."""
 
 from __future__ import annotations
 

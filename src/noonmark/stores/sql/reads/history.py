@@ -1,4 +1,4 @@
-"""What has happened: occurrences as callers read them, what is overdue, and forgetting what is old."""
+"""Occurrences as callers read them, what is overdue, and pruning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 ALL = 2**62
-"""The limit that is none."""
+"""No limit."""
 CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index of those; to find them, all schedules are read."""
 DELIVERING = "phase IN ('dispatching', 'awaiting_completion')"
@@ -57,7 +57,7 @@ _FULLEST = """
     SELECT schedule, history FROM schedule_states AS s WHERE history > ? {more}
     ORDER BY history DESC, uid LIMIT ? /* quick: s */
 """
-# The counts are checked together: a negative one beside it would refuse every change.
+# One constraint checks all counts: a negative one beside it would refuse every change.
 _COUNTS = "live = CASE WHEN live >= 0 THEN live ELSE 0 END, queued = CASE WHEN queued >= 0 THEN queued ELSE 0 END"
 _FEWER = f"""
     UPDATE schedule_states SET history = CASE WHEN history BETWEEN j.c1 AND {FURTHEST} THEN history - j.c1 ELSE 0 END,
@@ -69,7 +69,7 @@ _RECOUNT = f"""
     ), {_COUNTS} WHERE schedule IN EACH(bigint)
 """  # noqa: S608 - likewise
 _NAMES = "schedules WHERE schedules.key IN EACH(bigint)"
-# Up to the time of the one after which none is to be forgotten; others may be of the same time.
+# Up to the time of the last one to delete; others may have the same time.
 OLDEST = """
     SELECT old.key, schedule FROM EACH(bigint) AS j
     CROSS JOIN occurrences AS old ON schedule = j.value AND ended IS NOT NULL AND nominal <= (
@@ -108,7 +108,7 @@ def of_schedule(
         where += " AND phase IN EACH(text)"
         values.append(sorted(phases))
         if LIVE.issuperset(phases):
-            # The live ones, which are few, are looked through, and not all in the order of their times: hence the sum.
+            # The sum keeps the query on the index of live rows, which are few.
             where, order = f"{where} AND ended IS NULL", "nominal + 0"
     text = f"{where} ORDER BY {order} DESC, id DESC LIMIT ?"
     return to_occurrences(uow, uow.find(text, *values, ALL if limit is None else limit))
@@ -146,13 +146,13 @@ def next_time(session: Session, routes: Collection[str], *, now: Micros) -> Micr
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
-    """Forget what is old, and what is too much."""
+    """Delete what is old, then what is too much."""
     count = _forget(session, session.query(_OLD, before, limit))
     return count + _forget(session, _too_many(session, keep, limit - count))
 
 
 def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
-    """The oldest of the schedules that have more than they may keep, of the fullest first."""
+    """The oldest rows of schedules with too many, the fullest schedule first."""
     more = f"AND history >= {CROWDED}" if keep >= CROWDED - 1 else ""
     by_excess: dict[int, list[int]] = {}
     for schedule, history in session.query(_FULLEST.format(more=more), keep, limit):
@@ -164,7 +164,7 @@ def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
             break
         limit -= excess
         by_excess.setdefault(excess, []).append(schedule)
-    # Few statements, however many schedules there are: a thousand is the sum of no more than 44 different numbers.
+    # Few statements for any number of schedules: a thousand is the sum of at most 44 different numbers.
     found: list[Values] = []
     miscounted: list[int] = []
     for excess, schedules in by_excess.items():
@@ -172,7 +172,7 @@ def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
         for _, of_one in groupby(rows, itemgetter(1)):
             found += islice(of_one, excess)
         miscounted += {*schedules} - {schedule for _, schedule in rows}
-    if miscounted:  # a damaged count would be found again and again, and leave no room for the others
+    if miscounted:  # a damaged count would be found again and again, and leave no room for others
         session.execute(_RECOUNT, miscounted)
     return found
 
@@ -193,7 +193,7 @@ def _forget(session: Session, found: Sequence[Values]) -> int:
 
 
 def to_occurrences(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
-    """Rows as callers read them; a payload that cannot be read is left out, since the rest is worth telling."""
+    """Rows as callers read them; a damaged payload is left out."""
     ids: dict[int, str] = dict(
         uow.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))
     )
@@ -210,7 +210,7 @@ def to_occurrences(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
 
 
 def shown(text: str | None) -> object:
-    """The value of a text, or nothing, if it has none."""
+    """The value of JSON text; None if it is damaged."""
     try:
         return from_json(text, "value")
     except Unreadable:

@@ -1,4 +1,4 @@
-"""Inspection: every row of every table, page by page in the order of primary keys. Nothing here changes anything."""
+"""Inspection: read every row of every table for damage, in pages by primary key."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _page(uow: UnitOfWork, table: str, place: tuple[Any, ...], limit: int) -> li
 
 
 def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[Damaged]:
-    """What is wrong with each row by itself, and with those that belong to no schedule."""
+    """What is wrong with each row, and with rows that belong to no schedule."""
     kinds = KINDS[table]
     lost = _without_schedule(uow, table, found)
     unread = _unreadable(uow, found) if table == "schedules" else {}
@@ -97,7 +97,7 @@ def _without_schedule(uow: UnitOfWork, table: str, found: Sequence[Values]) -> s
 
 
 def _unreadable(uow: UnitOfWork, found: Sequence[Values]) -> dict[Any, str]:
-    """What keeps schedules from being restored, though each cell may be sound by itself."""
+    """What keeps schedules from being restored, though each cell may be sound."""
     read = uow.schedule_cache.read(uow.session, {values[0]: -1 for values in found})
     return {key: str(one) for key, one in read.items() if isinstance(one, Exception)}
 

@@ -1,4 +1,4 @@
-"""Runs as callers read them: those that have ended, and those that go on, which are perhaps told from their rows."""
+"""Runs as callers read them: stored ones, and those that go on, made from their rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 MOST_DIGITS = 18
-"""No fence has more; a longer number is nobody's."""
+"""No fence has more digits."""
 _COLUMNS = """
     occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
     outcome, result, error, tokens, cost_usd
@@ -67,7 +67,7 @@ _UNTOLD = """
         SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
     )
 """
-"""Of what goes on, that of which nothing was told yet: the rest has its runs."""
+"""Deliveries without a stored run."""
 _UNTOLD_OF_SCHEDULE = f"""
     schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND {_UNTOLD}
 """  # noqa: S608 - likewise

@@ -115,7 +115,7 @@ _HAS_TEXT = " OR ".join(
 def page(
     uow: UnitOfWork, choice: Choice, tenant: str, *, after: str | None, limit: int, newest_first: bool
 ) -> list[StoredSchedule]:
-    """A page of a tenant's schedules; what cannot be read is passed over, and others fill the page."""
+    """A page of a tenant's schedules; damaged ones are skipped, and others fill the page."""
     place: tuple[Any, ...] = ()
     if after is not None:
         found = uow.session.query(_POSITION, after, tenant)
@@ -153,7 +153,7 @@ def count(uow: UnitOfWork, choice: Choice) -> int:
 
 
 def choice(tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> Choice | None:
-    """Those of a tenant that somebody wants; None where no schedule can be like that."""
+    """The condition of a filter; None if no schedule can meet it."""
     chosen: list[tuple[str, tuple[Any, ...]]] = [(f"tenant = ? AND is_listed = {int(not deleted)}", (tenant,))]
     if wanted is not None:
         named = {"username": wanted.user, "route": wanted.target, "name": wanted.name}

@@ -31,7 +31,7 @@ def index(name: str, table: Table, columns: str, where: str | None = None, *, un
 
 
 def index_by_key(name: str, table: Table, columns: str, where: str) -> None:
-    """An index with the row's number at the end. SQLite ends every index so; PostgreSQL has to be told."""
+    """An index with the row's number at the end. SQLite does that itself."""
     picked = [table.c[column] for column in columns.split(", ")]
     Index(name, *picked, sqlite_where=text(where), info={"dialect": "sqlite"})
     Index(name, *picked, table.c.key, postgresql_where=text(where), info={"dialect": "postgresql"})

@@ -42,7 +42,7 @@ def ddl(name: str) -> str:
     dialect = DIALECTS[name]()
     statements: list[str] = []
     for table in metadata.sorted_tables:
-        # PostgreSQL would look every reference up, and lock what it refers to; the ledger writes both ends together.
+        # PostgreSQL would look every reference up, and lock what it refers to; a transaction writes both ends together.
         keys: list[ForeignKeyConstraint] | None = [] if name == "postgres" else None
         statements.append(str(CreateTable(table, include_foreign_key_constraints=keys).compile(dialect=dialect)))
         own = [index for index in table.indexes if index.info.get("dialect", dialect.name) == dialect.name]
@@ -54,7 +54,7 @@ def ddl(name: str) -> str:
 
 
 def _discriminator_triggers(dialect: str) -> list[str]:
-    """The statements that let go of the discriminator of a trigger that changes."""
+    """The statements that clear the discriminator of a trigger that changes."""
     statements = [_FORGET_FUNCTION, _POSTGRES_TRIGGER] if dialect == "postgresql" else [_SQLITE_TRIGGER]
     return [" ".join(one.split()) for one in statements]
 

@@ -1,8 +1,8 @@
 """The tables of the SQL stores.
 
 Integer keys inside, identities as text outside. What a burst rewrites (`schedule_states`, `occurrences`) is kept apart
-from what is seldom written (`schedules`). Whoever looks for work finds it in a partial index, which holds that work and
-nothing else: the cost follows what is due. Booleans are 0 and 1, instants are microseconds since the epoch.
+from what is seldom written (`schedules`). Work is found in partial indexes, which hold that work and nothing else: the
+cost follows what is due. Booleans are 0 and 1, instants are microseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ metadata = MetaData()
 CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index that pruning by number reads."""
 STRETCH = 25
-"""So many bits of an instant are left out to tell the stretch of time in which it lies."""
+"""How many bits of an instant are dropped for its stretch of time."""
 DELIVERING = (Phase.DISPATCHING, Phase.AWAITING_COMPLETION)
 LEASED = (Phase.CLAIMED, Phase.DISPATCHING)
 
