@@ -7,7 +7,9 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime-installed
 STAMP := $(VENV)/.setup-done
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 DEMO := -m examples.demo
 BENCH := -m bench
 
@@ -19,19 +21,24 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "PYTHON=<interpreter> picks the Python for 'make setup'; PYTEST_ARGS=<options> reaches pytest."
 
-setup: $(STAMP) ## Make .venv with everything pinned in requirements.lock
+setup: $(STAMP) ## Create .venv with every pinned package: Noonmark's own, the test tools, the bench's peers
 	@echo "==> setup: $(VENV) is up to date"
 
-# The stamp is written last, so an interrupted setup is simply done again.
-$(STAMP): requirements.lock pyproject.toml
+# A stamp is written last, so an interrupted setup is simply done again.
+$(RUNTIME): requirements-runtime.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' was not found. Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Noonmark needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "==> setup: creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
-	@echo "==> setup: installing the pinned packages"
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements.lock
+	@echo "==> setup: installing what Noonmark needs to run"
+	@$(INSTALL) --require-hashes -r requirements-runtime.lock
 	@echo "==> setup: installing Noonmark itself (editable)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMP): $(RUNTIME) requirements.lock
+	@echo "==> setup: installing the tools for tests, lint and bench"
+	@$(INSTALL) --require-hashes -r requirements.lock
 	@touch $@
 
 test: lint ## Set up, lint, then run every test with branch coverage of the core
@@ -63,7 +70,7 @@ format: setup ## Repair what ruff can repair, then format
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-demo: setup ## Run a handful of interesting schedules, shown live; DEMO_SECONDS=30 ends it by itself
+demo: $(RUNTIME) ## Run a handful of interesting schedules, shown live; DEMO_SECONDS=30 ends it by itself
 	@echo "==> demo: schedules in .demo/jobs.db; remove .demo to begin anew"
 	@$(BIN)/python $(DEMO)
 
@@ -76,10 +83,12 @@ docs: setup ## Write the generated reference pages again
 	@$(BIN)/python -m docs.generate
 
 # Resolved for the oldest Python we support, whichever one .venv has.
-# Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions.
-lock: setup ## Pin every dependency again, with hashes, in requirements.lock
-	@echo "==> lock: resolving pyproject.toml into requirements.lock"
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
+# Existing pins stay; `make lock LOCK_ARGS=--upgrade` takes the newest versions. Both locks pin the same versions.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --group build
+lock: setup ## Pin every dependency again, with hashes, in both locks
+	@echo "==> lock: resolving pyproject.toml into requirements.lock and requirements-runtime.lock"
+	@$(COMPILE) --all-extras $(LOCK_ARGS) pyproject.toml --output-file requirements.lock
+	@$(COMPILE) --constraint requirements.lock --no-annotate pyproject.toml --output-file requirements-runtime.lock
 
 clean: ## Remove .venv, caches and build output
 	@echo "==> clean: removing .venv, caches and build output"
