@@ -10,6 +10,7 @@ from pkgutil import walk_packages
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers.postgres import QUICK, Database, running
 
@@ -25,7 +26,31 @@ settings.register_profile(
 # `pytest --hypothesis-profile=thorough` searches anew each time, and longer.
 settings.register_profile("thorough", parent=settings.get_profile("noonmark"), derandomize=False, max_examples=2_000)
 settings.load_profile("noonmark")
-CORE = Path(__file__).parent / "core"
+TESTS = Path(__file__).parent
+PROCESS, DOCS, STORE, QUICK_TIER = "process", "docs", "store", "quick"
+TIERS = {
+    PROCESS: ("bench", "deployment", "examples", "frameworks", "processes", "service", "simulation"),
+    DOCS: ("docs",),
+    STORE: ("conformance", "servers", "stores"),
+    QUICK_TIER: (
+        "architecture",
+        "cli",
+        "client",
+        "core",
+        "driver",
+        "embedded",
+        "operations",
+        "public",
+        "surfaces",
+        "targets",
+        "telemetry",
+        "testing",
+    ),
+}
+"""The tier of each folder, slowest first. A test that uses PostgreSQL is of the tier `store` at least."""
+TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
+ALONE = ("tests/processes/", "tests/simulation/", "tests/docs/test_sessions.py")
+"""Tests that share nothing and take seconds each; the others run file by file, so that a file starts its server once."""
 
 
 def pytest_configure(config):
@@ -49,14 +74,49 @@ def pytest_collection():
         import_module(module.name)
 
 
-def pytest_collection_modifyitems(items):
-    """Measure coverage where the rules are tested by tables: it makes Python run at a third of its speed.
+def folder_of(path):
+    """The folder below `tests` that a test is in."""
+    return path.relative_to(TESTS).parts[0]
 
-    What runs a rule in passing does not show that somebody has thought about the case, nor does a random example.
+
+def pytest_ignore_collect(collection_path, config):
+    """Import only what may be selected: `-m quick` leaves out the folders of the other tiers."""
+    if config.option.markexpr != QUICK_TIER or collection_path == TESTS or TESTS not in collection_path.parents:
+        return None
+    return TIER_OF.get(folder_of(collection_path), QUICK_TIER) != QUICK_TIER or None
+
+
+def pytest_itemcollected(item):
+    """Mark each test with its tier, and measure coverage where the rules are tested by tables.
+
+    Coverage makes Python run at a third of its speed. What runs a rule in passing does not show that somebody has
+    thought about the case, nor does a random example.
     """
-    for item in items:
-        if CORE not in item.path.parents or getattr(item.obj, "is_hypothesis_test", False):
-            item.add_marker(pytest.mark.no_cover)
+    folder = folder_of(item.path)
+    if not any(item.get_closest_marker(name) for name in (*TIERS, "soak")):
+        tier = TIER_OF[folder]
+        item.add_marker(STORE if tier == QUICK_TIER and "postgres" in item.fixturenames else tier)
+    if folder != "core" or getattr(item.obj, "is_hypothesis_test", False):
+        item.add_marker(pytest.mark.no_cover)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Begin with the slowest tiers, so that no worker has a long test left when the others are done."""
+    order = {tier: position for position, tier in enumerate(TIERS)}
+    items.sort(key=lambda item: min((order[mark.name] for mark in item.iter_markers() if mark.name in order), default=0))
+
+
+class Scheduling(LoadScopeScheduling):
+    """Hands out whole files, in order; a long test goes alone."""
+
+    def _split_scope(self, nodeid):
+        return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 def pytest_make_parametrize_id(val):
