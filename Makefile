@@ -2,8 +2,11 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# A test waits more than it computes, so there is one more at a time than there are processors.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Most tests that take long wait for something, so there are two at a time for each processor.
+WORKERS ?= $(shell expr $(CORES) \* 2)
+# Tests start hundreds of programs; each would compile Noonmark again, if nothing were kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +17,7 @@ DEMO := -m examples.demo
 BENCH := -m bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test soak simulate lint format demo bench docs lock clean
+.PHONY: help setup test check soak simulate lint format demo bench docs lock clean
 
 help: ## List the targets
 	@echo "Noonmark: make <target>"
@@ -43,13 +46,18 @@ $(STAMP): $(RUNTIME) requirements.lock
 
 test: lint ## Set up, lint, then run every test with branch coverage of the core
 	@echo "==> test: pytest, with 100 % branch coverage of noonmark.core"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --cov=noonmark.core --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=100 $(PYTEST_ARGS)
+
+check: lint ## Lint, then run the quick tests: in memory, without other processes
+	@echo "==> check: pytest -m quick"
+	@$(BIN)/python -m pytest -n $(CORES) -m quick --hypothesis-profile=quick $(PYTEST_ARGS)
 
 soak: setup ## Kill, freeze, damage and fill real processes for longer: SOAK=5 times as long as in make test
-	@echo "==> soak: the tests of whole processes, $(or $(SOAK),5) times as long, and every way to damage a cell"
-	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n auto -rP -m "" tests/processes tests/frameworks/test_gunicorn.py tests/stores/test_damaged_cells.py $(PYTEST_ARGS)
+	@echo "==> soak: the long versions of the tests, $(or $(SOAK),5) times as long where they kill and freeze processes"
+	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -n $(CORES) -rP -m "soak or process" tests/processes tests/simulation tests/frameworks/test_gunicorn.py $(PYTEST_ARGS)
+	@NOONMARK_SOAK=$(or $(SOAK),5) $(BIN)/python -m pytest -m "" tests/stores/test_damaged_cells.py tests/surfaces/test_openapi.py $(PYTEST_ARGS)
 	@echo "==> soak: what takes minutes elsewhere, the whole bench in its quick form among it"
-	@$(BIN)/python -m pytest -m soak --ignore tests/processes $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m soak --ignore tests/processes --ignore tests/simulation $(PYTEST_ARGS)
 
 simulate: setup ## Play random histories against the driver: SEEDS=1..500, or SECONDS=600 of new ones; STORE=postgres beside it
 	@echo "==> simulate: one thread, virtual time, faults of every kind"

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import tempfile
 from importlib import import_module
@@ -23,7 +24,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# `pytest --hypothesis-profile=thorough` searches anew each time, and longer.
+# `make check` tries fewer of them; `pytest --hypothesis-profile=thorough` searches anew each time, and longer.
+settings.register_profile("quick", parent=settings.get_profile("noonmark"), max_examples=25)
 settings.register_profile("thorough", parent=settings.get_profile("noonmark"), derandomize=False, max_examples=2_000)
 settings.load_profile("noonmark")
 TESTS = Path(__file__).parent
@@ -47,18 +49,26 @@ TIERS = {
         "testing",
     ),
 }
-"""The tier of each folder, slowest first. A test that uses PostgreSQL is of the tier `store` at least."""
+"""The tier of each folder, slowest first. What uses PostgreSQL or starts processes is quick in no folder."""
+STARTERS = ("subprocess", "multiprocessing", "in_pipe", "NOONMARK")
+"""Names that a test file imports when it starts processes."""
 TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
+MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
+ROOM = 2**31
+"""Bytes that all files of a session may take."""
 ALONE = ("tests/processes/", "tests/simulation/", "tests/docs/test_sessions.py")
-"""Tests that share nothing and take seconds each; the others run file by file, so that a file starts its server once."""
+"""Tests that share nothing and take seconds each. The others run file by file: so each file starts its server once."""
 
 
 def pytest_configure(config):
-    """Give the session a runtime folder: the embedded PostgreSQL wheel warns at import without one.
+    """Prepare what tests and the programs that they start inherit.
 
-    And let programs be interrupted that tests start: in the background of a shell, Ctrl-C is ignored, and that is
-    inherited.
+    Files are in memory where there is room, unless TMPDIR says otherwise: no test can cut the power, so none needs to
+    wait for a disk. The embedded PostgreSQL wheel warns at import without a runtime folder. In the background of a
+    shell, Ctrl-C is ignored; programs that tests start must not inherit that.
     """
+    if "TMPDIR" not in os.environ and MEMORY_DISK.is_dir() and shutil.disk_usage(MEMORY_DISK).free > ROOM:
+        os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY_DISK), None
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.environ.get("XDG_RUNTIME_DIR"):
@@ -94,17 +104,22 @@ def pytest_itemcollected(item):
     """
     folder = folder_of(item.path)
     if not any(item.get_closest_marker(name) for name in (*TIERS, "soak")):
-        tier = TIER_OF[folder]
-        item.add_marker(STORE if tier == QUICK_TIER and "postgres" in item.fixturenames else tier)
+        item.add_marker(tier_of(item, folder))
     if folder != "core" or getattr(item.obj, "is_hypothesis_test", False):
         item.add_marker(pytest.mark.no_cover)
+
+
+def tier_of(item, folder):
+    if (tier := TIER_OF[folder]) == QUICK_TIER and any(hasattr(item.module, name) for name in STARTERS):
+        return PROCESS
+    return STORE if tier == QUICK_TIER and "postgres" in item.fixturenames else tier
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Begin with the slowest tiers, so that no worker has a long test left when the others are done."""
-    order = {tier: position for position, tier in enumerate(TIERS)}
-    items.sort(key=lambda item: min((order[mark.name] for mark in item.iter_markers() if mark.name in order), default=0))
+    position = {tier: position for position, tier in enumerate(TIERS)}
+    items.sort(key=lambda item: max(position.get(mark.name, 0) for mark in item.iter_markers()))
 
 
 class Scheduling(LoadScopeScheduling):

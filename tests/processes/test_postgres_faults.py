@@ -181,15 +181,23 @@ def keeping_others_out(fleet):
 
 
 def test_the_transaction_of_a_frozen_node_is_ended_by_the_server(fleet, figure):
-    # Whoever waits for a lock gives up after a quarter of that; on a busy machine it must still be waiting when the
-    # node is frozen.
     frozen = fleet.node(LEASE, store=f"{fleet.url}?timeout=8")
-    ids = declare(fleet, count=16)
+    ids = declare(fleet, count=4)
     fleet.until(lambda: fleet.journal.of("begin"))
-    with keeping_others_out(fleet):
-        waiting = fleet.until(lambda: fleet.sql(WAITING))
-        fleet.freeze(frozen)
-    fleet.until(lambda: set(waiting) & set(fleet.sql(IDLE)))  # one of them has got the lock
+
+    def is_frozen_in_a_transaction():
+        """Whoever waits for a lock gives up after a quarter of the timeout, which may be before the node is frozen."""
+        ids.extend(declare(fleet, count=4, schedules=2))
+        with keeping_others_out(fleet):
+            waiting = set(fleet.until(lambda: fleet.sql(WAITING)))
+            fleet.freeze(frozen)
+        fleet.until(lambda: waiting & set(fleet.sql(IDLE)) or not waiting & set(fleet.sql(WAITING)))
+        if waiting & set(fleet.sql(IDLE)):  # one of them has got the lock
+            return True
+        fleet.thaw(frozen)
+        return False
+
+    fleet.until(is_frozen_in_a_transaction)
     since = CLOCK.micros()
     fleet.until(lambda: not fleet.sql(WAITING) and not fleet.sql(IDLE))
     freed = CLOCK.micros() - since
