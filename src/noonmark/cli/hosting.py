@@ -27,8 +27,8 @@ from noonmark.config.loading import FILE_VARIABLE
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.signatures import KeySettings
-from noonmark.core.targets.command_rules import CommandRules
-from noonmark.core.targets.reach import Guard, reach_of
+from noonmark.core.targets.command import CommandRules
+from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from noonmark.config import Loaded, Settings
     from noonmark.core.instants import Micros
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
 
@@ -194,9 +194,9 @@ def _guard(settings: Settings, listener: socket.socket) -> str:
     return Guard.LOCAL if is_loopback and not settings.public_url and not settings.allowed_hosts else Guard.STRICT
 
 
-def _reach(settings: Settings) -> Reach:
+def _reach(settings: Settings) -> EgressPolicy:
     """Where requests may go."""
-    return reach_of(Guard(settings.target_guard), settings.allow_hosts)
+    return egress_policy(Guard(settings.target_guard), settings.allow_hosts)
 
 
 def _command_rules(settings: Settings) -> CommandRules:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from noonmark.client.keys import KEYS, ONCE, fresh_key
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import to_micros, to_text
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

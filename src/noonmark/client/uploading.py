@@ -16,7 +16,7 @@ from noonmark.client.keys import fresh_key
 from noonmark.client.values import Upload, read
 from noonmark.core.errors import InvalidRequest, NoonmarkError, NotFound
 from noonmark.core.instants import to_micros, to_text
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.concealing import Concealment
 from noonmark.core.errors import refusal
+from noonmark.core.redaction import Redactor
 from noonmark.core.secret import header_problems
 from noonmark.core.targets.http import HttpTarget
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
     from noonmark.ports.seal import Seal
-    from noonmark.ports.vault import Vault
+    from noonmark.ports.secret_store import SecretStore
 
 NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
 
 
-async def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
+async def check_secrets(vault: SecretStore, tenant: str, target: Target) -> None:
     """Refuse a target that names a secret which is not there, or not for its host; whoever sends it judges again."""
     if not isinstance(target, HttpTarget) or not target.secret_headers:
         return
@@ -29,7 +29,7 @@ async def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
         raise refusal(problems)
 
 
-async def conceal(vault: Vault, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Concealment | None:
+async def conceal(vault: SecretStore, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Redactor | None:
     """What takes the secrets of a request out of what its receiver tells later.
 
     None where one of them is not known any more, since it was changed or deleted, or cannot be opened here: then
@@ -47,10 +47,10 @@ async def conceal(vault: Vault, seal: Seal | None, schedule: Schedule, occurrenc
     ]
     opened = [value for value in values if value is not None]
     is_known = len(opened) == len(values) and names <= {secret.name for secret in known}
-    return Concealment(opened) if is_known else None
+    return Redactor(opened) if is_known else None
 
 
-def without_secrets(told: Any, hidden: Concealment | None) -> Any:  # noqa: ANN401 - JSON
+def without_secrets(told: Any, hidden: Redactor | None) -> Any:  # noqa: ANN401 - JSON
     """What is kept of a text, or other JSON, that a receiver told."""
     if told is None:
         return None

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.chains import (
-    trail_of_asked,
-    trail_of_emitted,
-    trail_of_told,
-    why_not_asked,
+from noonmark.core.causation import (
+    chain_of_emitted,
+    chain_of_reported,
+    chain_of_requested,
     why_not_emitted,
+    why_not_requested,
 )
 from noonmark.core.errors import Conflict, StoreUnavailable
 from noonmark.core.signatures import chain_key, proven_occurrence
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
-    from noonmark.core.events import Event
+    from noonmark.core.chain import Chain
+    from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
-    from noonmark.core.trails import Trail
     from noonmark.operations.service import Caller, Service
 
 CIRCLE = "a run of this schedule has led to this request"
 
 
-async def behind_event(service: Service, caller: Caller, event: Event) -> Trail | None:
+async def behind_event(service: Service, caller: Caller, event: Event) -> Chain | None:
     """What leads to an event that a caller tells of; a Conflict where the chain has no room for it."""
     if (found := await _cause(service, caller)) is None:
         return None
@@ -38,14 +38,14 @@ async def behind_event(service: Service, caller: Caller, event: Event) -> Trail 
     repeats = isinstance(trigger, EventTrigger) and trigger.matches(
         event.event_type, event.payload, source=event.source
     )
-    if (why := why_not_emitted(trail_of_emitted(one), event.event_type, repeats=repeats)) is not None:
+    if (why := why_not_emitted(chain_of_emitted(one), event.event_type, repeats=repeats)) is not None:
         raise Conflict(f"the event is not kept: {why}")
-    return trail_of_told(one, event.event_type)
+    return chain_of_reported(one, event.event_type)
 
 
 async def behind_run(
     service: Service, caller: Caller, schedule_id: str, key: str | None
-) -> tuple[Trail | None, str | None]:
+) -> tuple[Chain | None, str | None]:
     """What leads to a run that a caller asks for, and the key of that run; a Conflict where the chain has no room.
 
     In a circle, the work of each occurrence asks for one run of a schedule: if it could ask for two, they would double
@@ -61,7 +61,7 @@ async def behind_run(
     return trail, one.id
 
 
-async def behind_backfill(service: Service, caller: Caller, schedule_id: str) -> Trail | None:
+async def behind_backfill(service: Service, caller: Caller, schedule_id: str) -> Chain | None:
     """What leads to a backfill that a caller asks for; a Conflict in a circle, which it would multiply."""
     if (found := await _cause(service, caller)) is None:
         return None
@@ -71,9 +71,9 @@ async def behind_backfill(service: Service, caller: Caller, schedule_id: str) ->
     return trail
 
 
-def _room_for_run(one: Occurrence) -> Trail:
-    trail = trail_of_asked(one)
-    if (why := why_not_asked(trail)) is not None:
+def _room_for_run(one: Occurrence) -> Chain:
+    trail = chain_of_requested(one)
+    if (why := why_not_requested(trail)) is not None:
         raise Conflict(f"it is not run: {why}")
     return trail
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotFound
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
-from noonmark.core.jsonvalues import identifier
+from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
 
 KEY_LIFETIME: Micros = DAY_SECONDS * SECOND
 """An idempotency key means the same request for so long."""
@@ -202,7 +202,7 @@ def _kind(trigger: object) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-async def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> Schedule:
+async def _declare(service: Service, caller: Caller, stored: StoredSchedule, document: dict[str, Any]) -> Schedule:
     """Put a document in force; NotFound when the schedule was deleted meanwhile."""
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
@@ -243,7 +243,7 @@ def _parse(service: Service, document: dict[str, Any], *, now: Micros, key: str)
     return trusted(service, parse_schedule(document, now=from_micros(now), key=key), None)
 
 
-def _check_owner(stored: Kept, owner: Owner, caller: Caller) -> None:
+def _check_owner(stored: StoredSchedule, owner: Owner, caller: Caller) -> None:
     if stored.schedule.owner != owner and not caller.is_admin:
         raise Conflict(f"{stored.schedule.schedule_id!r} is the schedule of somebody else", field="schedule_id")
 

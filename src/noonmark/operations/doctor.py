@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP, LONG_SILENCE, discrepancy
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.core.rewind import rewind
 from noonmark.operations.arguments import Arguments
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Snapshot
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.soundness import Condition, Damaged, Position
+    from noonmark.ports.inspection import Condition, Damaged, Position
     from noonmark.ports.store import Store
 
 PAGE = 1_000

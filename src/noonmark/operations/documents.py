@@ -15,13 +15,13 @@ from noonmark.operations.failures import failure_class, failure_detail
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from noonmark.core.audit import Note
-    from noonmark.core.events import Event
+    from noonmark.core.audit import AuditEntry
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
-    from noonmark.ports.records import Kept, NodeRecord
+    from noonmark.ports.records import NodeRecord, StoredSchedule
 
 NEXT_FIRES = 5
 SMALL_TARGET = 4_096
@@ -35,9 +35,9 @@ def text(instant: Micros | None) -> str | None:
     return None if instant is None else to_text(instant)
 
 
-def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
+def schedule_document(kept: StoredSchedule, *, now: Micros) -> dict[str, Any]:
     """A schedule: what was declared, and what is read of it."""
-    schedule, tally = kept.schedule, kept.tally
+    schedule, counters = kept.schedule, kept.counters
     fires = _next_fires(kept, now=now)
     return {
         "schedule_id": schedule.schedule_id,
@@ -54,14 +54,14 @@ def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
         "source": schedule.source,
         "next_run_at": text(_next_run(kept, fires)),
         "next_fire_times": [to_text(time) for time in fires],
-        "last_run_at": text(tally.last_started),
-        "last_phase": None if tally.last_phase is None else str(tally.last_phase),
+        "last_run_at": text(counters.last_started),
+        "last_phase": None if counters.last_phase is None else str(counters.last_phase),
         "counters": {
-            "total": tally.total,
-            "successful": tally.successful,
-            "failed": tally.failed,
-            "missed": tally.missed,
-            "skipped": tally.skipped,
+            "total": counters.total,
+            "successful": counters.successful,
+            "failed": counters.failed,
+            "missed": counters.missed,
+            "skipped": counters.skipped,
         },
         "created_at_utc": text(schedule.created),
         "updated_at_utc": text(schedule.updated),
@@ -69,18 +69,18 @@ def schedule_document(kept: Kept, *, now: Micros) -> dict[str, Any]:
     }
 
 
-def next_run(kept: Kept, *, now: Micros) -> Micros | None:
+def next_run(kept: StoredSchedule, *, now: Micros) -> Micros | None:
     """When a schedule is next due by itself, as far as that is known."""
     return _next_run(kept, _next_fires(kept, now=now))
 
 
-def _next_fires(kept: Kept, *, now: Micros) -> list[Micros]:
+def _next_fires(kept: StoredSchedule, *, now: Micros) -> list[Micros]:
     """The next nominal times of its trigger, no more than the runs it has left; none while it is not active."""
     schedule = kept.schedule
     trigger, max_runs = schedule.declaration.trigger, schedule.declaration.max_runs
     if schedule.phase is not SchedulePhase.ACTIVE or trigger is None or isinstance(trigger, EventTrigger):
         return []
-    left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - kept.tally.admitted))
+    left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - kept.counters.admitted))
     found: list[Micros] = []
     time: Micros | None = now
     while len(found) < left and time is not None:
@@ -89,7 +89,7 @@ def _next_fires(kept: Kept, *, now: Micros) -> list[Micros]:
     return found
 
 
-def _next_run(kept: Kept, fires: list[Micros]) -> Micros | None:
+def _next_run(kept: StoredSchedule, fires: list[Micros]) -> Micros | None:
     """When it is next due by itself: what is planned already, else its next nominal time with its jitter."""
     trigger = kept.schedule.declaration.trigger
     if kept.next_own is not None or trigger is None or not fires:
@@ -130,8 +130,8 @@ def _terms(schedule: Schedule, largest: int | None) -> dict[str, Any]:
 def _occurrence(one: Occurrence, schedule: Schedule | None, terms: dict[str, Any], run: Run | None) -> dict[str, Any]:
     if schedule is None or one.revision != schedule.revision:
         terms = dict.fromkeys(TERMS)
-    if one.own is not None and one.own.overlap_policy is not None:
-        terms = terms | {"overlap_policy": one.own.overlap_policy.to_document()}
+    if one.overrides is not None and one.overrides.overlap_policy is not None:
+        terms = terms | {"overlap_policy": one.overrides.overlap_policy.to_document()}
     last = run if one.phase in FINAL else None
     node, started = (one.node, _began(one)) if last is None else (last.node, last.started)
     return {
@@ -227,7 +227,7 @@ def node_document(node: NodeRecord) -> dict[str, Any]:
     }
 
 
-def note_document(note: Note) -> dict[str, Any]:
+def note_document(note: AuditEntry) -> dict[str, Any]:
     """An entry of the audit log."""
     return {
         "entry": note.key,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.ports.store import Store
 
 

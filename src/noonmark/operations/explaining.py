@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
-from noonmark.core.jsonvalues import identifier
+from noonmark.core.json_values import identifier
 from noonmark.core.planner import timed_trigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
 NEIGHBOURS = 50
@@ -51,7 +51,7 @@ async def explain_instant(service: Service, caller: Caller, arguments: Mapping[s
     return await explained(service.store, kept, at)
 
 
-async def explained(store: Store, kept: Kept, at: Micros | None) -> dict[str, Any]:
+async def explained(store: Store, kept: StoredSchedule, at: Micros | None) -> dict[str, Any]:
     """The same of a schedule that was found."""
     now, schedule = await store.clock(), kept.schedule
     explanation, time = (await _latest(store, kept, now=now), now) if at is None else (None, at)
@@ -63,7 +63,7 @@ async def explained(store: Store, kept: Kept, at: Micros | None) -> dict[str, An
     return told | explanation.to_document()
 
 
-async def _instant(store: Store, kept: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
+async def _instant(store: Store, kept: StoredSchedule, time: Micros, *, now: Micros) -> explain.Explanation:
     uid, place = kept.schedule.uid, (time, LAST_ID)
     newest = await store.occurrences(uid, NEWEST)
     near = [
@@ -75,11 +75,11 @@ async def _instant(store: Store, kept: Kept, time: Micros, *, now: Micros) -> ex
     exact = [run for one in rows if one.nominal == time for run in await store.occurrence_runs(one.id)]
     runs = {run.id: run for run in [*exact, *await store.runs(uid, NEWEST, before=place)]}.values()
     return explain.explain_instant(
-        kept.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=kept.tally.admitted
+        kept.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=kept.counters.admitted
     )
 
 
-async def _latest(store: Store, kept: Kept, *, now: Micros) -> explain.Explanation | None:
+async def _latest(store: Store, kept: StoredSchedule, *, now: Micros) -> explain.Explanation | None:
     """How the last occurrence of a schedule fared; None when it has had none."""
     uid = kept.schedule.uid
     rows = {one.id: one for one in await store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
@@ -93,7 +93,7 @@ async def _latest(store: Store, kept: Kept, *, now: Micros) -> explain.Explanati
     return explain.explain_latest(kept.schedule, last, runs, now=now, next_run=next_run(kept, now=now))
 
 
-def _first_fire(kept: Kept, *, now: Micros) -> Micros:
+def _first_fire(kept: StoredSchedule, *, now: Micros) -> Micros:
     trigger = timed_trigger(kept.schedule)
     following = None if trigger is None else trigger.next_micros(now)
     return now if following is None else following

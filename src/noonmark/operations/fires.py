@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.core.triggers import Trigger
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
 MAX_PREVIEW = 1_000
@@ -29,7 +29,7 @@ def fires_of(trigger: Trigger | None, count: int, *, after: Micros | None, now: 
 
 
 async def fires_of_schedule(
-    store: Store, kept: Kept, count: int, *, after: Micros | None, now: Micros
+    store: Store, kept: StoredSchedule, count: int, *, after: Micros | None, now: Micros
 ) -> list[datetime]:
     """The next times of a schedule, no more than the runs it has left; what is due and has yet to run comes first."""
     declared = kept.schedule.declaration
@@ -40,7 +40,7 @@ async def fires_of_schedule(
     due = await _due(store, kept.schedule, now)
     if declared.max_runs is not None:
         skipped = trigger.count_between(from_micros(now), from_micros(max(now, since)))
-        left = declared.max_runs - kept.tally.admitted - (0 if after is None else len(due) + skipped)
+        left = declared.max_runs - kept.counters.admitted - (0 if after is None else len(due) + skipped)
         count = min(count, max(0, left))
     begun = [from_micros(time) for time in due if after is None]
     return [*begun, *fires(trigger, from_micros(since), count)][:count]

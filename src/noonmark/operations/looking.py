@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import named, one_of
 from noonmark.core.errors import NotFound
-from noonmark.core.jsonvalues import event_type, identifier
+from noonmark.core.json_values import event_type, identifier
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations import schedules
@@ -23,16 +23,16 @@ from noonmark.operations.documents import (
 )
 from noonmark.operations.page import read_page
 from noonmark.operations.steering import find_occurrence, told_occurrence
-from noonmark.ports.records import Wanted
+from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
 
 USUAL_PAGE = 100
 MAX_OFFSET = 10_000
@@ -81,7 +81,7 @@ async def _page(
     service: Service,
     caller: Caller,
     asked: Arguments,
-    wanted: Wanted,
+    wanted: ScheduleFilter,
     *,
     deleted: bool,
     workflow: str | None = None,
@@ -94,9 +94,9 @@ async def _page(
     now, skipped = await service.store.clock(), 0
     start = None if cursor is None else cursor[0]
 
-    async def fetch(count: int, last: Kept | None) -> list[Kept]:
+    async def fetch(count: int, last: StoredSchedule | None) -> list[StoredSchedule]:
         nonlocal start, skipped
-        found: list[Kept] = []
+        found: list[StoredSchedule] = []
         start = start if last is None else last.schedule.uid
         while len(found) < count:
             step = count if workflow is None and skipped == offset else max(count, USUAL_PAGE)
@@ -111,7 +111,7 @@ async def _page(
             start = page[-1].schedule.uid
         return found
 
-    async def tell(page: Sequence[Kept]) -> list[dict[str, Any]]:
+    async def tell(page: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
         return [schedule_document(one, now=now) for one in page]
 
     told, end = await read_page(limit, fetch, tell)
@@ -126,7 +126,7 @@ async def count_schedules(service: Service, caller: Caller, arguments: Mapping[s
     return {"count": await service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
 
 
-def _wanted(asked: Arguments) -> tuple[Wanted, bool]:
+def _wanted(asked: Arguments) -> tuple[ScheduleFilter, bool]:
     """The filters of a list of schedules, and whether it is that of the deleted ones."""
     phases = _several(asked, "phase", named(SchedulePhase))
     kinds = _several(asked, "kind", {name: name for name in KINDS})
@@ -135,7 +135,7 @@ def _wanted(asked: Arguments) -> tuple[Wanted, bool]:
         name, _, value = label.partition("=")
         labels[name] = value
     deleted = asked.boolean("include_deleted", default=False) or phases == [SchedulePhase.DELETED]
-    wanted = Wanted(
+    wanted = ScheduleFilter(
         user=asked.text("owner", None),
         phases=frozenset(phases),
         kinds=frozenset(one for kind in kinds for one in KINDS[kind]),
@@ -147,7 +147,7 @@ def _wanted(asked: Arguments) -> tuple[Wanted, bool]:
     return wanted, deleted
 
 
-def _workflow(kept: Kept) -> str | None:
+def _workflow(kept: StoredSchedule) -> str | None:
     target = kept.schedule.declaration.target
     return target.workflow_id if isinstance(target, WorkflowTarget) else None
 

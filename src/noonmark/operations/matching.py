@@ -5,13 +5,13 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chains import concerns, is_emitted_by
-from noonmark.core.describe.hearing import why_not
+from noonmark.core.causation import concerns, is_emitted_by
+from noonmark.core.describe.mismatch import mismatch
 from noonmark.core.errors import InvalidRequest
-from noonmark.core.events import parse_event
+from noonmark.core.event import parse_event
+from noonmark.core.filters.match import Matcher, compile_filters
 from noonmark.core.instants import from_micros
-from noonmark.core.jsonvalues import identifier, shown
-from noonmark.core.matching import Matcher, compile_filters
+from noonmark.core.json_values import identifier, shown
 from noonmark.core.triggers import EventTrigger, parse_trigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import MAX_LIMIT, Arguments
@@ -21,7 +21,7 @@ from noonmark.operations.page import read_page
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.operations.service import Caller, Service
@@ -56,7 +56,7 @@ async def matched(store: Store, tenant: str, arguments: Mapping[str, Any]) -> di
         return await _newest(store, tenant, wanted, count, None if last is None else last.emitted)
 
     async def tell(page: Sequence[Event]) -> list[dict[str, Any]]:
-        reasons = [(one, why_not(wanted, one) or _own(schedule, one)) for one in page]
+        reasons = [(one, mismatch(wanted, one) or _own(schedule, one)) for one in page]
         return [{**event_document(one), "matches": why is None, "why": why} for one, why in reasons]
 
     if draft is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.describe import describe
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import from_micros, to_micros, to_text
-from noonmark.core.jsonvalues import identifier
+from noonmark.core.json_values import identifier
 from noonmark.core.triggers import parse_trigger
 from noonmark.operations import schedules
 from noonmark.operations.arguments import Arguments

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import MethodNotFound, StoreUnavailable
 from noonmark.core.instants import SECOND
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.operations import (
     declaring,
     doctor,

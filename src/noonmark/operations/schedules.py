@@ -19,15 +19,15 @@ from noonmark.operations.carrying import check_secrets, secret_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from noonmark.core.audit import Note
+    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.limits import Dependency
-    from noonmark.core.policies.own import OwnTerms
+    from noonmark.core.policies.overrides import Overrides
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
     Decide = Callable[[Snapshot, Micros], Plan | None]
@@ -61,11 +61,11 @@ ANYHOW = Expected()
 class Sign(Protocol):
     """Writes down who made a change."""
 
-    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
+    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> AuditEntry:
         """The note of a change, or of something that was asked of a schedule."""
 
 
-async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept:
+async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
     """The schedule of that id, perhaps a deleted one; NotFound when there is none."""
     kept = await store.find(tenant, schedule_id, deleted=deleted)
     if kept is None:
@@ -248,7 +248,7 @@ async def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: 
     return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
 
 
-async def cancel(store: Store, kept: Kept) -> int:
+async def cancel(store: Store, kept: StoredSchedule) -> int:
     """Delete it, and ask what is being delivered to stop; says how many were asked. NotFound when it has completed."""
     schedule = kept.schedule
     [activity] = await store.activities([schedule.uid])
@@ -297,7 +297,7 @@ def run_now(
     key: str,
     payload: Any,  # noqa: ANN401 - JSON
     now: Micros,
-    own: OwnTerms | None = None,
+    overrides: Overrides | None = None,
 ) -> Occurrence:
     """An occurrence that was asked for by hand, due now; it does not move the next fire."""
-    return occurrence(schedule, now, now, origin=manual(key), payload=payload, own=own)
+    return occurrence(schedule, now, now, origin=manual(key), payload=payload, overrides=overrides)

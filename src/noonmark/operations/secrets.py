@@ -21,7 +21,7 @@ from noonmark.operations.documents import text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noonmark.core.audit import Note
+    from noonmark.core.audit import AuditEntry
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
@@ -59,7 +59,9 @@ def read_secret(arguments: Mapping[str, Any]) -> NewSecret:
     return NewSecret(name, value, hosts)
 
 
-async def keep(store: Store, seal: Seal | None, tenant: str, given: NewSecret, note: Note | None = None) -> Secret:
+async def keep(
+    store: Store, seal: Seal | None, tenant: str, given: NewSecret, note: AuditEntry | None = None
+) -> Secret:
     """Seal a secret and keep it, with a note of who asked; a Conflict where there is nothing to seal it with."""
     if seal is None:
         raise Conflict(
@@ -121,7 +123,7 @@ def read_name(arguments: Mapping[str, Any]) -> str:
     return name
 
 
-async def forget(store: Store, tenant: str, name: str, note: Note | None = None) -> Secret:
+async def forget(store: Store, tenant: str, name: str, note: AuditEntry | None = None) -> Secret:
     """Remove a secret, with a note of who asked; what it was. NotFound when there is none of that name."""
     gone = await store.forget_secret(tenant, name, note=note)
     if gone is None:

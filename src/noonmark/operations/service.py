@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from noonmark.core.audit import Note
+from noonmark.core.audit import AuditEntry
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import MAIN_TENANT, KeySettings
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.core.targets.command_rules import CommandRules
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.targets.command import CommandRules
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.operations.schedules import Sign
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
@@ -76,7 +76,7 @@ class Service:
     """What is said of the keys that requests are signed with, and that tokens are made with."""
     seal: Seal | None = field(default=None, repr=False)
     """What secrets are sealed with; None where there is no key."""
-    reach: Reach | None = None
+    reach: EgressPolicy | None = None
     """Where the nodes send requests that are asked for here, as far as this process knows."""
     commands: CommandRules | None = None
     """What callers may say of programs, as far as this process knows."""
@@ -106,9 +106,11 @@ class Caller:
         return partial(_note, self, reason)
 
 
-def _note(caller: Caller, reason: str | None, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
+def _note(
+    caller: Caller, reason: str | None, before: Schedule | None, after: Schedule | None, *, now: Micros
+) -> AuditEntry:
     either = after or before
-    return Note(
+    return AuditEntry(
         at=now,
         caller=caller.name,
         operation=caller.operation,

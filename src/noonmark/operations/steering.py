@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, OverlapConflict
 from noonmark.core.ids import backfill as backfill_origin
 from noonmark.core.instants import MIN_INSTANT, from_micros, to_text
-from noonmark.core.jsonvalues import identifier
+from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.plans import occurrence
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Delivered, settle
 from noonmark.core.signatures import check_token, token_keys
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.operations.schedules import Expected, Sign
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
 
 MAX_REASON = 1_000
 BACKFILL_LIMIT = 1_000
@@ -83,8 +83,8 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     check_payload(service, kept.schedule, payload)
     now = await service.store.clock()
     behind, key = await behind_run(service, caller, schedule_id, key)
-    own = None if override is None and behind is None else OwnTerms(overlap_policy=override, behind=behind)
-    one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own)
+    overrides = None if override is None and behind is None else Overrides(overlap_policy=override, behind=behind)
+    one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, overrides=overrides)
     if (known := await service.store.occurrence(one.id)) is None:
         await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
         if not (await service.store.add([one]))[0]:
@@ -92,7 +92,7 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
         service.wake(None)  # it is durable, so it need not wait for the note
         await _note(service, caller, kept.schedule, reason)
         known = await service.store.occurrence(one.id)
-    elif (known.payload, _said(known.own)) != (one.payload, _said(one.own)):
+    elif (known.payload, _said(known.overrides)) != (one.payload, _said(one.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or one, kept.schedule)
 
@@ -104,12 +104,12 @@ async def _check_not_deleted(service: Service, schedule: Schedule) -> None:
         raise NotFound("the schedule was deleted", field="schedule_id")
 
 
-def _said(own: OwnTerms | None) -> dict[str, Any]:
+def _said(overrides: Overrides | None) -> dict[str, Any]:
     """What was said of a run, without what led to it: that is nothing which a caller could say otherwise."""
-    return {} if own is None else own.said
+    return {} if overrides is None else overrides.said
 
 
-async def _check_free(service: Service, kept: Kept, policy: object) -> None:
+async def _check_free(service: Service, kept: StoredSchedule, policy: object) -> None:
     """Refuse what would be skipped at once."""
     [activity] = await service.store.activities([kept.schedule.uid])
     if isinstance(policy, Skip) and activity.delivering:
@@ -137,15 +137,17 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
     now = await service.store.clock()
     times = _past_times(kept.schedule, first, last, limit=limit, now=now)
     backfill_id = key or service.fresh_id()
-    own, behind = (
+    overrides, behind = (
         _own_terms(kept.schedule, backfill_id, concurrency),
         await behind_backfill(service, caller, schedule_id),
     )
     if behind is not None:
-        own = replace(own or OwnTerms(), behind=behind)
+        overrides = replace(overrides or Overrides(), behind=behind)
     origin = backfill_origin(backfill_id)
     # Due one behind the other, so that they begin in the order of their times.
-    rows = [occurrence(kept.schedule, time, now + n, origin=origin, own=own) for n, time in enumerate(times)]
+    rows = [
+        occurrence(kept.schedule, time, now + n, origin=origin, overrides=overrides) for n, time in enumerate(times)
+    ]
     if not is_dry and rows:
         if not all(await service.store.add(rows)):
             await _check_not_deleted(service, kept.schedule)
@@ -180,7 +182,7 @@ def _past_times(schedule: Schedule, first: Micros, last: Micros, *, limit: int, 
     return times
 
 
-def _own_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) -> OwnTerms | None:
+def _own_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) -> Overrides | None:
     """One after another, as the overlap policy has it; or so many at a time, whatever that says.
 
     What shares its places with other schedules goes on doing so.
@@ -189,7 +191,7 @@ def _own_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) ->
     if concurrency is None and not isinstance(declared.overlap_policy, Allow):
         return None
     places = Concurrency(key=f"backfill:{backfill_id}", limit=concurrency or 1)
-    return OwnTerms(overlap_policy=Allow(), concurrency=declared.concurrency or places)
+    return Overrides(overlap_policy=Allow(), concurrency=declared.concurrency or places)
 
 
 async def complete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,7 +300,7 @@ async def find_occurrence(service: Service, caller: Caller, one_id: str) -> tupl
 
 async def _find(
     service: Service, caller: Caller, arguments: Mapping[str, Any], *, deleted: bool = False
-) -> tuple[Kept, Sign, Expected]:
+) -> tuple[StoredSchedule, Sign, Expected]:
     """The schedule that is to be changed, what writes down who did it and why, and what is expected of it."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, StoreUnavailable
-from noonmark.core.events import parse_event
+from noonmark.core.event import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.operations import events
 from noonmark.operations.arguments import Arguments

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotFound
-from noonmark.core.events import Event
-from noonmark.core.jsonvalues import identifier, text_of
+from noonmark.core.event import Event
+from noonmark.core.json_values import identifier, text_of
 from noonmark.core.uploads import EVENT_TYPE, SOURCE, file_name, id_of_key, media_type, upload_id, virtual_path
 from noonmark.operations.arguments import Arguments, write_cursor
 from noonmark.operations.causes import behind_event
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import BinaryIO
 
-    from noonmark.core.audit import Note
+    from noonmark.core.audit import AuditEntry
+    from noonmark.core.chain import Chain
     from noonmark.core.instants import Micros
-    from noonmark.core.trails import Trail
     from noonmark.core.uploads import Upload
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.uploads import Receiving, Uploads
@@ -115,7 +115,7 @@ def names(said: Mapping[str, Any]) -> tuple[str, str]:
     return filename, path or virtual_path(None, filename)
 
 
-async def announce(service: Service, tenant: str, upload: Upload, behind: Trail | None = None) -> None:
+async def announce(service: Service, tenant: str, upload: Upload, behind: Chain | None = None) -> None:
     """Tell of a file by an event; a second time changes nothing."""
     uploads = kept_by(service)
     event = replace(upload.to_event(uploads.stored_path(tenant, upload)), behind=behind)
@@ -160,7 +160,7 @@ def _asked_for(arguments: Mapping[str, Any]) -> str:
         raise _unknown(one_id) from None
 
 
-def _note(caller: Caller, one_id: str, now: Micros) -> Note:
+def _note(caller: Caller, one_id: str, now: Micros) -> AuditEntry:
     return caller.signed(f"upload {one_id}")(None, None, now=now)
 
 

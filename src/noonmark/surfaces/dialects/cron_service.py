@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest
-from noonmark.core.jsonvalues import number_value
+from noonmark.core.json_values import number_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

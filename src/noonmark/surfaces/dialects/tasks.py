@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, InvalidTrigger
 from noonmark.core.instants import DAY_SECONDS, SECOND, to_micros
-from noonmark.core.jsonvalues import boolean_value
+from noonmark.core.json_values import boolean_value
 from noonmark.core.triggers import parse_trigger
 
 if TYPE_CHECKING:

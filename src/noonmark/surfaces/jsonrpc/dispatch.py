@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
-from noonmark.core.jsonvalues import key_path, shown
+from noonmark.core.json_values import key_path, shown
 from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS, told
 from noonmark.operations.registry import OPERATIONS, SETS_SECRET, perform

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest, NoonmarkError
 from noonmark.core.instants import parse_instant
-from noonmark.core.jsonvalues import boolean_value, key_path
+from noonmark.core.json_values import boolean_value, key_path
 from noonmark.surfaces.dialects import cron_service
 from noonmark.surfaces.dialects.renaming import renamed
 from noonmark.surfaces.rest.asked import Answer

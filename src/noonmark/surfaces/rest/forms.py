@@ -9,7 +9,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from noonmark.core.errors import InvalidRequest
-from noonmark.core.jsonvalues import key_path
+from noonmark.core.json_values import key_path
 from noonmark.operations.uploads import names
 
 if TYPE_CHECKING:
