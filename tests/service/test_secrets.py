@@ -12,7 +12,6 @@ from noonmark.config import load
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.egress import EgressPolicy
-from noonmark.driver.drive import drive
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
 from noonmark.targets.outbound import Outbound
@@ -337,6 +336,6 @@ def test_it_says_so_without_a_key_too_and_nothing_where_all_is_well(caplog):
         program.set_secret("token", HEADER, hosts=["a.example"])
         for seal in (make_seal(SEALING), None):
             service = Service(store=program.runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
-            drive(warn_of_unreadable(service, "default"))
+            warn_of_unreadable(service, "default")
     [told] = [record.getMessage() for record in caplog.records]
     assert told == "requests that need these secrets are not sent from here, for there is no secret_key: token"

@@ -9,7 +9,6 @@ import threading
 import pytest
 
 from noonmark import Scheduler, StoreUnavailable
-from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from tests.cli.terminal import NOONMARK, PATIENCE, in_pipe
 from tests.embedded.waiting import SOON, eventually, phases
@@ -312,7 +311,7 @@ def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is
     assert done.stdout.startswith(f"The schema of {database.url} has version ")
     database.sql("UPDATE noonmark.alembic_version SET version_num = '0001'")
     with pytest.raises(StoreUnavailable, match="has version 0001"):
-        drive(PostgresStore(database.url, migrates=False).open())
+        PostgresStore(database.url, migrates=False).open()
     database.sql("DROP SCHEMA noonmark CASCADE")
     with (
         proxied(database.server) as proxy,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import to_micros, to_text
-from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS
 from noonmark.operations.registry import OPERATIONS, perform
 from noonmark.operations.service import LOCAL
@@ -33,7 +32,7 @@ class Here:
 
     def ask(self, row, arguments):
         try:
-            return drive(perform(self.service, LOCAL, row.operation, arguments))
+            return perform(self.service, LOCAL, row.operation, arguments)
         except NoonmarkError as error:
             raise Refusal(error.code, error.field) from error
 

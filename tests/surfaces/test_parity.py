@@ -8,7 +8,6 @@ import pytest
 
 from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
-from noonmark.driver.drive import drive
 from noonmark.operations.registry import OPERATIONS
 from noonmark.stores.files import UploadFolder
 from tests.client.lines import Awaited
@@ -80,7 +79,7 @@ def doors(stage, row):
 
 def alike(document, stage, source):
     """A document without what no two requests share: ids, the present, and the door that it came by."""
-    now = drive(stage.service.store.clock())
+    now = stage.service.store.clock()
 
     def instant(match):
         return "now" if abs(parse_instant(match[0]) - now) < NEAR else match[0]

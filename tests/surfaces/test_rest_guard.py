@@ -167,7 +167,7 @@ def test_an_id_that_could_harm_a_log_is_not_kept(served, request_id):
 
 
 def test_what_nobody_thought_of_is_logged_and_not_told(served, monkeypatch, caplog):
-    async def broken(service, caller, arguments):
+    def broken(service, caller, arguments):
         raise RuntimeError("SELECT secret FROM keys")
 
     for name in ("schedule/count", "node/list"):
@@ -185,7 +185,7 @@ def test_what_nobody_thought_of_is_logged_and_not_told(served, monkeypatch, capl
 
 
 def test_a_path_with_control_characters_is_logged_harmlessly(served, monkeypatch, caplog):
-    async def broken(service, caller, arguments):
+    def broken(service, caller, arguments):
         raise RuntimeError
 
     monkeypatch.setitem(registry.OPERATIONS, "schedule/get", OPERATIONS["schedule/get"]._replace(call=broken))

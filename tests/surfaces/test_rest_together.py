@@ -125,7 +125,7 @@ def test_one_event_id_is_one_event(served):
 def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, monkeypatch):
     entered, opened = threading.Semaphore(0), threading.Event()
 
-    async def stuck(service, caller, arguments):
+    def stuck(service, caller, arguments):
         entered.release()
         assert opened.wait(SOON)
         return {"nodes": []}

@@ -29,7 +29,6 @@ from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
 from noonmark.core.targets.egress import Guard, egress_policy
-from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
 from noonmark.operations.secrets import warn_of_unreadable
@@ -97,8 +96,8 @@ def host(loaded: Loaded, listener: socket.socket) -> int:
             _check_folders(loaded)
             functions = _functions(loaded)
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
-            cleanup.callback(lambda: drive(store.close()))
-            drive(store.open())
+            cleanup.callback(store.close)
+            store.open()
             metrics = Metrics(__version__, _backlog(store, clock), store.damage)
             worker = _worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
@@ -136,16 +135,16 @@ def _limits(settings: Settings) -> ConnectionLimits:
 def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
     """What is to be done, as the store last told; None while it does not answer."""
 
-    async def count() -> Backlog:
-        return await store.backlog(await store.clock(), MOST_COUNTED)
+    def count() -> Backlog:
+        return store.backlog(store.clock(), MOST_COUNTED)
 
-    return Recent(lambda: drive(count()), monotonic=clock.monotonic, lifetime=SECOND).look
+    return Recent(count, monotonic=clock.monotonic, lifetime=SECOND).look
 
 
-async def _waiting(store: Store, worker: Worker) -> Micros:
+def _waiting(store: Store, worker: Worker) -> Micros:
     """How long the first of what this node could claim has been due."""
-    since = await store.due_since(worker.routes())
-    return 0 if since is None else max(0, await store.clock() - since)
+    since = store.due_since(worker.routes())
+    return 0 if since is None else max(0, store.clock() - since)
 
 
 def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
@@ -266,8 +265,8 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
             quota=settings.upload_quota_bytes,
         ),
     )
-    drive(recover(service))
-    drive(warn_of_unreadable(service, LOCAL.owner.tenant))
+    recover(service)
+    warn_of_unreadable(service, LOCAL.owner.tenant)
     http = HttpSettings(
         host=settings.host,
         port=settings.port,
@@ -276,11 +275,11 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         body_seconds=settings.request_timeout,
     )
     health = Health(
-        lambda: drive(store.nodes()),
+        store.nodes,
         node=node,
         version=__version__,
         worker=worker,
-        waiting=lambda: drive(_waiting(store, worker)),
+        waiting=lambda: _waiting(store, worker),
         damage=store.damage,
     )
     return make_app(service, http, metrics, health=health)

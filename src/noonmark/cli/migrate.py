@@ -10,7 +10,6 @@ from cyclopts import Parameter
 
 from noonmark.clocks import SystemClock
 from noonmark.config import load
-from noonmark.driver.drive import drive
 from noonmark.stores.sql.version import VERSION
 from noonmark.telemetry.masking import masked
 from noonmark.wiring import MEMORY, make_store
@@ -28,8 +27,8 @@ def migrate(
         raise loaded.refuse("store", "a store in memory has no schema; name a file or a database")
     opened = make_store(url, SystemClock())
     try:
-        drive(opened.open())
+        opened.open()
     finally:
-        drive(opened.close())
+        opened.close()
     sys.stdout.write(f"The schema of {masked(url)} has version {VERSION}.\n")
     return 0

@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
     from noonmark.ports.seal import Seal
-    from noonmark.ports.secret_store import SecretStore
+    from noonmark.ports.store import SecretStore
 
 NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
 
 
-async def check_secrets(vault: SecretStore, tenant: str, target: Target) -> None:
+def check_secrets(vault: SecretStore, tenant: str, target: Target) -> None:
     """Refuse a target that names a secret which is not there, or not for its host; whoever sends it judges again."""
     if not isinstance(target, HttpTarget) or not target.secret_headers:
         return
-    known = await vault.find_secrets(tenant, set(target.secret_headers.values()))
+    known = vault.find_secrets(tenant, set(target.secret_headers.values()))
     problems = header_problems(target.secret_headers, target.address, {secret.name: secret for secret in known})
     if problems:
         raise refusal(problems)
 
 
-async def conceal(vault: SecretStore, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Redactor | None:
+def conceal(vault: SecretStore, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Redactor | None:
     """What takes the secrets of a request out of what its receiver tells later.
 
     None where one of them is not known any more, since it was changed or deleted, or cannot be opened here: then
@@ -38,9 +38,9 @@ async def conceal(vault: SecretStore, seal: Seal | None, schedule: Schedule, occ
     tenant, started = schedule.owner.tenant, occurrence.started or 0
     if occurrence.revision == schedule.revision:
         names = secret_names(schedule.declaration.target)
-        known = await vault.find_secrets(tenant, names) if names else []
+        known = vault.find_secrets(tenant, names) if names else []
     else:  # the target may be another by now, so it may have been any of them
-        names, known = set(), await vault.secrets(tenant)
+        names, known = set(), vault.secrets(tenant)
     values = [
         seal.open(tenant, secret.name, secret.sealed) if seal is not None and secret.updated < started else None
         for secret in known

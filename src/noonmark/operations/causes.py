@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 CIRCLE = "a run of this schedule has led to this request"
 
 
-async def behind_event(service: Service, caller: Caller, event: Event) -> Chain | None:
+def behind_event(service: Service, caller: Caller, event: Event) -> Chain | None:
     """What leads to an event that a caller tells of; a Conflict where the chain has no room for it."""
-    if (found := await _cause(service, caller)) is None:
+    if (found := _cause(service, caller)) is None:
         return None
     one, schedule = found
     trigger = schedule.declaration.trigger
@@ -43,15 +43,13 @@ async def behind_event(service: Service, caller: Caller, event: Event) -> Chain 
     return chain_of_reported(one, event.event_type)
 
 
-async def behind_run(
-    service: Service, caller: Caller, schedule_id: str, key: str | None
-) -> tuple[Chain | None, str | None]:
+def behind_run(service: Service, caller: Caller, schedule_id: str, key: str | None) -> tuple[Chain | None, str | None]:
     """What leads to a run that a caller asks for, and the key of that run; a Conflict where the chain has no room.
 
     In a circle, the work of each occurrence asks for one run of a schedule: if it could ask for two, they would double
     with every turn. So the run has the id of the occurrence for its key.
     """
-    if (found := await _cause(service, caller)) is None:
+    if (found := _cause(service, caller)) is None:
         return None, key
     one, trail = found[0], _room_for_run(found[0])
     if not trail.leads_through(schedule_id):
@@ -61,9 +59,9 @@ async def behind_run(
     return trail, one.id
 
 
-async def behind_backfill(service: Service, caller: Caller, schedule_id: str) -> Chain | None:
+def behind_backfill(service: Service, caller: Caller, schedule_id: str) -> Chain | None:
     """What leads to a backfill that a caller asks for; a Conflict in a circle, which it would multiply."""
-    if (found := await _cause(service, caller)) is None:
+    if (found := _cause(service, caller)) is None:
         return None
     trail = _room_for_run(found[0])
     if trail.leads_through(schedule_id):
@@ -78,18 +76,18 @@ def _room_for_run(one: Occurrence) -> Chain:
     return trail
 
 
-async def _cause(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
+def _cause(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
     """The occurrence whose work asks, and its schedule."""
     if not caller.chain:
         return None
     tenant = caller.owner.tenant
     try:
-        own = await service.store.own_key()
+        own = service.store.own_key()
     except StoreUnavailable:  # if it is away altogether, whoever asks is told so by what follows
         return None
     one_id = proven_occurrence(caller.chain, chain_key(own, tenant))
-    one = None if one_id is None else await service.store.occurrence(one_id)
-    snapshot = None if one is None else await service.store.snapshot(one.uid)
+    one = None if one_id is None else service.store.occurrence(one_id)
+    snapshot = None if one is None else service.store.snapshot(one.uid)
     if one is None or snapshot is None or snapshot.schedule.owner.tenant != tenant:
         return None
     return one, snapshot.schedule

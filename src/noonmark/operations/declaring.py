@@ -81,16 +81,16 @@ OF_REQUESTS = ("schedule_id", "user_id", "idempotency_key")
 """What a request to create one may say besides."""
 
 
-async def create(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def create(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Keep a new schedule. With an idempotency key, the same request again gives the schedule that it made."""
     document, owner, key = _split(caller, arguments)
-    now, uid = await service.store.clock(), service.fresh_id()
+    now, uid = service.store.clock(), service.fresh_id()
     if key is not None:
         # A request that is refused has not used its key.
-        await check_secrets(service.store, owner.tenant, _parse(service, document, now=now, key="").target)
-        uid = await _uid_for(service, owner, key, document, now=now)
-        if await service.store.snapshot(uid) is not None:
-            return await _made_before(service, owner, uid, document, now=now)
+        check_secrets(service.store, owner.tenant, _parse(service, document, now=now, key="").target)
+        uid = _uid_for(service, owner, key, document, now=now)
+        if service.store.snapshot(uid) is not None:
+            return _made_before(service, owner, uid, document, now=now)
     schedule_id = document.get("schedule_id") or f"sch_{uid}"
     schedule = schedules.new_schedule(
         _parse(service, document, now=now, key=str(schedule_id)),
@@ -100,26 +100,26 @@ async def create(service: Service, caller: Caller, arguments: Mapping[str, Any])
         source=caller.source,
         now=now,
     )
-    if not await schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
-        taken = await service.store.find_uid(uid)
+    if not schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+        taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
         return schedule_document(taken, now=now)
-    return await told(service, schedule)
+    return told(service, schedule)
 
 
-async def _made_before(
+def _made_before(
     service: Service, owner: Owner, uid: str, document: Mapping[str, Any], *, now: Micros
 ) -> dict[str, Any]:
     """The schedule that the same request has made, even if it was deleted since."""
     schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
-    kept = await service.store.find(owner.tenant, schedule_id, deleted=True)
+    kept = service.store.find(owner.tenant, schedule_id, deleted=True)
     if kept is None or kept.schedule.uid != uid:
         raise Conflict("what this request made was deleted, and another one has its id", field="schedule_id")
     return schedule_document(kept, now=now)
 
 
-async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Keep a schedule, or put another declaration in force; the same one again changes nothing.
 
     It is known by its `schedule_id`, or else by its owner and its workflow, or its name. A paused one stays paused.
@@ -129,24 +129,24 @@ async def upsert(service: Service, caller: Caller, arguments: Mapping[str, Any])
         document["schedule_id"] = _id_of(document, owner)
     schedule_id = document["schedule_id"]
     while True:
-        stored = await service.store.find(owner.tenant, _identifier(schedule_id))
+        stored = service.store.find(owner.tenant, _identifier(schedule_id))
         if stored is not None:
             _check_owner(stored, owner, caller)
             try:
-                edited = await _declare(service, caller, stored, document)
+                edited = _declare(service, caller, stored, document)
             except NotFound:
                 continue  # it was deleted a moment before, so it is created
-            return await told(service, edited)
-        now, uid = await service.store.clock(), service.fresh_id()
+            return told(service, edited)
+        now, uid = service.store.clock(), service.fresh_id()
         declaration = _parse(service, document, now=now, key=str(schedule_id))
         schedule = schedules.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
-        if await schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
-            return await told(service, schedule)
+        if schedules.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+            return told(service, schedule)
 
 
-async def update(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def update(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Change some of what was declared; null takes a field back. Whether it is paused follows `enabled`."""
     changes = dict(arguments)
     asked = Arguments({name: changes.pop(name, None) for name in ("schedule_id", *EXPECTED)})
@@ -156,7 +156,7 @@ async def update(service: Service, caller: Caller, arguments: Mapping[str, Any])
     _check_writable(changes)
     if unknown := [one for one in changes if one not in FIELDS]:
         raise InvalidSchedule(f"unknown field; allowed are {', '.join(FIELDS)}", field=unknown[0])
-    kept = await schedules.find(service.store, caller.owner.tenant, found_id)
+    kept = schedules.find(service.store, caller.owner.tenant, found_id)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
@@ -164,14 +164,14 @@ async def update(service: Service, caller: Caller, arguments: Mapping[str, Any])
         return trusted(service, declare_again(document, schedule, now=from_micros(now)), schedule)
 
     sign = caller.signed()
-    edited = await schedules.declare(service.store, kept.schedule.uid, read, lookahead=service.lookahead, sign=sign)
+    edited = schedules.declare(service.store, kept.schedule.uid, read, lookahead=service.lookahead, sign=sign)
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
         if changes["enabled"] is False and not is_paused:
-            edited = await schedules.pause(service.store, edited.uid, sign)
+            edited = schedules.pause(service.store, edited.uid, sign)
         elif changes["enabled"] is not False and is_paused:
-            edited = await schedules.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
-    return await told(service, edited)
+            edited = schedules.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
+    return told(service, edited)
 
 
 def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _kind(trigger: object) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-async def _declare(service: Service, caller: Caller, stored: StoredSchedule, document: dict[str, Any]) -> Schedule:
+def _declare(service: Service, caller: Caller, stored: StoredSchedule, document: dict[str, Any]) -> Schedule:
     """Put a document in force; NotFound when the schedule was deleted meanwhile."""
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
@@ -210,7 +210,7 @@ async def _declare(service: Service, caller: Caller, stored: StoredSchedule, doc
         return trusted(service, declare_again(said, schedule, now=from_micros(now)), schedule)
 
     sign = caller.signed()
-    return await schedules.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
+    return schedules.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
 
 
 def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
@@ -265,11 +265,11 @@ def _id_of(document: Mapping[str, Any], owner: Owner) -> str:
     return "sch_" + _digest(owner.tenant, owner.user, *what)
 
 
-async def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
+def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
     """The identity of what a request with this key makes: whoever sends it again, or at once, means the same."""
     said = json.dumps(present(**document), sort_keys=True)
     fingerprint = _digest(owner.user, "schedule/create", said)
-    kept = await service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
+    kept = service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
     if kept.fingerprint != fingerprint:
         raise KeyReused("this key came with another request within the last 24 hours", field="idempotency_key")
     return _digest(owner.tenant, key, str(kept.created))
@@ -280,11 +280,11 @@ def _digest(*parts: str) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=13, person=b"noonmark-key").hexdigest()
 
 
-async def told(service: Service, schedule: Schedule) -> dict[str, Any]:
+def told(service: Service, schedule: Schedule) -> dict[str, Any]:
     """A schedule that has just been written, as it stands."""
     # Not by its id: somebody may have deleted it since, and somebody else created another of that id.
-    kept = await service.store.find_uid(schedule.uid)
+    kept = service.store.find_uid(schedule.uid)
     if kept is None:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(kept.next_due)
-    return schedule_document(kept, now=await service.store.clock())
+    return schedule_document(kept, now=service.store.clock())

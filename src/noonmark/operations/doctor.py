@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Snapshot
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.inspection import Condition, Damaged, Position
+    from noonmark.ports.records import Condition, Damaged, Position
     from noonmark.ports.store import Store
 
 PAGE = 1_000
@@ -58,7 +58,7 @@ _NAMES = {"nodes": "name", "served_routes": "route", "dependency_graphs": "tenan
 """Tables whose rows are found by a text; those of others by a number, `key`."""
 
 
-async def examine(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def examine(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Look whether the store is sound, row by row, and whether clocks agree; changes nothing."""
     asked = Arguments(arguments)
     rows: int = asked.integer("rows", USUAL_ROWS, low=1, high=MOST_ROWS)
@@ -66,13 +66,13 @@ async def examine(service: Service, caller: Caller, arguments: Mapping[str, Any]
     if not caller.is_admin:
         raise NotAllowed("only an admin may look at the rows of all tenants")
     store = service.store
-    condition = await store.condition()
+    condition = store.condition()
     checks = [_store(condition), _schema(condition)]
     seen, damaged, is_complete = 0, list["Damaged"](), False
     if checks[-1]["status"] == "ok":
-        seen, damaged, is_complete = await _rows(store, rows)
+        seen, damaged, is_complete = _rows(store, rows)
         checks.append(_told_rows(seen, damaged, is_complete=is_complete))
-        checks.append(await _clock(service))
+        checks.append(_clock(service))
     return {
         "status": "ok" if all(one["status"] == "ok" for one in checks) else "problems",
         "checks": checks,
@@ -82,12 +82,12 @@ async def examine(service: Service, caller: Caller, arguments: Mapping[str, Any]
     }
 
 
-async def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
+def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
     """Look at rows, page by page: how many, what is damaged, and whether those were all."""
     seen, damaged = 0, list["Damaged"]()
     after: Position | None = None
     while seen < most:
-        page = await store.inspect(after, limit=min(PAGE, most - seen))
+        page = store.inspect(after, limit=min(PAGE, most - seen))
         seen += page.rows
         damaged += page.damaged
         if page.after is None:
@@ -125,10 +125,10 @@ def _told_rows(seen: int, damaged: list[Damaged], *, is_complete: bool) -> dict[
     return _check("rows", problems, f"{those} {seen} are sound")
 
 
-async def _clock(service: Service) -> dict[str, Any]:
+def _clock(service: Service) -> dict[str, Any]:
     """The store's time beside that of this machine, and beside the times that are stored."""
     store = service.store
-    remembered, now = await store.newest_time(), await store.clock()
+    remembered, now = store.newest_time(), store.clock()
     machine = now if service.machine is None else service.machine()
     problems = []
     if abs(now - machine) > APART:
@@ -152,12 +152,12 @@ async def _clock(service: Service) -> dict[str, Any]:
         )
     problems += [
         f"node {one.name} was last heard of {_seconds(one.seen - now)} in the future"
-        for one in await store.nodes()
+        for one in store.nodes()
         if one.seen > now + APART
     ]
     ahead = [
         one.schedule.schedule_id
-        for one in await store.planned_ahead(now=now, until=now + LEAP, after="", limit=PAGE)
+        for one in store.planned_ahead(now=now, until=now + LEAP, after="", limit=PAGE)
         if _is_ahead(one, now=now, lookahead=service.lookahead)
     ]
     if ahead:

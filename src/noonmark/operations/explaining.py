@@ -29,67 +29,67 @@ LAST_ID = "~"
 """Sorts after the id of every occurrence."""
 
 
-async def explain_occurrence(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def explain_occurrence(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Say why an occurrence stands where it stands: each rule with its decision, and one sentence for people."""
     asked = Arguments(arguments)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    one, schedule = await find_occurrence(service, caller, one_id)
-    runs = await service.store.occurrence_runs(one.id)
-    explanation = explain.explain_occurrence(schedule, one, runs, now=await service.store.clock())
+    one, schedule = find_occurrence(service, caller, one_id)
+    runs = service.store.occurrence_runs(one.id)
+    explanation = explain.explain_occurrence(schedule, one, runs, now=service.store.clock())
     return {"occurrence_id": one.id, "schedule_id": schedule.schedule_id, "phase": str(one.phase)} | (
         explanation.to_document()
     )
 
 
-async def explain_instant(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def explain_instant(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Say what a schedule did, does or will do at an instant, and why; without one, how its last occurrence fared."""
     asked = Arguments(arguments)
     schedule_id, at = asked.read("schedule_id", identifier), asked.instant("at", None)
     asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
-    return await explained(service.store, kept, at)
+    kept = schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
+    return explained(service.store, kept, at)
 
 
-async def explained(store: Store, kept: StoredSchedule, at: Micros | None) -> dict[str, Any]:
+def explained(store: Store, kept: StoredSchedule, at: Micros | None) -> dict[str, Any]:
     """The same of a schedule that was found."""
-    now, schedule = await store.clock(), kept.schedule
-    explanation, time = (await _latest(store, kept, now=now), now) if at is None else (None, at)
+    now, schedule = store.clock(), kept.schedule
+    explanation, time = (_latest(store, kept, now=now), now) if at is None else (None, at)
     if explanation is None:
         # What has not been due yet is explained by its first fire.
         time = _first_fire(kept, now=now) if at is None else at
-        explanation = await _instant(store, kept, time, now=now)
+        explanation = _instant(store, kept, time, now=now)
     told = {"schedule_id": schedule.schedule_id, "at": text(time), "phase": str(schedule.phase)}
     return told | explanation.to_document()
 
 
-async def _instant(store: Store, kept: StoredSchedule, time: Micros, *, now: Micros) -> explain.Explanation:
+def _instant(store: Store, kept: StoredSchedule, time: Micros, *, now: Micros) -> explain.Explanation:
     uid, place = kept.schedule.uid, (time, LAST_ID)
-    newest = await store.occurrences(uid, NEWEST)
+    newest = store.occurrences(uid, NEWEST)
     near = [
         *(one for one in newest if one.nominal > time),
-        *await store.occurrences_at(uid, time, NEIGHBOURS),
-        *await store.occurrences(uid, NEIGHBOURS, before=place),
+        *store.occurrences_at(uid, time, NEIGHBOURS),
+        *store.occurrences(uid, NEIGHBOURS, before=place),
     ]
     rows = {one.id: one for one in near}.values()
-    exact = [run for one in rows if one.nominal == time for run in await store.occurrence_runs(one.id)]
-    runs = {run.id: run for run in [*exact, *await store.runs(uid, NEWEST, before=place)]}.values()
+    exact = [run for one in rows if one.nominal == time for run in store.occurrence_runs(one.id)]
+    runs = {run.id: run for run in [*exact, *store.runs(uid, NEWEST, before=place)]}.values()
     return explain.explain_instant(
         kept.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=kept.counters.admitted
     )
 
 
-async def _latest(store: Store, kept: StoredSchedule, *, now: Micros) -> explain.Explanation | None:
+def _latest(store: Store, kept: StoredSchedule, *, now: Micros) -> explain.Explanation | None:
     """How the last occurrence of a schedule fared; None when it has had none."""
     uid = kept.schedule.uid
-    rows = {one.id: one for one in await store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
-    for run in await store.runs(uid, 1):  # of a backfill, perhaps, whose nominal time is long past
-        one = await store.occurrence(run.occurrence_id)
+    rows = {one.id: one for one in store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
+    for run in store.runs(uid, 1):  # of a backfill, perhaps, whose nominal time is long past
+        one = store.occurrence(run.occurrence_id)
         rows |= {} if one is None else {one.id: one}
     last = explain.latest(list(rows.values()), now=now)
     if last is None:
         return None
-    runs = await store.occurrence_runs(last.id)
+    runs = store.occurrence_runs(last.id)
     return explain.explain_latest(kept.schedule, last, runs, now=now, next_run=next_run(kept, now=now))
 
 

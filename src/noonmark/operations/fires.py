@@ -28,7 +28,7 @@ def fires_of(trigger: Trigger | None, count: int, *, after: Micros | None, now: 
     return fires(trigger, from_micros(now - 1 if after is None else after), count)
 
 
-async def fires_of_schedule(
+def fires_of_schedule(
     store: Store, kept: StoredSchedule, count: int, *, after: Micros | None, now: Micros
 ) -> list[datetime]:
     """The next times of a schedule, no more than the runs it has left; what is due and has yet to run comes first."""
@@ -37,7 +37,7 @@ async def fires_of_schedule(
     trigger = declared.trigger
     if trigger is None or isinstance(trigger, EventTrigger) or kept.schedule.phase is SchedulePhase.COMPLETED:
         return []
-    due = await _due(store, kept.schedule, now)
+    due = _due(store, kept.schedule, now)
     if declared.max_runs is not None:
         skipped = trigger.count_between(from_micros(now), from_micros(max(now, since)))
         left = declared.max_runs - kept.counters.admitted - (0 if after is None else len(due) + skipped)
@@ -46,9 +46,9 @@ async def fires_of_schedule(
     return [*begun, *fires(trigger, from_micros(since), count)][:count]
 
 
-async def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
+def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
     """The times up to now that have yet to run."""
-    snapshot = await store.snapshot(schedule.uid) if schedule.phase is SchedulePhase.ACTIVE else None
+    snapshot = store.snapshot(schedule.uid) if schedule.phase is SchedulePhase.ACTIVE else None
     if snapshot is None:
         return []
     planned = plan(snapshot, now=now, lookahead=0)

@@ -46,38 +46,38 @@ KINDS = {
 """The kinds of schedules by which a list is filtered, and the types of trigger they stand for."""
 
 
-async def get(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def get(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """One schedule; one that is deleted only if that is asked for."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
     deleted = asked.boolean("include_deleted", default=False)
     asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
-    return schedule_document(kept, now=await service.store.clock())
+    kept = schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
+    return schedule_document(kept, now=service.store.clock())
 
 
-async def list_schedules(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def list_schedules(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A page of schedules in the order of their creation, or the newest first; those that meet every filter."""
     asked = Arguments(arguments)
     wanted, deleted = _wanted(asked)
     if (workflow := asked.text("workflow_id", None)) is not None:
         wanted = replace(wanted, target="workflow")
-    page, more = await _page(service, caller, asked, wanted, deleted=deleted, workflow=workflow)
+    page, more = _page(service, caller, asked, wanted, deleted=deleted, workflow=workflow)
     return {"schedules": page, "next_cursor": more}
 
 
-async def list_triggers(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def list_triggers(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A page of the schedules that events set off; those that meet every filter, or wait for one type of event."""
     asked = Arguments({"kind": "event", **arguments})
     if "kind" in arguments:
         asked.problem("kind", "is always event here")
     wanted, deleted = _wanted(asked)
     wanted = replace(wanted, event_type=asked.read("event_type", event_type, None))
-    page, more = await _page(service, caller, asked, wanted, deleted=deleted)
+    page, more = _page(service, caller, asked, wanted, deleted=deleted)
     return {"triggers": page, "next_cursor": more}
 
 
-async def _page(
+def _page(
     service: Service,
     caller: Caller,
     asked: Arguments,
@@ -91,16 +91,16 @@ async def _page(
     limit, offset = asked.limit(USUAL_PAGE), asked.integer("offset", 0, high=MAX_OFFSET)
     cursor = asked.cursor(str)
     asked.done()
-    now, skipped = await service.store.clock(), 0
+    now, skipped = service.store.clock(), 0
     start = None if cursor is None else cursor[0]
 
-    async def fetch(count: int, last: StoredSchedule | None) -> list[StoredSchedule]:
+    def fetch(count: int, last: StoredSchedule | None) -> list[StoredSchedule]:
         nonlocal start, skipped
         found: list[StoredSchedule] = []
         start = start if last is None else last.schedule.uid
         while len(found) < count:
             step = count if workflow is None and skipped == offset else max(count, USUAL_PAGE)
-            page = await service.store.schedules(
+            page = service.store.schedules(
                 caller.owner.tenant, after=start, limit=step, deleted=deleted, wanted=wanted, newest_first=newest_first
             )
             fit = [one for one in page if workflow is None or _workflow(one) == workflow]
@@ -111,19 +111,19 @@ async def _page(
             start = page[-1].schedule.uid
         return found
 
-    async def tell(page: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
+    def tell(page: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
         return [schedule_document(one, now=now) for one in page]
 
-    told, end = await read_page(limit, fetch, tell)
+    told, end = read_page(limit, fetch, tell)
     return told, None if end is None else write_cursor(end.schedule.uid)
 
 
-async def count_schedules(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def count_schedules(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """How many schedules meet every filter."""
     asked = Arguments(arguments)
     wanted, deleted = _wanted(asked)
     asked.done()
-    return {"count": await service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
+    return {"count": service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
 
 
 def _wanted(asked: Arguments) -> tuple[ScheduleFilter, bool]:
@@ -170,7 +170,7 @@ def _several(asked: Arguments, name: str, allowed: Mapping[str, Any]) -> list[An
     return found
 
 
-async def occurrences(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def occurrences(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A page of a schedule's occurrences, the newest nominal time first."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
@@ -179,72 +179,72 @@ async def occurrences(service: Service, caller: Caller, arguments: Mapping[str, 
         phases = frozenset(phases or LIVE) - FINAL
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
+    kept = schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
     start = None if cursor is None else (cursor[0], cursor[1])
 
-    async def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
+    def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
         before = start if last is None else (last.nominal, last.id)
-        return await service.store.occurrences(kept.schedule.uid, count, before=before, phases=phases)
+        return service.store.occurrences(kept.schedule.uid, count, before=before, phases=phases)
 
-    async def tell(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
-        runs = await service.store.last_runs([one.id for one in page if one.has_begun])
+    def tell(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
+        runs = service.store.last_runs([one.id for one in page if one.has_begun])
         return occurrence_documents(page, kept.schedule, runs, largest=SMALL_TARGET)
 
-    told, end = await read_page(limit, fetch, tell)
+    told, end = read_page(limit, fetch, tell)
     return {"occurrences": told, "next_cursor": None if end is None else write_cursor(end.nominal, end.id)}
 
 
-async def runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A page of a schedule's runs, the newest start first."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
+    kept = schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=True)
     start = None if cursor is None else (cursor[0], cursor[1])
 
-    async def fetch(count: int, last: Run | None) -> list[Run]:
+    def fetch(count: int, last: Run | None) -> list[Run]:
         before = start if last is None else (last.started, last.id)
-        return await service.store.runs(kept.schedule.uid, count, before=before)
+        return service.store.runs(kept.schedule.uid, count, before=before)
 
-    async def tell(page: Sequence[Run]) -> list[dict[str, Any]]:
+    def tell(page: Sequence[Run]) -> list[dict[str, Any]]:
         return [run_document(one, schedule_id) for one in page]
 
-    told, end = await read_page(limit, fetch, tell)
+    told, end = read_page(limit, fetch, tell)
     return {"runs": told, "next_cursor": None if end is None else write_cursor(end.started, end.id)}
 
 
-async def occurrence(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def occurrence(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """One occurrence as it stands."""
     asked = Arguments(arguments)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    return await told_occurrence(service, caller, one_id)
+    return told_occurrence(service, caller, one_id)
 
 
-async def occurrence_runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def occurrence_runs(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The runs of one occurrence, the newest start first."""
     asked = Arguments(arguments)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
-    one, schedule = await find_occurrence(service, caller, one_id)
-    found = await service.store.occurrence_runs(one.id)
+    one, schedule = find_occurrence(service, caller, one_id)
+    found = service.store.occurrence_runs(one.id)
     return {"runs": [run_document(run, schedule.schedule_id) for run in found], "next_cursor": None}
 
 
-async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """One run."""
     asked = Arguments(arguments)
     run_id = asked.read("run_id", identifier)
     asked.done()
-    found = await service.store.run(run_id)
-    snapshot = None if found is None else await service.store.snapshot(found[0])
+    found = service.store.run(run_id)
+    snapshot = None if found is None else service.store.snapshot(found[0])
     if found is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
         raise NotFound(f"there is no run {run_id!r}", field="run_id")
     return run_document(found[1], snapshot.schedule.schedule_id)
 
 
-async def events(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def events(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A page of events, the newest first."""
     asked = Arguments(arguments)
     kind = asked.read("event_type", event_type, None)
@@ -252,30 +252,30 @@ async def events(service: Service, caller: Caller, arguments: Mapping[str, Any])
     asked.done()
     start = None if cursor is None else cursor[0]
 
-    async def fetch(count: int, last: Event | None) -> list[Event]:
+    def fetch(count: int, last: Event | None) -> list[Event]:
         before = start if last is None else last.emitted
-        return await service.store.events(caller.owner.tenant, count, before=before, event_type=kind)
+        return service.store.events(caller.owner.tenant, count, before=before, event_type=kind)
 
-    async def tell(page: Sequence[Event]) -> list[dict[str, Any]]:
+    def tell(page: Sequence[Event]) -> list[dict[str, Any]]:
         return [event_document(one) for one in page]
 
-    told, end = await read_page(limit, fetch, tell)
+    told, end = read_page(limit, fetch, tell)
     return {"events": told, "next_cursor": None if end is None else write_cursor(end.emitted)}
 
 
-async def nodes(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
+def nodes(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
     """The nodes that were heard of within the last day."""
     Arguments(arguments).done()
-    return {"nodes": [node_document(one) for one in await service.store.nodes()]}
+    return {"nodes": [node_document(one) for one in service.store.nodes()]}
 
 
-async def notes(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def notes(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A page of the audit log, the newest first: who changed what."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier, None)
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int)
     asked.done()
-    found = await service.store.notes(
+    found = service.store.notes(
         caller.owner.tenant, limit + 1, before=None if cursor is None else cursor[0], schedule_id=schedule_id
     )
     page = found[:limit]

@@ -31,38 +31,38 @@ USUAL_NUMBER = 100
 WAYS = "name event_type and filters, a trigger, or a schedule_id"
 
 
-async def match(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def match(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Which of the last events a filter, a trigger or a schedule matches, and why not the others; or one like this."""
-    return await matched(service.store, caller.owner.tenant, arguments)
+    return matched(service.store, caller.owner.tenant, arguments)
 
 
-async def matched(store: Store, tenant: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def matched(store: Store, tenant: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The same of the events and schedules of a tenant."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier, None)
     said = {name: asked.raw(name) for name in ("event_type", "filters", "trigger")}
     draft, limit = asked.raw("event"), asked.integer("limit", USUAL_NUMBER, low=1, high=MAX_LIMIT)
     asked.done()
-    now, schedule = await store.clock(), None
+    now, schedule = store.clock(), None
     if schedule_id is None:
         wanted = _wanted(said, now)
     elif any(one is not None for one in said.values()):
         raise InvalidRequest(f"cannot stand beside the others: {WAYS}", field="schedule_id")
     else:
-        schedule = (await schedules.find(store, tenant, schedule_id)).schedule
+        schedule = schedules.find(store, tenant, schedule_id).schedule
         wanted = _of_schedule(schedule.declaration.trigger)
 
-    async def fetch(count: int, last: Event | None) -> list[Event]:
-        return await _newest(store, tenant, wanted, count, None if last is None else last.emitted)
+    def fetch(count: int, last: Event | None) -> list[Event]:
+        return _newest(store, tenant, wanted, count, None if last is None else last.emitted)
 
-    async def tell(page: Sequence[Event]) -> list[dict[str, Any]]:
+    def tell(page: Sequence[Event]) -> list[dict[str, Any]]:
         reasons = [(one, mismatch(wanted, one) or _own(schedule, one)) for one in page]
         return [{**event_document(one), "matches": why is None, "why": why} for one, why in reasons]
 
     if draft is None:
-        told, _ = await read_page(limit, fetch, tell)
+        told, _ = read_page(limit, fetch, tell)
     else:
-        told = await tell([_drafted(draft, wanted, now)])
+        told = tell([_drafted(draft, wanted, now)])
     return {"checked": len(told), "matched": sum(one["matches"] for one in told), "events": told}
 
 
@@ -94,15 +94,15 @@ def _of_schedule(trigger: object) -> EventTrigger:
     raise InvalidRequest("is the id of a schedule that no event sets off", field="schedule_id")
 
 
-async def _newest(
+def _newest(
     store: Store, tenant: str, wanted: EventTrigger | Matcher, limit: int, before: Micros | None
 ) -> list[Event]:
     """The last events of the types that are wanted, the newest first; of all types where none is named."""
     if isinstance(wanted, Matcher):
-        return await store.events(tenant, limit, before=before)
+        return store.events(tenant, limit, before=before)
     found: list[Event] = []
     for kind in wanted.event_types:
-        page = await store.events(tenant, limit, before=before, event_type=kind)
+        page = store.events(tenant, limit, before=before, event_type=kind)
         found = nlargest(limit, [*found, *page], key=lambda one: one.emitted)
     return found
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 USUAL_COUNT = 5
 
 
-async def preview(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def preview(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The next times of a stored schedule, or of a trigger document, with the trigger in words."""
     asked = Arguments(arguments)
     schedule_id, document = asked.read("schedule_id", identifier, None), asked.raw("trigger")
@@ -32,14 +32,14 @@ async def preview(service: Service, caller: Caller, arguments: Mapping[str, Any]
     asked.done()
     if (schedule_id is None) == (document is None):
         raise InvalidRequest("name either a schedule_id or a trigger", field="trigger")
-    now = await service.store.clock()
+    now = service.store.clock()
     if schedule_id is None:
         trigger: Trigger | None = parse_trigger(document, now=from_micros(now), key=key)
         times = fires_of(trigger, count, after=after, now=now)
     else:
-        kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
+        kept = schedules.find(service.store, caller.owner.tenant, schedule_id)
         trigger = kept.schedule.declaration.trigger
-        times = await fires_of_schedule(service.store, kept, count, after=after, now=now)
+        times = fires_of_schedule(service.store, kept, count, after=after, now=now)
     described = None if trigger is None else describe(trigger, now=from_micros(now if after is None else after))
     return {
         "fires": [to_text(to_micros(one)) for one in times],

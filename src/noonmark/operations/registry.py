@@ -23,11 +23,11 @@ from noonmark.operations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from noonmark.operations.service import Caller, Service
 
-    Call = Callable[[Service, Caller, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    Call = Callable[[Service, Caller, Mapping[str, Any]], dict[str, Any]]
 
 
 class Operation(NamedTuple):
@@ -108,14 +108,14 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
-async def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Do what a caller asks for, and give the answer as JSON."""
     operation = OPERATIONS.get(name)
     if operation is None:
         raise MethodNotFound(f"there is no operation {shown(name)}", field="method")
     if operation.is_change and not name.startswith("worker/"):
         _refuse_in_doubt(service)
-    return await operation.call(service, replace(caller, operation=name), arguments)
+    return operation.call(service, replace(caller, operation=name), arguments)
 
 
 def _refuse_in_doubt(service: Service) -> None:

@@ -65,35 +65,35 @@ class Sign(Protocol):
         """The note of a change, or of something that was asked of a schedule."""
 
 
-async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
+def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
     """The schedule of that id, perhaps a deleted one; NotFound when there is none."""
-    kept = await store.find(tenant, schedule_id, deleted=deleted)
+    kept = store.find(tenant, schedule_id, deleted=deleted)
     if kept is None:
         raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
     return kept
 
 
-async def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
+def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
     """Keep a new schedule with its first plan; False when its id is taken."""
-    await check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
+    check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     plan = first_plan(schedule, lookahead=lookahead)
     if sign is not None:
         plan = replace(plan, note=sign(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
-        [created] = await store.create([replace(plan, graph=await _check_order(store, schedule))])
-        if created or await store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
+        [created] = store.create([replace(plan, graph=_check_order(store, schedule))])
+        if created or store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
             return created
     raise Conflict("other schedules were changed all the while; try again")
 
 
-async def create_many(store: Store, made: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
+def create_many(store: Store, made: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
     """Keep new schedules, those that depend on no other in one transaction; False where an id is taken."""
     for one in made:
-        await check_secrets(store, one.owner.tenant, one.declaration.target)
+        check_secrets(store, one.owner.tenant, one.declaration.target)
     alone = [one for one in made if not one.declaration.depends_on]
     plans = [first_plan(one, lookahead=lookahead) for one in alone]
-    kept = dict(zip((one.uid for one in alone), await store.create(plans), strict=True))
-    return [kept[one.uid] if one.uid in kept else await create(store, one, lookahead=lookahead) for one in made]
+    kept = dict(zip((one.uid for one in alone), store.create(plans), strict=True))
+    return [kept[one.uid] if one.uid in kept else create(store, one, lookahead=lookahead) for one in made]
 
 
 def new_schedule(
@@ -113,7 +113,7 @@ def new_schedule(
     )
 
 
-async def change(
+def change(
     store: Store,
     uid: str,
     decide: Decide,
@@ -127,13 +127,13 @@ async def change(
     checked = _Checked()
     for _ in range(MAX_TRIES):
         decision = _Decision(decide, sign, expected, checked)
-        written = await store.change(uid, decision)
+        written = store.change(uid, decision)
         if decision.before is None:
             raise NotFound("the schedule was deleted", field="schedule_id")
         after = decision.before if decision.plan is None else decision.plan.schedule or decision.before
         if written or decision.plan is None:
             return after
-        checked = await _checked(store, after, decision.before.declaration)
+        checked = _checked(store, after, decision.before.declaration)
     raise Conflict("what it depends on was changed by others all the while; try again")
 
 
@@ -185,12 +185,12 @@ class _Decision:
         return plan if self._checked.covers(before.declaration, after.declaration) else None
 
 
-async def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
+def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
     """Put another declaration in force; the same one again changes nothing."""
-    return await declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
+    return declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
 
 
-async def declare(
+def declare(
     store: Store,
     uid: str,
     read: Callable[[Schedule, Micros], Declaration],
@@ -211,20 +211,20 @@ async def declare(
             return None
         return edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
 
-    return await change(store, uid, decide, sign)
+    return change(store, uid, decide, sign)
 
 
-async def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
+def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
     """Nothing of its trigger starts until it is resumed; one that is paused stays so."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         _check_goes_on(snapshot.schedule, "pause")
         return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
 
-    return await change(store, uid, decide, sign, expected)
+    return change(store, uid, decide, sign, expected)
 
 
-async def resume(
+def resume(
     store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None, expected: Expected = ANYHOW
 ) -> Schedule:
     """Plan from now on; one that is active stays so."""
@@ -235,7 +235,7 @@ async def resume(
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
-    return await change(store, uid, decide, sign, expected)
+    return change(store, uid, decide, sign, expected)
 
 
 def _check_goes_on(schedule: Schedule, verb: str) -> None:
@@ -243,50 +243,50 @@ def _check_goes_on(schedule: Schedule, verb: str) -> None:
         raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to begin anew")
 
 
-async def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
+def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
     """Nothing of it starts from now on; its history stays."""
-    return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
+    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
 
 
-async def cancel(store: Store, kept: StoredSchedule) -> int:
+def cancel(store: Store, kept: StoredSchedule) -> int:
     """Delete it, and ask what is being delivered to stop; says how many were asked. NotFound when it has completed."""
     schedule = kept.schedule
-    [activity] = await store.activities([schedule.uid])
+    [activity] = store.activities([schedule.uid])
     # One that has completed may have been asked for once more; what waits then has a time, or waits for what runs.
     if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and kept.next_due is None:
         raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
-    await delete(store, schedule.uid)
-    [activity] = await store.activities([schedule.uid])
-    return sum([await store.request_stop(one) for one in activity.delivering])
+    delete(store, schedule.uid)
+    [activity] = store.activities([schedule.uid])
+    return sum([store.request_stop(one) for one in activity.delivering])
 
 
-async def _checked(store: Store, after: Schedule, before: Declaration) -> _Checked:
+def _checked(store: Store, after: Schedule, before: Declaration) -> _Checked:
     """Look up what a schedule says that it did not say before; an error where it cannot be so."""
     target = upstreams = graph = None
     if after.declaration.target != before.target:
         target = after.declaration.target
-        await check_secrets(store, after.owner.tenant, target)
+        check_secrets(store, after.owner.tenant, target)
     if after.declaration.depends_on != before.depends_on:
         upstreams = after.declaration.depends_on
-        graph = await _check_order(store, after)
+        graph = _check_order(store, after)
     return _Checked(target, upstreams, graph)
 
 
-async def _check_order(store: Store, schedule: Schedule) -> int | None:
+def _check_order(store: Store, schedule: Schedule) -> int | None:
     """Refuse what makes a cycle; the version of what depends on what, which must stay so. None without upstreams."""
     upstreams = schedule.declaration.depends_on
     if not upstreams:
         return None
-    graph = await store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
+    graph = store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
     cycle = find_cycle(schedule.schedule_id, upstreams, graph.upstreams)
-    names = await _names(store, schedule.owner.tenant, cycle)
+    names = _names(store, schedule.owner.tenant, cycle)
     check_order(schedule.schedule_id, upstreams, graph.upstreams, names)
     return graph.version
 
 
-async def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
+def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
     """The names of those schedules that have one."""
-    found = [await store.find(tenant, one) for one in schedule_ids]
+    found = [store.find(tenant, one) for one in schedule_ids]
     declared = {one.schedule.schedule_id: one.schedule.declaration.name for one in found if one is not None}
     return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
 

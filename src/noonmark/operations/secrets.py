@@ -43,11 +43,11 @@ class NewSecret(NamedTuple):
         return f"NewSecret({self.name!r})"
 
 
-async def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Keep a secret that requests to some hosts may carry; one of that name gets the new value, and the new hosts."""
-    given, now = read_secret(arguments), await service.store.clock()
+    given, now = read_secret(arguments), service.store.clock()
     note = caller.signed(f"secret {given.name}")(None, None, now=now)
-    return secret_document(await keep(service.store, service.seal, caller.owner.tenant, given, note))
+    return secret_document(keep(service.store, service.seal, caller.owner.tenant, given, note))
 
 
 def read_secret(arguments: Mapping[str, Any]) -> NewSecret:
@@ -59,27 +59,25 @@ def read_secret(arguments: Mapping[str, Any]) -> NewSecret:
     return NewSecret(name, value, hosts)
 
 
-async def keep(
-    store: Store, seal: Seal | None, tenant: str, given: NewSecret, note: AuditEntry | None = None
-) -> Secret:
+def keep(store: Store, seal: Seal | None, tenant: str, given: NewSecret, note: AuditEntry | None = None) -> Secret:
     """Seal a secret and keep it, with a note of who asked; a Conflict where there is nothing to seal it with."""
     if seal is None:
         raise Conflict(
             "there is no key to seal it with: put the output of `noonmark secret key` into the setting secret_key, the"
             " same on every node, best as the variable NOONMARK_SECRET_KEY, and start again"
         )
-    now = await store.clock()
+    now = store.clock()
     sealed = seal.close(tenant, given.name, given.value)
     secret = Secret(name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now)
-    kept = await store.keep_secret(tenant, secret, most=MAX_SECRETS, note=note)
+    kept = store.keep_secret(tenant, secret, most=MAX_SECRETS, note=note)
     if kept is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
     return kept
 
 
-async def warn_of_unreadable(service: Service, tenant: str) -> None:
+def warn_of_unreadable(service: Service, tenant: str) -> None:
     """Say in the log which secrets no key of this node opens: requests that need one are not sent from here."""
-    kept, seal = await service.store.secrets(tenant), service.seal
+    kept, seal = service.store.secrets(tenant), service.seal
     shut = [one.name for one in kept if seal is None or seal.open(tenant, one.name, one.sealed) is None]
     if not shut:
         return
@@ -101,18 +99,18 @@ def _hosts(asked: Arguments) -> tuple[str, ...]:
         return ()
 
 
-async def list_secrets(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def list_secrets(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The secrets by name, each with its hosts; no value is ever told."""
     Arguments(arguments).done()
-    kept = await service.store.secrets(caller.owner.tenant)
+    kept = service.store.secrets(caller.owner.tenant)
     return {"secrets": [secret_document(secret) for secret in kept]}
 
 
-async def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Forget a secret; requests that need it are not sent from then on, and say why."""
     name = read_name(arguments)
-    note = caller.signed(f"secret {name}")(None, None, now=await service.store.clock())
-    return secret_document(await forget(service.store, caller.owner.tenant, name, note))
+    note = caller.signed(f"secret {name}")(None, None, now=service.store.clock())
+    return secret_document(forget(service.store, caller.owner.tenant, name, note))
 
 
 def read_name(arguments: Mapping[str, Any]) -> str:
@@ -123,9 +121,9 @@ def read_name(arguments: Mapping[str, Any]) -> str:
     return name
 
 
-async def forget(store: Store, tenant: str, name: str, note: AuditEntry | None = None) -> Secret:
+def forget(store: Store, tenant: str, name: str, note: AuditEntry | None = None) -> Secret:
     """Remove a secret, with a note of who asked; what it was. NotFound when there is none of that name."""
-    gone = await store.forget_secret(tenant, name, note=note)
+    gone = store.forget_secret(tenant, name, note=note)
     if gone is None:
         raise NotFound("there is no secret of that name", field="name")
     return gone

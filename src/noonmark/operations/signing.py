@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
 
 
-async def signing_key(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def signing_key(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The key that requests are signed with, for the receivers that check them; who read it is written down."""
     Arguments(arguments).done()
     if not caller.is_admin:
         raise NotAllowed("only an administrator may read the key that requests are signed with")
     tenant = caller.owner.tenant
-    key = given_key(service.keys, tenant) or tenant_key(service.keys, await service.store.own_key(), tenant)
-    await service.store.note(tenant, [caller.signed()(None, None, now=await service.store.clock())])
+    key = given_key(service.keys, tenant) or tenant_key(service.keys, service.store.own_key(), tenant)
+    service.store.note(tenant, [caller.signed()(None, None, now=service.store.clock())])
     return {"signing_key": key}

@@ -45,33 +45,33 @@ MAX_BACKFILL = 10_000
 MAX_ERROR = 65_536
 
 
-async def pause(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def pause(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let nothing of its trigger start until it is resumed; what runs goes on."""
-    kept, sign, expected = await _find(service, caller, arguments)
-    return await told(service, await schedules.pause(service.store, kept.schedule.uid, sign, expected=expected))
+    kept, sign, expected = _find(service, caller, arguments)
+    return told(service, schedules.pause(service.store, kept.schedule.uid, sign, expected=expected))
 
 
-async def resume(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def resume(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Plan from now on; what the pause swallowed is recorded."""
-    kept, sign, expected = await _find(service, caller, arguments)
-    resumed = await schedules.resume(
+    kept, sign, expected = _find(service, caller, arguments)
+    resumed = schedules.resume(
         service.store, kept.schedule.uid, lookahead=service.lookahead, sign=sign, expected=expected
     )
-    return await told(service, resumed)
+    return told(service, resumed)
 
 
-async def delete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def delete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let nothing of it start from now on; its history stays. One that is deleted stays so."""
-    kept, sign, expected = await _find(service, caller, arguments, deleted=True)
+    kept, sign, expected = _find(service, caller, arguments, deleted=True)
     if kept.schedule.phase is not SchedulePhase.DELETED:
         with suppress(NotFound):  # somebody else has just done so
-            await schedules.delete(service.store, kept.schedule.uid, sign, expected=expected)
+            schedules.delete(service.store, kept.schedule.uid, sign, expected=expected)
         service.wake(None)
-    gone = await service.store.find_uid(kept.schedule.uid)
-    return schedule_document(gone or kept, now=await service.store.clock())
+    gone = service.store.find_uid(kept.schedule.uid)
+    return schedule_document(gone or kept, now=service.store.clock())
 
 
-async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Add an occurrence that is due now; it does not move the next fire. The same key again is the same occurrence."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
@@ -79,27 +79,27 @@ async def run(service: Service, caller: Caller, arguments: Mapping[str, Any]) ->
     override = None if asked.raw("overlap") is None else read_overlap(asked, "overlap", trigger_type="")
     reason = asked.text("reason", None, high=MAX_REASON)
     asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
+    kept = schedules.find(service.store, caller.owner.tenant, schedule_id)
     check_payload(service, kept.schedule, payload)
-    now = await service.store.clock()
-    behind, key = await behind_run(service, caller, schedule_id, key)
+    now = service.store.clock()
+    behind, key = behind_run(service, caller, schedule_id, key)
     overrides = None if override is None and behind is None else Overrides(overlap_policy=override, behind=behind)
     one = schedules.run_now(kept.schedule, key=key or service.fresh_id(), payload=payload, now=now, overrides=overrides)
-    if (known := await service.store.occurrence(one.id)) is None:
-        await _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
-        if not (await service.store.add([one]))[0]:
-            await _check_not_deleted(service, kept.schedule)
+    if (known := service.store.occurrence(one.id)) is None:
+        _check_free(service, kept, override or kept.schedule.declaration.overlap_policy)
+        if not service.store.add([one])[0]:
+            _check_not_deleted(service, kept.schedule)
         service.wake(None)  # it is durable, so it need not wait for the note
-        await _note(service, caller, kept.schedule, reason)
-        known = await service.store.occurrence(one.id)
+        _note(service, caller, kept.schedule, reason)
+        known = service.store.occurrence(one.id)
     elif (known.payload, _said(known.overrides)) != (one.payload, _said(one.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or one, kept.schedule)
 
 
-async def _check_not_deleted(service: Service, schedule: Schedule) -> None:
+def _check_not_deleted(service: Service, schedule: Schedule) -> None:
     """NotFound where rows were not added because the schedule was deleted, and not because they are known."""
-    kept = await service.store.find_uid(schedule.uid)
+    kept = service.store.find_uid(schedule.uid)
     if kept is None or kept.schedule.phase is SchedulePhase.DELETED:
         raise NotFound("the schedule was deleted", field="schedule_id")
 
@@ -109,9 +109,9 @@ def _said(overrides: Overrides | None) -> dict[str, Any]:
     return {} if overrides is None else overrides.said
 
 
-async def _check_free(service: Service, kept: StoredSchedule, policy: object) -> None:
+def _check_free(service: Service, kept: StoredSchedule, policy: object) -> None:
     """Refuse what would be skipped at once."""
-    [activity] = await service.store.activities([kept.schedule.uid])
+    [activity] = service.store.activities([kept.schedule.uid])
     if isinstance(policy, Skip) and activity.delivering:
         raise OverlapConflict(
             f"{activity.delivering[0]} is in flight, and the overlap policy is skip; ask with another overlap policy"
@@ -120,7 +120,7 @@ async def _check_free(service: Service, kept: StoredSchedule, policy: object) ->
         )
 
 
-async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Run past times of the trigger, from the first to the last inclusive, one after another or so many at a time."""
     asked = Arguments(arguments)
     schedule_id = asked.read("schedule_id", identifier)
@@ -133,13 +133,13 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
         if value is None and not any(one.field == name for one in asked.problems):
             asked.problem(name, "is required")
     asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id)
-    now = await service.store.clock()
+    kept = schedules.find(service.store, caller.owner.tenant, schedule_id)
+    now = service.store.clock()
     times = _past_times(kept.schedule, first, last, limit=limit, now=now)
     backfill_id = key or service.fresh_id()
     overrides, behind = (
         _own_terms(kept.schedule, backfill_id, concurrency),
-        await behind_backfill(service, caller, schedule_id),
+        behind_backfill(service, caller, schedule_id),
     )
     if behind is not None:
         overrides = replace(overrides or Overrides(), behind=behind)
@@ -149,9 +149,9 @@ async def backfill(service: Service, caller: Caller, arguments: Mapping[str, Any
         occurrence(kept.schedule, time, now + n, origin=origin, overrides=overrides) for n, time in enumerate(times)
     ]
     if not is_dry and rows:
-        if not all(await service.store.add(rows)):
-            await _check_not_deleted(service, kept.schedule)
-        await _note(service, caller, kept.schedule)
+        if not all(service.store.add(rows)):
+            _check_not_deleted(service, kept.schedule)
+        _note(service, caller, kept.schedule)
         service.wake(None)
     shown = occurrence_documents(rows, kept.schedule, {}, largest=SMALL_TARGET)
     return {"backfill_id": None if is_dry else backfill_id, "count": len(rows), "occurrences": fitting(shown)}
@@ -194,42 +194,42 @@ def _own_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) ->
     return Overrides(overlap_policy=Allow(), concurrency=declared.concurrency or places)
 
 
-async def complete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def complete(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Tell that what its target accepted has been done."""
     asked = Arguments(arguments)
     result = asked.json("result")
-    return await _end(service, caller, asked, Outcome.COMPLETED, result=result)
+    return _end(service, caller, asked, Outcome.COMPLETED, result=result)
 
 
-async def fail(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def fail(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Tell that what its target accepted has failed; its retry policy says what follows."""
     asked = Arguments(arguments)
     error = asked.text("error", "it was told to have failed", high=MAX_ERROR, multiline=True)
-    return await _end(service, caller, asked, Outcome.FAILED, error=error)
+    return _end(service, caller, asked, Outcome.FAILED, error=error)
 
 
-async def cancel(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def cancel(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let it not begin, or ask it to stop."""
     asked = Arguments(arguments)
     reason = asked.text("reason", None, high=MAX_REASON)
     one_id = asked.read("occurrence_id", identifier)
     asked.done()
     while True:
-        one, schedule = await find_occurrence(service, caller, one_id)
+        one, schedule = find_occurrence(service, caller, one_id)
         if one.phase is Phase.AWAITING_COMPLETION:
-            return await _end(service, caller, Arguments({"occurrence_id": one_id}), Outcome.CANCELLED)
+            return _end(service, caller, Arguments({"occurrence_id": one_id}), Outcome.CANCELLED)
         if one.phase in FINAL:
             raise Conflict(f"it has ended already, as {one.phase}")
         # Neither holds only when it has moved on between the two; it cannot go on doing that, as attempts are counted.
-        if await service.store.cancel(one_id) or await service.store.request_stop(one_id):
+        if service.store.cancel(one_id) or service.store.request_stop(one_id):
             break
-    await _note(service, caller, schedule, reason)
+    _note(service, caller, schedule, reason)
     service.attend()
     service.wake(None)
-    return await told_occurrence(service, caller, one_id)
+    return told_occurrence(service, caller, one_id)
 
 
-async def _end(
+def _end(
     service: Service,
     caller: Caller,
     asked: Arguments,
@@ -247,16 +247,16 @@ async def _end(
     token = asked.text("token", None)
     usage = _usage(asked)
     asked.done()
-    one, schedule = await find_occurrence(service, caller, one_id)
+    one, schedule = find_occurrence(service, caller, one_id)
     may_end = {Phase.AWAITING_COMPLETION}
     if token is not None:
-        keys = token_keys(service.keys, await service.store.own_key())
+        keys = token_keys(service.keys, service.store.own_key())
         check_token(token, keys, occurrence_id=one.id, fence=one.fence)
         may_end.add(Phase.DISPATCHING)
     if one.phase not in may_end:
         raise Conflict(f"it does not await its completion: it is {one.phase}")
-    now = await service.store.clock()
-    hidden = await conceal(service.store, service.seal, schedule, one)
+    now = service.store.clock()
+    hidden = conceal(service.store, service.seal, schedule, one)
     delivered = Delivered(
         outcome=outcome,
         started=now if one.started is None else one.started,
@@ -266,11 +266,11 @@ async def _end(
         usage=usage,
     )
     ended = settle(one, schedule, delivered, node=one.node or "")
-    if not (await service.store.settle([ended]))[0]:
+    if not service.store.settle([ended])[0]:
         raise Conflict("somebody else has ended it a moment before")
-    await _note(service, caller, schedule)
+    _note(service, caller, schedule)
     service.wake(None)
-    return await told_occurrence(service, caller, one_id)
+    return told_occurrence(service, caller, one_id)
 
 
 def _usage(asked: Arguments) -> Usage | None:
@@ -282,23 +282,23 @@ def _usage(asked: Arguments) -> Usage | None:
     return usage
 
 
-async def told_occurrence(service: Service, caller: Caller, one_id: str) -> dict[str, Any]:
+def told_occurrence(service: Service, caller: Caller, one_id: str) -> dict[str, Any]:
     """An occurrence as it stands, with its last run and the terms of its schedule."""
-    one, schedule = await find_occurrence(service, caller, one_id)
-    runs = await service.store.last_runs([one.id])
+    one, schedule = find_occurrence(service, caller, one_id)
+    runs = service.store.last_runs([one.id])
     return occurrence_document(one, schedule, runs.get(one.id))
 
 
-async def find_occurrence(service: Service, caller: Caller, one_id: str) -> tuple[Occurrence, Schedule]:
+def find_occurrence(service: Service, caller: Caller, one_id: str) -> tuple[Occurrence, Schedule]:
     """An occurrence of the caller's tenant, with its schedule; NotFound when there is none."""
-    one = await service.store.occurrence(one_id)
-    snapshot = None if one is None else await service.store.snapshot(one.uid)
+    one = service.store.occurrence(one_id)
+    snapshot = None if one is None else service.store.snapshot(one.uid)
     if one is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
         raise NotFound(f"there is no occurrence {one_id!r}", field="occurrence_id")
     return one, snapshot.schedule
 
 
-async def _find(
+def _find(
     service: Service, caller: Caller, arguments: Mapping[str, Any], *, deleted: bool = False
 ) -> tuple[StoredSchedule, Sign, Expected]:
     """The schedule that is to be changed, what writes down who did it and why, and what is expected of it."""
@@ -307,11 +307,11 @@ async def _find(
     reason = asked.text("reason", None, high=MAX_REASON)
     expected = asked.expected()
     asked.done()
-    kept = await schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
+    kept = schedules.find(service.store, caller.owner.tenant, schedule_id, deleted=deleted)
     return kept, caller.signed(reason), expected
 
 
-async def _note(service: Service, caller: Caller, schedule: Schedule, reason: str | None = None) -> None:
+def _note(service: Service, caller: Caller, schedule: Schedule, reason: str | None = None) -> None:
     """Write down what was asked of a schedule without changing it."""
-    note = caller.signed(reason)(schedule, schedule, now=await service.store.clock())
-    await service.store.note(caller.owner.tenant, [note])
+    note = caller.signed(reason)(schedule, schedule, now=service.store.clock())
+    service.store.note(caller.owner.tenant, [note])

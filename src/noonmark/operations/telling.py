@@ -21,50 +21,50 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.operations")
 
 
-async def emit(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def emit(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Keep an event; the schedules that it sets off follow by themselves."""
     document = {"source": caller.source, **arguments}
-    event = parse_event(document, now=from_micros(await service.store.clock()))
-    event = replace(event, behind=await behind_event(service, caller, event))
-    told = await events.keep(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
+    event = parse_event(document, now=from_micros(service.store.clock()))
+    event = replace(event, behind=behind_event(service, caller, event))
+    told = events.keep(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
     service.wake(None)
     return {"event_id": told.event_id} | ({"duplicate": True} if told.is_other else {})
 
 
-async def start_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def start_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let the driver of this node work; one that does already goes on."""
     worker = _worker(service, arguments)
-    await _write_down(service, caller)
+    _write_down(service, caller)
     worker.start()
     return _status(worker)
 
 
-async def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def stop_worker(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Let the driver of this node begin nothing more; what runs goes on, and so do other nodes."""
     worker = _worker(service, arguments)
-    await _write_down(service, caller)
+    _write_down(service, caller)
     worker.stop()
     return _status(worker)
 
 
-async def confirm_time(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def confirm_time(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Tell the driver of this node that the store's time is right, although it leapt ahead."""
     worker = _worker(service, arguments)
     worker.confirm_time()
-    await _write_down(service, caller)
+    _write_down(service, caller)
     return _status(worker)
 
 
-async def worker_status(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
+def worker_status(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
     """What the driver of this node does."""
     return _status(_worker(service, arguments))
 
 
-async def _write_down(service: Service, caller: Caller) -> None:
+def _write_down(service: Service, caller: Caller) -> None:
     """Note who asked. A worker can be stopped also while its store is away: that is when somebody wants to."""
     try:
-        note = caller.signed(f"node {service.node}")(None, None, now=await service.store.clock())
-        await service.store.note(caller.owner.tenant, [note])
+        note = caller.signed(f"node {service.node}")(None, None, now=service.store.clock())
+        service.store.note(caller.owner.tenant, [note])
     except StoreUnavailable as error:
         logger.warning("%s by %s could not be noted: %s", caller.operation, caller.name, error)
 

@@ -35,12 +35,12 @@ CREATE = "upload/create"
 """What the audit log calls the sending of a file, which is no operation of the registry: its arguments are no JSON."""
 
 
-async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def list_uploads(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A page of the files that were uploaded and are kept, the newest first."""
     asked = Arguments(arguments)
     limit, cursor = asked.limit(USUAL_PAGE), asked.cursor(int, str)
     asked.done()
-    await tell_untold(service, caller.owner.tenant)
+    tell_untold(service, caller.owner.tenant)
     page, end = kept_by(service).page(caller.owner.tenant, limit, after=cursor)
     return {
         "uploads": [one.to_document() for one in page],
@@ -48,14 +48,14 @@ async def list_uploads(service: Service, caller: Caller, arguments: Mapping[str,
     }
 
 
-async def delete_upload(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def delete_upload(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Forget a file that was uploaded, which makes room for others; what its event has set off goes on."""
     one_id = _asked_for(arguments)
     gone = kept_by(service).remove(caller.owner.tenant, one_id)
     if gone is None:
         raise _unknown(one_id)
-    note = _note(caller, one_id, await service.store.clock())
-    await service.store.note(caller.owner.tenant, [note])
+    note = _note(caller, one_id, service.store.clock())
+    service.store.note(caller.owner.tenant, [note])
     return gone.to_document()
 
 
@@ -84,19 +84,19 @@ class Intake:
         self._receiving: Receiving = uploads.receive(self._tenant, made, expected=expected)
         self.write, self.drop = self._receiving.write, self._receiving.drop
 
-    async def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
+    def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
         """Keep the file under the `filename` and the `path` that were said, tell of it, and give its document."""
         filename, path = names(said)
-        await tell_untold(self._service, self._tenant)
-        now = await self._service.store.clock()
+        tell_untold(self._service, self._tenant)
+        now = self._service.store.clock()
         kind = media_type(content_type)
         named = {"filename": filename, "path": path, "content_type": kind}
         told = Event(event_type=EVENT_TYPE, emitted=now, source=SOURCE, payload=named)
-        behind = await behind_event(self._service, self._caller, told)
+        behind = behind_event(self._service, self._caller, told)
         upload = self._receiving.keep(filename=filename, path=path, content_type=kind, now=now)
-        await announce(self._service, self._tenant, upload, behind)
+        announce(self._service, self._tenant, upload, behind)
         if upload.created == now:  # else it was kept before, and is on record
-            await self._service.store.note(self._tenant, [_note(self._caller, upload.upload_id, now)])
+            self._service.store.note(self._tenant, [_note(self._caller, upload.upload_id, now)])
         return upload.to_document()
 
 
@@ -115,28 +115,28 @@ def names(said: Mapping[str, Any]) -> tuple[str, str]:
     return filename, path or virtual_path(None, filename)
 
 
-async def announce(service: Service, tenant: str, upload: Upload, behind: Chain | None = None) -> None:
+def announce(service: Service, tenant: str, upload: Upload, behind: Chain | None = None) -> None:
     """Tell of a file by an event; a second time changes nothing."""
     uploads = kept_by(service)
     event = replace(upload.to_event(uploads.stored_path(tenant, upload)), behind=behind)
-    await service.store.emit(tenant, [event])
+    service.store.emit(tenant, [event])
     uploads.announced(tenant, upload.upload_id)
     service.wake(None)
 
 
-async def tell_untold(service: Service, tenant: str) -> None:
+def tell_untold(service: Service, tenant: str) -> None:
     """Tell of what was kept while the store could not be told."""
     for upload in kept_by(service).untold(tenant):
         logger.warning("telling of upload %s, which was kept while the store was away", upload.upload_id)
-        await announce(service, tenant, upload)
+        announce(service, tenant, upload)
 
 
-async def recover(service: Service) -> None:
+def recover(service: Service) -> None:
     """Clear away what a server that was killed has left half done, and tell of what it kept and did not tell of."""
     if service.uploads is not None:
         for tenant, upload in service.uploads.sweep():
             logger.warning("telling of upload %s, which was kept before a server was stopped", upload.upload_id)
-            await announce(service, tenant, upload)
+            announce(service, tenant, upload)
 
 
 def content(service: Service, caller: Caller, one_id: object) -> tuple[Upload, BinaryIO]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
 from noonmark.core.json_values import key_path, shown
-from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS, told
 from noonmark.operations.registry import OPERATIONS, SETS_SECRET, perform
 from noonmark.surfaces.strict_json import parse
@@ -108,7 +107,7 @@ def _answer_one(service: Service, caller: Caller, asked: object) -> dict[str, An
     except InvalidRequest as error:
         return _failure(caller, _id_of(asked), error, INVALID_REQUEST)
     try:
-        result = drive(perform(service, caller, call.method, _arguments(call)))
+        result = perform(service, caller, call.method, _arguments(call))
         response: dict[str, Any] = {"jsonrpc": "2.0", "result": result, "id": call.id}
     except NoonmarkError as error:
         response = _failure(caller, call.id, error, STATUS[error.code].jsonrpc)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest
-from noonmark.driver.drive import drive
 from noonmark.operations.registry import perform
 from noonmark.surfaces.rest.reading import read_query
 from noonmark.surfaces.rest.writing import write_json
@@ -36,7 +35,7 @@ class Asked:
 
     def perform(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Do an operation, and wait for it."""
-        return drive(perform(self.service, self.caller, operation, arguments))
+        return perform(self.service, self.caller, operation, arguments)
 
     def query(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
         """The parameters, each of its kind; others are refused."""

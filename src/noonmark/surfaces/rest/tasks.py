@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest, NoonmarkError, NotFound, QuotaExceeded, RevisionConflict
 from noonmark.core.instants import micros_to_seconds, parse_instant
-from noonmark.driver.drive import drive
 from noonmark.surfaces.dialects import tasks
 from noonmark.surfaces.dialects.renaming import renamed
 from noonmark.surfaces.rest.asked import Answer
@@ -60,7 +59,7 @@ def _create(lock: Lock, asked: Asked) -> Answer:
     if (key := asked.headers.get("idempotency-key")) is not None:
         arguments["idempotency_key"] = key
     with lock:
-        began = drive(asked.service.store.clock())
+        began = asked.service.store.clock()
         made = asked.perform("schedule/create", arguments)
         if parse_instant(made["created_at_utc"]) >= began:  # and not a while ago, by the same request
             _hold_to_quota(asked, made)

@@ -14,7 +14,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from noonmark.core.errors import NoonmarkError, PayloadTooLarge
-from noonmark.driver.drive import drive
 from noonmark.operations import uploads
 from noonmark.surfaces.rest.forms import FILE, OVERHEAD, Form, boundary_of
 from noonmark.surfaces.rest.problems import problem
@@ -112,7 +111,7 @@ class _Desk:
         intake = await self._run(partial(uploads.Intake, asked.service, asked.caller, key, expected=expected))
         try:
             await self._pour(body, source, intake, largest)
-            return await self._run(lambda: drive(intake.finish(source.said, source.content_type)))
+            return await self._run(intake.finish, source.said, source.content_type)
         finally:
             with CancelScope(shield=True):
                 await self._run(intake.drop)
