@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import signal
 import tempfile
 from importlib import import_module
@@ -60,6 +59,14 @@ ALONE = ("tests/processes/", "tests/simulation/", "tests/docs/test_sessions.py")
 """Tests that share nothing and take seconds each. The others run file by file: so each file starts its server once."""
 
 
+def is_fit(folder):
+    """Whether a folder has room for the files of all tests, and lets programs among them be started."""
+    if not folder.is_dir():
+        return False
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize > ROOM and not disk.f_flag & os.ST_NOEXEC
+
+
 def pytest_configure(config):
     """Prepare what tests and the programs that they start inherit.
 
@@ -67,7 +74,7 @@ def pytest_configure(config):
     wait for a disk. The embedded PostgreSQL wheel warns at import without a runtime folder. In the background of a
     shell, Ctrl-C is ignored; programs that tests start must not inherit that.
     """
-    if "TMPDIR" not in os.environ and MEMORY_DISK.is_dir() and shutil.disk_usage(MEMORY_DISK).free > ROOM:
+    if "TMPDIR" not in os.environ and is_fit(MEMORY_DISK):
         os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY_DISK), None
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -110,9 +117,12 @@ def pytest_itemcollected(item):
 
 
 def tier_of(item, folder):
-    if (tier := TIER_OF[folder]) == QUICK_TIER and any(hasattr(item.module, name) for name in STARTERS):
+    tier = TIER_OF[folder]
+    if tier != QUICK_TIER or folder == "core":
+        return tier
+    if any(hasattr(item.module, name) for name in STARTERS):
         return PROCESS
-    return STORE if tier == QUICK_TIER and "postgres" in item.fixturenames else tier
+    return STORE if "postgres" in item.fixturenames else tier
 
 
 @pytest.hookimpl(trylast=True)

@@ -73,7 +73,7 @@ def test_commits_whose_outcome_is_unknown_lose_and_double_nothing(fleet, figure,
         assert one.accepted == 1
 
 
-@pytest.mark.parametrize(("mode", "seconds"), [("fast", 10), ("immediate", 3)])
+@pytest.mark.parametrize(("mode", "seconds"), [("fast", 5), ("immediate", 3)])
 def test_a_server_that_was_down_finds_its_nodes_alive_and_at_rest(tmp_path, figure, mode, seconds):
     with running(**QUICK) as server:
         server.create("down")
@@ -114,7 +114,7 @@ def cpu_seconds(process):
 
 
 def test_connections_that_the_server_ends_at_random_are_nobodys_business(fleet, figure):
-    kills = 20 * SCALE
+    kills = 10 * SCALE
     for _ in range(3):
         fleet.node(3 * LEASE)
     ids = declare(fleet, count=2 * kills, seconds=0.25)
