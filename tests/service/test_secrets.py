@@ -16,7 +16,7 @@ from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
 from noonmark.targets.outbound import Outbound
 from noonmark.wiring import make_seal
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets.receiving import receiving

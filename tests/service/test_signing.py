@@ -4,7 +4,7 @@ import pytest
 
 from noonmark.client import verify
 from noonmark.core.errors import NotAllowed
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets.receiving import arrived, receiving

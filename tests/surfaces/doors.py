@@ -11,7 +11,7 @@ from noonmark.operations.errors import STATUS
 from noonmark.operations.registry import OPERATIONS, perform
 from noonmark.operations.service import LOCAL
 from noonmark.surfaces.rest.routes import ROUTES, Body
-from tests.cli.calling import call
+from tests.cli.runner import call
 
 
 class Refusal(Exception):

@@ -7,7 +7,7 @@ import pytest
 
 from noonmark import Scheduler
 from noonmark.client import Client
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.surfaces.serving import GREET, serving
 

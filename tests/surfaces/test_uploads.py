@@ -15,7 +15,7 @@ import pytest
 from noonmark.client import AsyncClient, Client
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, PayloadTooLarge, QuotaExceeded
 from noonmark.stores.files import UploadFolder
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import eventually
 from tests.surfaces.serving import read_answer, serving
@@ -422,7 +422,7 @@ class TestClients:
         assert call("upload", "delete", "nope", *there).code == 3
         assert call("upload", tmp_path / "b", *there).code == 3
         assert call("upload", tmp_path, *there).code == 2
-        assert call("upload", "add", tmp_path / "a.csv", *there).out.startswith("Kept a.csv (8 bytes) as upl_")
+        assert call("upload", "add", tmp_path / "a.csv", *there).out.startswith("Uploaded a.csv (8 bytes) as upl_")
         gone = call("upload", tmp_path / "a.csv", "--store", f"sqlite:///{tmp_path}/s.db")
         assert (gone.code, "--server" in gone.err) == (4, True)
 

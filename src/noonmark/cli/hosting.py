@@ -19,8 +19,8 @@ from noonmark import __version__
 from noonmark.cli.connection_pool import SHARE, ConnectionLimits, ConnectionPool, most_connections
 from noonmark.cli.connections import Connection
 from noonmark.cli.listening import BACKLOG, url_of
-from noonmark.cli.output import complain
-from noonmark.cli.remote import VARIABLE as SERVER_VARIABLE
+from noonmark.cli.output import print_errors
+from noonmark.cli.remote import SERVER_VARIABLE
 from noonmark.clocks import SystemClock
 from noonmark.config import SETTINGS
 from noonmark.config.loading import FILE_VARIABLE
@@ -359,5 +359,5 @@ def host_again(loaded: Loaded, sockets: list[socket.socket]) -> None:
     try:
         host(loaded, sockets[0])
     except NoonmarkError as error:
-        complain([error])
+        print_errors([error])
         sys.exit(1)
