@@ -28,30 +28,17 @@ settings.register_profile("quick", parent=settings.get_profile("noonmark"), max_
 settings.register_profile("thorough", parent=settings.get_profile("noonmark"), derandomize=False, max_examples=2_000)
 settings.load_profile("noonmark")
 TESTS = Path(__file__).parent
-PROCESS, DOCS, STORE, QUICK_TIER = "process", "docs", "store", "quick"
-TIERS = {
+PROCESS, DOCS, STORE, QUICK_TIER = TIERS = ("process", "docs", "store", "quick")
+"""Slowest first."""
+SLOW_FOLDERS = {
     PROCESS: ("bench", "deployment", "examples", "frameworks", "processes", "service", "simulation"),
     DOCS: ("docs",),
     STORE: ("conformance", "servers", "stores"),
-    QUICK_TIER: (
-        "architecture",
-        "cli",
-        "client",
-        "core",
-        "driver",
-        "embedded",
-        "operations",
-        "public",
-        "surfaces",
-        "targets",
-        "telemetry",
-        "testing",
-    ),
 }
-"""The tier of each folder, slowest first. What uses PostgreSQL or starts processes is quick in no folder."""
+"""The other folders are quick, except for what uses PostgreSQL or starts processes."""
 STARTERS = ("subprocess", "multiprocessing", "in_pipe", "NOONMARK")
 """Names that a test file imports when it starts processes."""
-TIER_OF = {folder: tier for tier, folders in TIERS.items() for folder in folders}
+TIER_OF = {folder: tier for tier, folders in SLOW_FOLDERS.items() for folder in folders}
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own in it
 ROOM = 2**31
 """Bytes that all files of a session may take."""
@@ -100,7 +87,7 @@ def pytest_ignore_collect(collection_path, config):
     """Import only what may be selected: `-m quick` leaves out the folders of the other tiers."""
     if config.option.markexpr != QUICK_TIER or collection_path == TESTS or TESTS not in collection_path.parents:
         return None
-    return TIER_OF.get(folder_of(collection_path), QUICK_TIER) != QUICK_TIER or None
+    return folder_of(collection_path) in TIER_OF or None
 
 
 def pytest_itemcollected(item):
@@ -117,12 +104,11 @@ def pytest_itemcollected(item):
 
 
 def tier_of(item, folder):
-    tier = TIER_OF[folder]
-    if tier != QUICK_TIER or folder == "core":
-        return tier
-    if any(hasattr(item.module, name) for name in STARTERS):
+    if folder in TIER_OF:
+        return TIER_OF[folder]
+    if folder != "core" and any(hasattr(item.module, name) for name in STARTERS):
         return PROCESS
-    return STORE if "postgres" in item.fixturenames else tier
+    return STORE if "postgres" in item.fixturenames else QUICK_TIER
 
 
 @pytest.hookimpl(trylast=True)
