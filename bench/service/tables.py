@@ -226,7 +226,7 @@ def _add_bursts(url: str, size: int, bursts: int) -> float:
     first = time.time() + 3 + size * bursts / 4_000
     due = [from_micros(int((first + number * APART) * SECOND)) for number in range(bursts)]
     triggers = [OnceTrigger(one) for one in due for _ in range(size)]
-    ours.keep(scheduler, ours._schedules(scheduler, "nothing", triggers))  # noqa: SLF001 - a part of the bench
+    ours.keep(scheduler, ours._schedules(scheduler, "nothing", triggers))
     scheduler.close()
     assert time.time() < first, "the first were due before all of them were there"
     return first

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.embedded.desk import OWNER
+from noonmark.embedded.declarations import OWNER
 from noonmark.stores.postgres.transactions import _lock_of
 from tests.processes import work
 from tests.processes.checker import check

@@ -335,7 +335,7 @@ def test_it_says_so_without_a_key_too_and_nothing_where_all_is_well(caplog):
     with closing(Scheduler(secret_key=SEALING)) as program:
         program.set_secret("token", HEADER, hosts=["a.example"])
         for seal in (make_seal(SEALING), None):
-            service = Service(store=program.runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
+            service = Service(store=program._runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
             warn_of_unreadable(service, "default")
     [told] = [record.getMessage() for record in caplog.records]
     assert told == "requests that need these secrets are not sent from here, for there is no secret_key: token"

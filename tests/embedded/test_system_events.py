@@ -1,4 +1,4 @@
-"""Noonmark's own facts as events: jobs that listen for what becomes of others, and never for ever."""
+"""System events: schedules that listen for what becomes of others, and never forever."""
 
 import re
 
@@ -26,7 +26,7 @@ def by_hand(url):
 
 def told(scheduler):
     """The events that are on record, oldest first."""
-    return list(reversed(scheduler.runtime.store.events("default", 1_000)))
+    return list(reversed(scheduler._runtime.store.events("default", 1_000)))
 
 
 def places(scheduler):
@@ -37,7 +37,7 @@ def places(scheduler):
 def is_quiet(scheduler):
     """Whether everything that was told has been heard, and everything that it set off has ended."""
     before = told(scheduler)
-    if not before or scheduler.runtime.store.unmatched(1):
+    if not before or scheduler._runtime.store.unmatched(1):
         return False
     under_way = {phase for job in scheduler.list_jobs() for phase in phases(scheduler, job.id)} - FINAL
     return not under_way and told(scheduler) == before
@@ -146,7 +146,7 @@ def test_what_was_missed_or_late_is_told_with_the_number(by_hand):
     keep(scheduler, lambda: None, trigger=EventTrigger("occurrence.late", {"late_seconds": {"gt": 20}}))
     keep(scheduler, lambda: None, trigger=IntervalTrigger(every_seconds=60), function_name="work")
     driver.run_due()
-    scheduler.runtime.clock.advance(3_600 + 30)
+    scheduler._runtime.clock.advance(3_600 + 30)
     driver.run_due()
     missed, late = told(scheduler)
     assert (missed.event_type, missed.payload["missed_count"]) == ("occurrence.misfired", 59)

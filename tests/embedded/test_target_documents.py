@@ -1,4 +1,4 @@
-"""Work that a program declares by a target document, and what it reads of events and of who waits for them."""
+"""Target documents in place of functions, and reading events and the schedules that wait for them."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ class TestTargets:
         assert keeper.runs(job)[0].result == {"exit_code": 0, "output": f"[1]{tmp_path}\n"}
         again = keeper.schedule_command(["sh", "-c", "cat; pwd"], cwd=tmp_path, payload=[1], name="cat")
         assert (again, len(keeper.list_jobs())) == (job, 1)
-        assert keeper.desk.find(job).schedule.source == TRUSTED
+        assert keeper._declarations.find(job).schedule.source == TRUSTED
 
     def test_what_its_document_says_is_kept_unless_an_option_says_otherwise(self, keeper):
         own, other = {**CAT, "payload": "own"}, {"payload": "other"}
@@ -82,7 +82,7 @@ class TestTargets:
         assert scheduler.list_jobs() == []
 
     def test_a_request_has_a_body_and_no_payload(self):
-        with pytest.raises(TypeError, match="'payload' is no option"):
+        with pytest.raises(TypeError, match="unknown option 'payload'"):
             Scheduler().schedule({"target_kind": "http", "url": "https://example.com"}, payload=1)
 
 

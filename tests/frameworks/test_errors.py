@@ -1,4 +1,4 @@
-"""Whatever a job raises: it is recorded with its traceback, and the scheduler goes on."""
+"""Whatever a function raises: it is recorded with its traceback, and the scheduler goes on."""
 
 import asyncio
 import os

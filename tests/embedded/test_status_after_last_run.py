@@ -1,4 +1,4 @@
-"""The status of a job that has had all its runs, while more of its fires were planned already."""
+"""The status of a schedule that has had all its runs, while more of its fires were planned already."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Dependencies through the scheduler's own methods, before and after start, on one file and on two schedulers."""
+"""Chains of dependencies, declared before and after start, on one store and with two schedulers."""
 
 import threading
 from itertools import pairwise

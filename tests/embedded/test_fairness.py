@@ -1,4 +1,4 @@
-"""Owners share the threads of a scheduler: the backlog of one does not keep another waiting."""
+"""Owners share the threads of a scheduler: the backlog of one does not delay another."""
 
 import threading
 
@@ -22,26 +22,26 @@ def declared(scheduler, user, count, due):
         factories.schedule(
             f"{user}-{number}",
             owner=Owner(tenant="acme", user=user),
-            created=scheduler.runtime.clock.micros(),
+            created=scheduler._runtime.clock.micros(),
             trigger=OnceTrigger(from_micros(due)),
             target=FunctionTarget(function=user),
             misfire_policy=misfire.CatchUpOne(grace=3_600 * SECOND),
         )
         for number in range(count)
     ]
-    lookahead = scheduler.runtime.timing.lookahead
-    assert all(scheduler.runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
+    lookahead = scheduler._runtime.timing.lookahead
+    assert all(scheduler._runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
 
 
 def test_the_single_run_of_one_owner_does_not_wait_for_the_backlog_of_another(url):
     began, has_begun = [], threading.Event()
 
     def many():
-        began.append(scheduler.runtime.clock.micros())
+        began.append(scheduler._runtime.clock.micros())
         threading.Event().wait(0.005)
 
     def single(context):
-        due, now = context.due_at.timestamp() * SECOND, scheduler.runtime.clock.micros()
+        due, now = context.due_at.timestamp() * SECOND, scheduler._runtime.clock.micros()
         began_before.append(sum(one >= due for one in list(began) if one <= now))
         has_begun.set()
 
@@ -49,9 +49,9 @@ def test_the_single_run_of_one_owner_does_not_wait_for_the_backlog_of_another(ur
     scheduler = Scheduler(url, max_threads=4)
     scheduler.register_function("many", many)
     scheduler.register_function("single", single)
-    now = scheduler.runtime.clock.micros()
+    now = scheduler._runtime.clock.micros()
     declared(scheduler, "many", MANY, now)
-    declared(scheduler, "single", 1, scheduler.runtime.clock.micros() + SECOND // 2)
+    declared(scheduler, "single", 1, scheduler._runtime.clock.micros() + SECOND // 2)
     try:
         scheduler.start()
         assert has_begun.wait(SOON)

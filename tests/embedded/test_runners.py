@@ -1,4 +1,4 @@
-"""An engine that ends just when something is asked of it: whoever asks is told, and nothing is left behind."""
+"""A runner that ends during a call: the caller gets an error, and nothing is left behind."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from noonmark import Conflict, Scheduler
-from noonmark.embedded.engine import Engine, Guest
+from noonmark.embedded.runners import LoopRunner, ThreadRunner
 from tests.embedded.waiting import SOON, eventually
 
 pytestmark = pytest.mark.usefixtures("no_noise")
@@ -37,7 +37,7 @@ def events():
 
 @pytest.fixture
 def runtime():
-    return Scheduler().runtime
+    return Scheduler()._runtime
 
 
 def refused(act):
@@ -63,7 +63,7 @@ def refused(act):
 
 
 async def begin(runtime):
-    return Guest(runtime, asyncio.get_running_loop())
+    return LoopRunner(runtime, asyncio.get_running_loop())
 
 
 def test_a_call_that_its_event_loop_never_gets_to_is_not_even_made(runtime, events):
@@ -88,35 +88,35 @@ def test_a_call_that_was_given_up_is_not_made_when_its_event_loop_goes_on(runtim
 def test_a_call_that_comes_while_its_loop_is_cleared_away_is_refused(runtime):
     calls, told = Calls(), []
 
-    class Leaving(Engine):
-        def _let_go(self):
-            queued, queue = threading.Event(), self._events.call_soon_threadsafe
+    class Leaving(ThreadRunner):
+        def _close_event_loop(self):
+            queued, queue = threading.Event(), self._event_loop.call_soon_threadsafe
 
             def note(*args):
                 queue(*args)
                 queued.set()
 
-            self._events.call_soon_threadsafe = note
+            self._event_loop.call_soon_threadsafe = note
             told.append(refused(lambda: self.call(calls)))
             assert queued.wait(SOON)
-            super()._let_go()
+            super()._close_event_loop()
 
-    engine = Leaving(runtime, looks=False)
-    engine.stop(0)
-    engine.wait(SOON)
+    runner = Leaving(runtime, looks=False)
+    runner.stop(0)
+    runner.wait(SOON)
     [wait] = told
     assert wait() == "the scheduler was stopped"
     assert (calls.made, calls.begun) == (0, 0)
 
 
 def test_a_call_that_is_under_way_when_its_loop_ends_is_refused(runtime):
-    engine, calls = Engine(runtime, looks=False), Calls()
-    wait = refused(lambda: engine.call(calls))
+    runner, calls = ThreadRunner(runtime, looks=False), Calls()
+    wait = refused(lambda: runner.call(calls))
     eventually(lambda: calls.begun)
     gc.collect()  # which must not find it
-    engine.stop(0)
+    runner.stop(0)
     assert wait() == "the scheduler was stopped"
-    engine.wait(SOON)
+    runner.wait(SOON)
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["stands still", "closed"])
@@ -124,7 +124,7 @@ def test_nothing_begins_on_an_event_loop_that_has_ended(runtime, events, is_clos
     if is_closed:
         events.close()
     with pytest.raises(Conflict, match="the event loop has ended"):
-        Guest(runtime, events)
+        LoopRunner(runtime, events)
     if not is_closed:
         events.run_until_complete(asyncio.sleep(0))  # noqa: TID251 - a turn for whatever was left there
         assert asyncio.all_tasks(events) == set()

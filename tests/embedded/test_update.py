@@ -1,4 +1,4 @@
-"""Updating a job: some options are said anew, and the others are left as they were."""
+"""Update: some options of a schedule change, and the others stay."""
 
 from datetime import timedelta
 
@@ -91,7 +91,7 @@ class TestOneOption:
     def test_it_is_said_anew_and_taken_back_and_the_others_stay(self, by_hand, option, value, kept, default):
         scheduler = by_hand.scheduler
         scheduler.register_function("add", lambda first=0, second=0: first + second)
-        function = scheduler.functions.find("add").call
+        function = scheduler._functions.find("add").call
         job_id = scheduler.schedule(function, trigger=NEVER, **ALL)
         before = {name: read(declared(scheduler, job_id)) for name, read in READ.items()}
         for said, expected in ((value, kept), (None, default)):
@@ -293,7 +293,7 @@ class TestRefusals:
     def test_a_name_that_another_job_has_is_refused(self, by_hand):
         taken = keep(by_hand.scheduler, nothing, name="report", trigger=NEVER)
         job_id = keep(by_hand.scheduler, nothing, name="other", trigger=NEVER)
-        with pytest.raises(Conflict, match=f"'report' is the name of another job, {taken}"):
+        with pytest.raises(Conflict, match=f"'report' is the name of another schedule, {taken}"):
             by_hand.scheduler.update(job_id, name="report")
         assert by_hand.scheduler.update(taken, name="report").name == "report"
 
@@ -371,7 +371,7 @@ class TestTogether:
 
     def test_what_others_said_in_between_is_not_lost(self, keeper, monkeypatch):
         job_id = keep(keeper, nothing, trigger=NEVER)
-        store, change = keeper.runtime.store, keeper.runtime.store.change
+        store, change = keeper._runtime.store, keeper._runtime.store.change
         meanwhile = [{"name": "renamed"}, {"labels": {"team": "a"}}]
 
         def slow_change(*asked):

@@ -1,4 +1,4 @@
-"""Cancelling: what waits never runs, what runs is asked to stop, and nothing else is touched."""
+"""Cancel: waiting occurrences never run, runs are asked to stop, and nothing else is touched."""
 
 import asyncio
 import threading

@@ -1,12 +1,12 @@
-"""Circles of schedules that set each other off, by facts, dependencies and events of their own: each comes to an end.
+"""Cycles of schedules that fire each other, by system events, dependencies and events of their own: each ends.
 
-Where a rule ends them is asserted; without it, nothing would ever be quiet.
+Each test asserts the rule that ends it; without that rule it would go on forever.
 """
 
 import pytest
 
 from noonmark import EventTrigger
-from tests.embedded.test_facts import GO, is_quiet, places, told
+from tests.embedded.test_system_events import GO, is_quiet, places, told
 from tests.embedded.waiting import eventually, keep, phases
 
 

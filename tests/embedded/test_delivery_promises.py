@@ -1,4 +1,4 @@
-"""What is begun again, and what never is, for everything that can be lost on the way: the table of the guide, tried."""
+"""What starts again and what never does, for each kind of loss: the table of the guide."""
 
 import functools
 import os

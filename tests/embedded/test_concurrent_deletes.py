@@ -1,4 +1,4 @@
-"""Programs that declare a job beside others that delete it: the declaration always holds."""
+"""A declaration beside concurrent deletes of the same schedule always holds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What goes wrong in home-made schedulers, defect by defect, and how it goes here."""
+"""Common defects of schedulers, one by one, and the behaviour here."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Schedules of a program for what is not a Python function: programs, requests and events."""
+"""Schedules of a program with other targets than functions: programs, requests and events."""
 
 import asyncio
 import os
@@ -102,7 +102,7 @@ class TestCommands:
             eventually(lambda: [run.result for run in scheduler.runs(job)] == [{"output": "begun\n"}])
             pids = [int((tmp_path / name).read_text()) for name in ("parent", "child", "grandchild", "apart")]
             later = SystemClock().micros() + 60 * SECOND
-            store = scheduler.runtime.store
+            store = scheduler._runtime.store
             [claim] = store.claim("thief", ["command"], now=later, until=later, limit=1, lease=60 * SECOND)
             eventually(lambda: not any(map(is_alive, pids)))
             [lost] = scheduler.runs(job)
@@ -121,7 +121,7 @@ class TestCommands:
             [node] = eventually(scheduler.nodes)
             assert "command" not in node.routes
             scheduler.schedule_command(["true"], trigger=NEVER)
-            assert "command" in scheduler.with_engine(lambda engine: engine.loop._runtime.target.routes())
+            assert "command" in scheduler._with_runner(lambda runner: runner.loop._runtime.target.routes())
 
     @pytest.mark.parametrize(
         ("argv", "options", "field"),
@@ -143,7 +143,7 @@ class TestCommands:
         assert caught.value.field == field
 
     def test_an_option_of_functions_is_none(self):
-        with pytest.raises(TypeError, match="'args' is no option"):
+        with pytest.raises(TypeError, match="unknown option 'args'"):
             Scheduler().schedule_command(["ls"], args=[1])
 
     def test_the_async_scheduler_has_it_too(self):
@@ -240,11 +240,11 @@ class TestRequests:
             Scheduler().schedule_http("http://host", retries=-1, expected_statuses=["ok"], timeout=-1)
         told = {one.field: one.message for one in caught.value.problems}
         assert sorted(told) == ["expected_statuses[0]", "retries", "timeout"]
-        assert told["retries"] == "must be a whole number from 0 to 99, or a mapping, not -1"
+        assert told["retries"] == "must be a whole number from 0 to 99, a Retry or a mapping, not -1"
 
     def test_it_is_signed_with_the_key_of_the_program_or_of_its_store(self, receiver, tmp_path):
         with closing(Scheduler(signing_key=KEY)) as program:
-            assert "http" not in program.runtime.target.routes()
+            assert "http" not in program._runtime.target.routes()
             program.run_now(program.schedule_http(f"{receiver.url}/a", body="text", trigger=NEVER))
             assert program.signing_key() == KEY
         store = f"sqlite:///{tmp_path / 'program.db'}"
@@ -294,7 +294,7 @@ class TestRequests:
         assert caught.value.field == field
 
     def test_a_request_has_a_body_and_no_payload(self):
-        with pytest.raises(TypeError, match="'payload' is no option"):
+        with pytest.raises(TypeError, match="unknown option 'payload'"):
             Scheduler().schedule_http("http://host", payload=1)
 
     def test_the_async_scheduler_has_it_too(self, receiver):
@@ -328,7 +328,7 @@ class TestEvents:
         with keeper:
             given = keeper.emit("turned", source=f"schedule:{turn}")
             assert ended(keeper, turn) == ["completed"]
-            eventually(lambda: not keeper.runtime.store.unmatched(1))
+            eventually(lambda: not keeper._runtime.store.unmatched(1))
         [run] = keeper.runs(turn)
         assert [(one["event_id"], one["why"]) for one in keeper.match_events(turn)["events"]] == [
             (run.result["event_id"], "source: a run of this schedule has emitted it itself"),
