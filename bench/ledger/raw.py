@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import time
 
-from bench.uow.ours import _once, _scheduler, keep
+from bench.ledger.ours import _once, _scheduler, keep
 
 BATCH = 1_000
 CLAIM = """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from celery import Celery
 
-    from bench.postgres.due_index import Load, Outcome
+    from bench.postgres.agenda import Load, Outcome
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 2

@@ -15,7 +15,7 @@ from dbos import DBOS, DBOSClient
 from sqlalchemy import create_engine, text
 
 if TYPE_CHECKING:
-    from bench.postgres.due_index import Agenda, Load, Outcome
+    from bench.postgres.agenda import Agenda, Load, Outcome
 
 NAME = "bench"
 POLL_SECONDS = 0.05

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.uow import ours
+from bench.ledger import ours
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
 
 if TYPE_CHECKING:
-    from bench.postgres.due_index import Load, Outcome
+    from bench.postgres.agenda import Load, Outcome
     from noonmark.stores.postgres import PostgresStore
 
 YEAR = 365 * 86_400

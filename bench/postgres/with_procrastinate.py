@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from procrastinate import App, PsycopgConnector
 
 if TYPE_CHECKING:
-    from bench.postgres.due_index import Load, Outcome
+    from bench.postgres.agenda import Load, Outcome
 
 AT_A_TIME = 20
 CONNECTIONS = 10

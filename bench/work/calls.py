@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import httpcore2
 
+from bench.ledger.ours import CHUNK, OWNER
 from bench.service.jobs import LOOPBACK
-from bench.uow.ours import CHUNK, OWNER
 from noonmark import OnceTrigger, Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
