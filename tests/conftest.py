@@ -23,8 +23,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# `make check` tries fewer of them; `pytest --hypothesis-profile=thorough` searches anew each time, and longer.
-settings.register_profile("quick", parent=settings.get_profile("noonmark"), max_examples=25)
+# `pytest --hypothesis-profile=thorough` searches anew each time, and longer.
 settings.register_profile("thorough", parent=settings.get_profile("noonmark"), derandomize=False, max_examples=2_000)
 settings.load_profile("noonmark")
 TESTS = Path(__file__).parent
@@ -35,7 +34,7 @@ SLOW_FOLDERS = {
     DOCS: ("docs",),
     STORE: ("conformance", "servers", "stores"),
 }
-"""The other folders are quick, except for what uses PostgreSQL or starts processes."""
+"""The other folders are quick, except for what uses PostgreSQL, starts processes or tries random examples."""
 STARTERS = ("subprocess", "multiprocessing", "in_pipe", "NOONMARK")
 """Names that a test file imports when it starts processes."""
 TIER_OF = {folder: tier for tier, folders in SLOW_FOLDERS.items() for folder in folders}
@@ -99,14 +98,19 @@ def pytest_itemcollected(item):
     folder = folder_of(item.path)
     if not any(item.get_closest_marker(name) for name in (*TIERS, "soak")):
         item.add_marker(tier_of(item, folder))
-    if folder != "core" or getattr(item.obj, "is_hypothesis_test", False):
+    if folder != "core" or is_random(item):
         item.add_marker(pytest.mark.no_cover)
+
+
+def is_random(item):
+    """Whether a test tries random examples, which takes seconds."""
+    return getattr(item.obj, "is_hypothesis_test", False)
 
 
 def tier_of(item, folder):
     if folder in TIER_OF:
         return TIER_OF[folder]
-    if folder != "core" and any(hasattr(item.module, name) for name in STARTERS):
+    if is_random(item) or (folder != "core" and any(hasattr(item.module, name) for name in STARTERS)):
         return PROCESS
     return STORE if "postgres" in item.fixturenames else QUICK_TIER
 
