@@ -154,7 +154,7 @@ def test_a_slow_server_costs_no_lease_and_piles_nothing_up(fleet, figure, databa
         fleet.until(are_done)
         for proxy in proxies:
             proxy.heal()
-    fleet.completed([*ids, long])
+        fleet.completed([*ids, long])  # nodes that no longer reach the store cannot say so
     verdict = check(fleet, [*ids, long])
     lost = fleet.journal.of("lost")
     ended = {line["occurrence"]: line["at"] for line in fleet.journal.of("end")}
