@@ -43,15 +43,15 @@ def work(url: str, load: Load) -> Outcome:
     """Store every job as a schedule that fires once, then run a node until all have ended."""
     scheduler = Scheduler(url)
     scheduler.register_function("note", ours.note_lateness)
-    due_index = load.begin()
-    triggers = [OnceTrigger(from_micros(int(due * SECOND))) for due in due_index.dues()]
+    agenda = load.begin()
+    triggers = [OnceTrigger(from_micros(int(due * SECOND))) for due in agenda.dues()]
     ours.keep(scheduler, ours._schedules(scheduler, "note", triggers))
-    due_index.all_stored()
+    agenda.all_stored()
     scheduler.start()
     node = scheduler._runners.current.loop.driver.node  # type: ignore[union-attr]
-    while not due_index.is_over and (len(ours.LATENESS) < load.count or node.load):
+    while not agenda.is_over and (len(ours.LATENESS) < load.count or node.load):
         time.sleep(0.002 if len(ours.LATENESS) > 0.95 * load.count else 0.02)
-    outcome = due_index.outcome(ours.LATENESS)
+    outcome = agenda.outcome(ours.LATENESS)
     scheduler.stop(timeout=5)
     scheduler.close()
     return outcome
@@ -148,9 +148,9 @@ def _ask(store: PostgresStore, text: str) -> int:
 
 
 def _query(store: PostgresStore, text: str) -> list[tuple[int, ...]]:
-    line = store._lines.take()
+    connection = store._pool.acquire()
     try:
-        line.execute("SET statement_timeout = 0")
-        return [tuple(row) for row in line.fetch(text)]
+        connection.run("SET statement_timeout = 0")
+        return connection.fetch(text)
     finally:
-        store._lines.give_back(line)
+        store._pool.release(connection)

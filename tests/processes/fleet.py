@@ -1,6 +1,5 @@
 """The processes of one test: nodes and callers on one store, started, harmed and cleared away by process id."""
 
-import asyncio
 import json
 import os
 import signal
@@ -12,7 +11,7 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
-import asyncpg
+import psycopg
 
 from noonmark import Scheduler
 from noonmark.clocks import SystemClock
@@ -203,15 +202,9 @@ class PostgresFleet(Fleet):
 
     def sql(self, statement, *values):
         """Read or damage the database beside Noonmark."""
-
-        async def ask():
-            connection = await asyncpg.connect(self.url)
-            try:
-                return [tuple(row) for row in await connection.fetch(statement, *values)]
-            finally:
-                await connection.close()
-
-        return asyncio.run(ask())
+        with psycopg.connect(self.url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
 
 
 class Chance:

@@ -1,4 +1,4 @@
-"""Alerts of a real server: what fails, is late or is lost reaches a real receiver, exactly once, also after a crash."""
+"""Alerts of a real server: failures, delays and losses reach a real receiver exactly once, even after a crash."""
 
 import json
 import signal
@@ -7,7 +7,7 @@ import pytest
 
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
-from tests.targets.receiving import receiving
+from tests.targets.http.receiver import http_receiver
 
 NEVER = {"type": "cron", "expression": "0 0 1 1 *"}
 LEASE = "1"
@@ -15,7 +15,7 @@ LEASE = "1"
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as receiver:
+    with http_receiver() as receiver:
         yield receiver
 
 
@@ -50,7 +50,7 @@ def nodes(server):
     return server.get("/nodes").json["nodes"]
 
 
-def test_what_happens_is_posted_once(tmp_path, receiver):
+def test_each_alert_is_posted_once(tmp_path, receiver):
     receiver.reset()
     with serving(tmp_path, "--store", "sqlite:///alerts.db") as server:
         failing = {"target_kind": "http", "url": f"{receiver.url}/next"}
@@ -96,7 +96,7 @@ def test_what_happens_is_posted_once(tmp_path, receiver):
         assert server.stop() == 0
 
 
-def test_a_failure_is_told_although_the_node_was_killed_in_its_midst(tmp_path, receiver):
+def test_a_failure_is_reported_although_the_node_was_killed(tmp_path, receiver):
     receiver.reset()
     options = ("--store", "sqlite:///killed.db", "--lease", LEASE)
     with serving(tmp_path, *options, name="first") as server:

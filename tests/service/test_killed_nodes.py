@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of programs and of calls: another goes on, and all that it does is known."""
+"""A server is killed during commands and calls: another one continues, and every outcome is recorded."""
 
 import signal
 from collections import Counter
@@ -7,8 +7,8 @@ import pytest
 
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
-from tests.targets.ordered import is_alive
-from tests.targets.receiving import arrived, receiving
+from tests.targets.command.harness import is_alive
+from tests.targets.http.receiver import arrived, http_receiver
 
 WORK = """#!/bin/sh
 echo "begun $1"
@@ -30,7 +30,7 @@ AGAIN = ("completed", "succeeded")
 
 @pytest.fixture(scope="module")
 def receiver():
-    with receiving() as made:
+    with http_receiver() as made:
         yield made
 
 
@@ -66,9 +66,7 @@ def end_of(server, occurrence):
     return found["phase"], found["reason"]
 
 
-def test_another_goes_on_with_programs_and_calls_and_what_may_run_once_does(
-    database, tmp_path, receiver, record_property
-):
+def test_another_node_continues_and_at_most_once_holds(database, tmp_path, receiver, record_property):
     (tmp_path / "work").write_text(WORK)
     (tmp_path / "work").chmod(0o755)
     options = (

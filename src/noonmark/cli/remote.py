@@ -185,8 +185,8 @@ class StoreRemote:
 
 def _with_keys(service: Service) -> Service:
     """The service with the keys that a server started here would use."""
-    from noonmark.config import load  # noqa: PLC0415 - other operations need no settings
-    from noonmark.core.signatures import KeySettings  # noqa: PLC0415 - likewise
+    from noonmark.core.signatures import KeySettings  # noqa: PLC0415 - other operations need no settings
+    from noonmark.server.config import load  # noqa: PLC0415 - likewise
     from noonmark.wiring import make_seal  # noqa: PLC0415 - likewise
 
     settings = load({}, os.environ).settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from noonmark.cli.options import AsJson
-from noonmark.cli.output import print_json, printable
-from noonmark.config import SETTINGS, Loaded, load
+from noonmark.cli.output import print_errors, print_json, printable
+from noonmark.core.errors import NoonmarkError
+from noonmark.server.config import SETTINGS, Loaded, load
 
 if TYPE_CHECKING:
     import socket
@@ -92,13 +94,13 @@ def _joined(given: object) -> object:
 
 def serve(*, options: ServerOptions = ServerOptions()) -> int:
     """Run a server: answer requests and run what is due."""
-    from noonmark.cli.listening import listen  # noqa: PLC0415 - config needs no socket
+    from noonmark.server.transport.listener import listen  # noqa: PLC0415 - config needs no socket
 
     loaded = options.load()
     listener = listen(loaded)  # first, so that a second server on the port does not become a second node
     if loaded.settings.reload:
         return _reload(loaded, listener)
-    from noonmark.cli.hosting import host  # noqa: PLC0415 - settings are checked before this slow import
+    from noonmark.server.host import host  # noqa: PLC0415 - settings are checked before this slow import
 
     return host(loaded, listener)
 
@@ -108,13 +110,23 @@ def _reload(loaded: Loaded, listener: socket.socket) -> int:
     from uvicorn import Config  # noqa: PLC0415 - only for --reload
     from uvicorn.supervisors import ChangeReload  # noqa: PLC0415 - likewise
 
-    from noonmark.cli.hosting import host_again  # noqa: PLC0415 - likewise
     from noonmark.telemetry import logs  # noqa: PLC0415 - likewise
 
     logs.configure(level=loaded.settings.log_level, form=loaded.settings.log_format)
     config = Config("noonmark", log_config=None, reload=True)
-    ChangeReload(config, partial(host_again, loaded), [listener]).run()
+    ChangeReload(config, partial(host_reloaded, loaded), [listener]).run()
     return 0
+
+
+def host_reloaded(loaded: Loaded, sockets: list[socket.socket]) -> None:
+    """Run a server in a process that is restarted when a file changes; an error is printed, and the process exits."""
+    from noonmark.server.host import host  # noqa: PLC0415 - likewise
+
+    try:
+        host(loaded, sockets[0])
+    except NoonmarkError as error:
+        print_errors([error])
+        sys.exit(1)
 
 
 def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False) -> int:

@@ -1,0 +1,172 @@
+"""The ASGI application: every route behind one guard."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache, partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.operations.service import LOCAL
+from noonmark.server import health as health_routes
+from noonmark.server import jsonrpc, openapi, routes, uploads
+from noonmark.server.dialects import cron_service, tasks
+from noonmark.server.guard import Guard
+from noonmark.server.problems import HttpError, problem_response, request_id_of
+from noonmark.server.requests import ApiRequest, read_body
+from noonmark.server.uploads import StreamHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+
+    from starlette.types import Receive, Scope, Send
+
+    from noonmark.operations.service import Service
+    from noonmark.server.health import Health, Metrics
+    from noonmark.server.requests import Handler, HttpSettings
+
+SOURCE = "rest"
+VERSION = version("noonmark")
+OPENAPI_PATH = "/openapi.json"
+NO_BODY = frozenset({"GET", "HEAD"})
+API_THREADS = 40
+HEALTH_THREADS = 8
+"""Health checks have threads of their own: they are answered while every other request waits for the store."""
+_UNLIMITED = CapacityLimiter(math.inf)
+"""Each group of endpoints has its own limiter, acquired before a thread is taken."""
+
+
+def create_app(
+    service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
+) -> Starlette:
+    """Create the application that serves everything over HTTP."""
+    api: dict[tuple[str, str], Handler | StreamHandler] = {
+        **routes.handlers(),
+        **cron_service.handlers(),
+        **tasks.handlers(),
+        **jsonrpc.handlers(),
+        **uploads.handlers(),
+    }
+    endpoints = partial(_endpoints, service, settings)
+    app = Starlette(
+        routes=[
+            Route(OPENAPI_PATH, _openapi_endpoint()),
+            *endpoints(api, CapacityLimiter(API_THREADS)),
+            *endpoints(health_routes.handlers(health, metrics), CapacityLimiter(HEALTH_THREADS)),
+            *endpoints(health_routes.nonblocking_handlers(health), None),
+        ],
+        middleware=[Middleware(Guard, settings=settings, fresh_id=service.fresh_id)],
+        exception_handlers={HTTPException: _router_error},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _openapi_endpoint() -> Callable[[Request], Awaitable[Response]]:
+    document = cache(partial(openapi.document, VERSION))
+
+    async def endpoint(_: Request) -> Response:
+        return JSONResponse(document())
+
+    return endpoint
+
+
+def _endpoints(
+    service: Service,
+    settings: HttpSettings,
+    handlers: Mapping[tuple[str, str], Handler | StreamHandler],
+    limiter: CapacityLimiter | None,
+) -> Iterator[Route]:
+    """One endpoint per path; paths without a variable part come first."""
+    for path in sorted({path for _, path in handlers}, key=lambda one: "{" in one):
+        by_method = {method: handler for (method, where), handler in handlers.items() if where == path}
+        yield Route(path, Endpoint(service, settings, by_method, limiter))
+
+
+class Endpoint:
+    """One path: reads the body and calls the handler of the method, in a thread unless it has no limiter."""
+
+    def __init__(
+        self,
+        service: Service,
+        settings: HttpSettings,
+        by_method: Mapping[str, Handler | StreamHandler],
+        limiter: CapacityLimiter | None,
+    ) -> None:
+        """A path that has GET also has HEAD."""
+        self._limiter = limiter
+        self._service, self._settings, self._handlers = service, settings, dict(by_method)
+        if "GET" in self._handlers:
+            self._handlers["HEAD"] = self._handlers["GET"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(request)
+        except NoonmarkError as error:
+            response = problem_response(error, request)
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise _method_not_allowed(self._handlers)
+        reads_body = request.method not in NO_BODY and not isinstance(handler, StreamHandler)
+        body = await read_body(request, self._settings) if reads_body else b""
+        api_request = ApiRequest(
+            service=self._service,
+            caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
+            path=request.path_params,
+            query_string=request.scope["query_string"],
+            headers=request.headers,
+            body=body,
+        )
+        if isinstance(handler, StreamHandler):
+            return await handler.respond(request, api_request, self._settings)
+        if self._limiter is None:
+            return _call(handler, api_request)
+        has_waited = not self._limiter.available_tokens
+        async with self._limiter:
+            if has_waited and request.method in NO_BODY and await request.is_disconnected():
+                raise ClientDisconnect  # do no work for a client that is gone while others wait
+            return await to_thread.run_sync(_call, handler, api_request, limiter=_UNLIMITED)
+
+
+def _chain(request: Request) -> str:
+    """The causation chain that the client names; a repeated header counts as none."""
+    given = request.headers.getlist("noonmark-chain")
+    return given[0] if len(given) == 1 else ""
+
+
+def _call(handler: Handler, api_request: ApiRequest) -> Response:
+    """Call a handler and encode its answer; encoding a long list takes time too, so both run in the thread."""
+    answer = handler(api_request)
+    content, media_type = answer.content
+    return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
+
+
+def _method_not_allowed(methods: Iterable[str]) -> HttpError:
+    allowed = ", ".join(sorted(methods))
+    return HttpError(405, "method_not_allowed", f"allowed are {allowed}", headers={"Allow": allowed})
+
+
+async def _router_error(request: Request, error: Exception) -> Response:
+    """Turn an error of the router into a problem document."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(getattr(error, "headers", None) or {})
+    if status == 404:
+        return problem_response(HttpError(404, "not_found", "there is nothing at this path"), request)
+    if status == 405:
+        return problem_response(_method_not_allowed(headers.get("Allow", "").split(", ")), request)
+    return problem_response(HttpError(status, "invalid_request", "the request is not valid", headers=headers), request)

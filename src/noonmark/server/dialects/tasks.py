@@ -1,0 +1,402 @@
+"""The task routes under /api/v1: a query in plain words, repeated by a cron expression."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import present
+from noonmark.core.errors import (
+    InvalidRequest,
+    InvalidTrigger,
+    NoonmarkError,
+    NotFound,
+    QuotaExceeded,
+    RevisionConflict,
+)
+from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse_instant, to_micros
+from noonmark.core.json_values import boolean_value
+from noonmark.core.triggers import parse_trigger
+from noonmark.server.problems import rename_fields
+from noonmark.server.requests import ApiResponse, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from noonmark.core.instants import Micros
+    from noonmark.operations.service import Limits
+    from noonmark.server.requests import ApiRequest, Handler
+
+FIELDS = (
+    "name",
+    "description",
+    "cron_expression",
+    "timezone",
+    "task_query",
+    "task_context",
+    "max_budget_per_run_usd",
+    "timeout_seconds",
+)
+REQUIRED = ("name", "cron_expression", "task_query")
+NAMES = {
+    "trigger": "cron_expression",
+    "expression": "cron_expression",
+    "trigger.expression": "cron_expression",
+    "trigger.timezone": "timezone",
+    "target.query": "task_query",
+    "target.context": "task_context",
+    "budget.max_cost_usd": "max_budget_per_run_usd",
+    "owner": "user_id",
+}
+"""Their names for our fields."""
+DEFAULT_TIMEOUT = 3_600
+STATUSES = {"active": "ACTIVE", "paused": "PAUSED", "completed": "COMPLETED", "deleted": "DELETED"}
+_OUTCOMES = {None: "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED"}
+_MAX_FIRES = 1_000
+_MAX_SPAN = 6 * 366 * DAY_SECONDS * SECOND
+"""Long enough to include a leap day, and every month starting on every day of the week."""
+_START = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate a task into the arguments of a create."""
+    _check_known(document, (*FIELDS, "user_id"))
+    if missing := [one for one in REQUIRED if document.get(one) in (None, "")]:
+        raise InvalidRequest("is required", field=missing[0])
+    _check_fields(document["cron_expression"])
+    return present(
+        name=document["name"],
+        description=document.get("description"),
+        user_id=document.get("user_id"),
+        trigger=present(
+            type="cron",
+            expression=document["cron_expression"],
+            timezone=None if document.get("timezone") == "" else document.get("timezone"),
+        ),
+        target=present(target_kind="task", query=document["task_query"], context=document.get("task_context")),
+        budget=_budget(document.get("max_budget_per_run_usd")),
+        timeout_seconds=_timeout(document.get("timeout_seconds")),
+    )
+
+
+def to_changes(document: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate changes into those of an update; null leaves a field as it is."""
+    _check_known(document, (*FIELDS, "clear_task_context"))
+    given = present(**document)
+    changes: dict[str, Any] = {name: given[name] for name in ("name", "description") if name in given}
+    if "cron_expression" in given:
+        _check_fields(given["cron_expression"])
+    if "cron_expression" in given or "timezone" in given:
+        trigger = stored["trigger"] if stored["trigger"]["type"] == "cron" else {"type": "cron"}
+        trigger = {name: value for name, value in trigger.items() if name != "crons" or "cron_expression" not in given}
+        changes["trigger"] = trigger | _renamed(given, expression="cron_expression", timezone="timezone")
+    target = stored["target"] | _renamed(given, query="task_query", context="task_context")
+    if _is_cleared(given.get("clear_task_context", False)) and "task_context" not in given:
+        target.pop("context", None)
+    if target != stored["target"]:
+        changes["target"] = target
+    if "max_budget_per_run_usd" in given:
+        changes["budget"] = _budget(given["max_budget_per_run_usd"])
+    if "timeout_seconds" in given:
+        changes["timeout_seconds"] = _timeout(given["timeout_seconds"])
+    return changes
+
+
+def _is_cleared(value: object) -> bool:
+    try:
+        return boolean_value(value)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="clear_task_context") from None
+
+
+def _renamed(given: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    return {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
+
+
+def _check_known(document: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+    if unknown := [one for one in document if one not in allowed]:
+        raise InvalidRequest(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
+
+
+def _check_fields(expression: object) -> None:
+    """Check that a cron expression has five fields; the trigger checks their content."""
+    if isinstance(expression, str) and len(expression.split()) != 5:
+        raise InvalidTrigger(
+            f"must have five fields (minute, hour, day of month, month, day of week), not {len(expression.split())}",
+            field="cron_expression",
+        )
+
+
+def _budget(usd: object) -> dict[str, Any] | None:
+    """The budget of a run; 0 means none."""
+    return None if usd is None or (usd == 0 and not isinstance(usd, bool)) else {"max_cost_usd": usd}
+
+
+def _timeout(seconds: Any) -> Any:  # noqa: ANN401 - the schedule checks it
+    """The timeout of a run; 0 means the default."""
+    return DEFAULT_TIMEOUT if seconds is None or (seconds == 0 and not isinstance(seconds, bool)) else seconds
+
+
+def smallest_gap(expression: str) -> Micros | None:
+    """The shortest time between two fires of an expression; None if it fires at most once.
+
+    The search starts from a fixed day, so that the result does not depend on the current time.
+    """
+    trigger = parse_trigger({"type": "cron", "expression": expression}, now=_START)
+    start = time = to_micros(_START)
+    gaps: list[Micros] = []
+    previous: Micros | None = None
+    while len(gaps) < _MAX_FIRES and (fire := trigger.next_micros(time)) is not None and fire - start < _MAX_SPAN:
+        if previous is not None:
+            gaps.append(fire - previous)
+        previous = time = fire
+    return min(gaps, default=None)
+
+
+def is_task(schedule: Mapping[str, Any]) -> bool:
+    """Whether a schedule is visible to these routes."""
+    return bool(schedule["target"]["target_kind"] == "task")
+
+
+def to_document(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate a schedule into the format of these routes."""
+    trigger, target, counters = schedule["trigger"] or {}, schedule["target"], schedule["counters"]
+    return {
+        "id": schedule["schedule_id"],
+        "schedule_id": schedule["schedule_id"],
+        "user_id": schedule["owner"]["user"],
+        "tenant_id": schedule["owner"]["tenant"],
+        "name": schedule["name"] or "",
+        "description": schedule["description"],
+        "cron_expression": trigger.get("expression", ""),
+        "timezone": trigger.get("timezone", "UTC"),
+        "task_query": target["query"],
+        "task_context": target.get("context", {}),
+        "max_budget_per_run_usd": schedule.get("budget", {}).get("max_cost_usd", 0),
+        "timeout_seconds": schedule.get("timeout_seconds", DEFAULT_TIMEOUT),
+        "status": STATUSES[schedule["phase"]],
+        "created_at": schedule["created_at_utc"],
+        "updated_at": schedule["updated_at_utc"],
+        "last_run_at": schedule["last_run_at"],
+        "next_run_at": schedule["next_run_at"],
+        "total_runs": counters["successful"] + counters["failed"],
+        "successful_runs": counters["successful"],
+        "failed_runs": counters["failed"],
+    }
+
+
+def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
+    """Translate a run into the format of these routes; model and provider are unknown."""
+    usage, seconds = run["usage"] or {}, run["duration_seconds"]
+    return {
+        "workflow_id": run["run_id"],
+        "query": query,
+        "status": _OUTCOMES.get(run["outcome"], "FAILED"),
+        "result": run["result"],
+        "error_message": run["error"],
+        "model_used": None,
+        "provider": None,
+        "total_tokens": usage.get("tokens", 0),
+        "total_cost_usd": usage.get("cost_usd", 0),
+        "duration_ms": None if seconds is None else round(seconds * 1_000),
+        "triggered_at": run["started_at_utc"],
+        "started_at": run["started_at_utc"],
+        "completed_at": run["ended_at_utc"],
+    }
+
+
+BASE = "/api/v1/schedules"
+ONE = f"{BASE}/{{schedule_id}}"
+PAGES = {"page": Kind.INTEGER, "page_size": Kind.INTEGER}
+LIST = {**PAGES, "status": Kind.TEXT, "user_id": Kind.TEXT}
+MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE, DEFAULT_RUNS_SIZE = 100, 50, 20
+MAX_TRIES = 10
+RUNS_PER_READ = 1_000
+
+
+def handlers() -> dict[tuple[str, str], Handler]:
+    """The handlers of these routes, by method and path."""
+    table: dict[tuple[str, str], Handler] = {
+        # Creates run one at a time, so that concurrent ones on this server fill the quota exactly.
+        ("POST", BASE): partial(_create, Lock()),
+        ("GET", BASE): _list,
+        ("GET", ONE): _get,
+        ("PUT", ONE): _update,
+        ("DELETE", ONE): _delete,
+        ("POST", f"{ONE}/pause"): _pause,
+        ("POST", f"{ONE}/resume"): _resume,
+        ("GET", f"{ONE}/runs"): _runs,
+    }
+    return {route: partial(_with_their_names, handler) for route, handler in table.items()}
+
+
+def _with_their_names(handler: Callable[[ApiRequest], ApiResponse], request: ApiRequest) -> ApiResponse:
+    try:
+        return handler(request)
+    except NoonmarkError as error:
+        raise rename_fields(error, NAMES) from None
+
+
+def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
+    request.query({})
+    document = request.document()
+    arguments = to_arguments(document)
+    check_limits(request.service.limits, document)
+    if (key := request.headers.get("idempotency-key")) is not None:
+        arguments["idempotency_key"] = key
+    with lock:
+        started = request.service.store.clock()
+        schedule = request.perform("schedule/create", arguments)
+        if parse_instant(schedule["created_at_utc"]) >= started:  # else a repeated request found it
+            _enforce_quota(request, schedule)
+    return ApiResponse(
+        document={
+            "schedule_id": schedule["schedule_id"],
+            "message": "Schedule created successfully",
+            "next_run_at": schedule["next_run_at"],
+        },
+        status=201,
+        headers={"Location": f"{BASE}/{schedule['schedule_id']}"},
+    )
+
+
+def check_limits(limits: Limits, document: Mapping[str, Any]) -> None:
+    """Reject a task that fires too often or has too large a budget."""
+    expression, budget = document.get("cron_expression"), document.get("max_budget_per_run_usd")
+    if limits.min_interval and isinstance(expression, str):
+        gap = smallest_gap(expression)
+        if gap is not None and gap < limits.min_interval:
+            raise InvalidRequest(
+                f"can fire {gap / 60_000_000:g} minutes apart; at least"
+                f" {micros_to_seconds(limits.min_interval) / 60:g} minutes are allowed",
+                field="cron_expression",
+            )
+    limit = limits.max_budget_usd
+    if limit is not None and isinstance(budget, int | float) and budget > limit:
+        raise InvalidRequest(f"must be at most {limit:g}", field="max_budget_per_run_usd")
+
+
+def _enforce_quota(request: ApiRequest, schedule: Mapping[str, Any]) -> None:
+    """Delete the new schedule again if it exceeds the quota; this holds across any number of servers."""
+    limit = request.service.limits.max_per_user
+    if limit is None:
+        return
+    wanted = {"owner": schedule["owner"]["user"], "route": "task", "phase": ["active", "paused"]}
+    if request.perform("schedule/count", wanted)["count"] > limit:
+        request.perform("schedule/delete", {"schedule_id": schedule["schedule_id"], "reason": "quota exceeded"})
+        raise QuotaExceeded(f"the limit of {limit:,} schedules is reached; delete one that is no longer needed")
+
+
+def _list(request: ApiRequest) -> ApiResponse:
+    query = request.query(LIST)
+    page, size = _page(query, DEFAULT_PAGE_SIZE)
+    wanted: dict[str, Any] = {"route": "task"}
+    if "user_id" in query:
+        wanted["owner"] = query["user_id"]
+    if (status := query.get("status", "ALL")) != "ALL":
+        phases = {theirs: ours for ours, theirs in STATUSES.items() if ours != "deleted"}
+        if status not in phases:
+            raise InvalidRequest(f"must be one of {', '.join(phases)}, ALL", field="status")
+        wanted["phase"] = phases[status]
+    total = request.perform("schedule/count", wanted)["count"]
+    found: list[dict[str, Any]] = []
+    if (offset := (page - 1) * size) < total:
+        listed = {**wanted, "newest_first": True, "limit": size, "offset": offset}
+        answer = request.perform("schedule/list", listed)
+        found = answer["schedules"]
+        # A page of the operation may end early by its size in bytes; a numbered page must be complete.
+        while len(found) < size and (cursor := answer["next_cursor"]) is not None:
+            answer = request.perform(
+                "schedule/list", {**listed, "offset": 0, "limit": size - len(found), "cursor": cursor}
+            )
+            found += answer["schedules"]
+    return ApiResponse(
+        document={
+            "schedules": [to_document(one) for one in found],
+            "total_count": total,
+            "page": page,
+            "page_size": size,
+        }
+    )
+
+
+def _page(query: Mapping[str, Any], default_size: int) -> tuple[int, int]:
+    """Page number and size; values out of range fall back to the defaults."""
+    page, size = query.get("page", 1), query.get("page_size", default_size)
+    return max(1, page), size if 1 <= size <= MAX_PAGE_SIZE else default_size
+
+
+def _find(request: ApiRequest) -> dict[str, Any]:
+    schedule = request.perform("schedule/get", request.path)
+    if not is_task(schedule):
+        raise NotFound(f"there is no schedule {schedule['schedule_id']!r}", field="schedule_id")
+    return schedule
+
+
+def _get(request: ApiRequest) -> ApiResponse:
+    request.query({})
+    return ApiResponse(document=to_document(_find(request)))
+
+
+def _update(request: ApiRequest) -> ApiResponse:
+    """Change the given fields; retries if another client changes the schedule meanwhile."""
+    request.query({})
+    document = request.document()
+    for _ in range(MAX_TRIES):
+        stored = _find(request)
+        changes = to_changes(document, stored)
+        check_limits(request.service.limits, document)
+        try:
+            changed = request.perform(
+                "schedule/update", {**changes, **request.path, "expected_revision": stored["revision"]}
+            )
+        except RevisionConflict:
+            continue
+        return _done("updated", next_run_at=changed["next_run_at"])
+    raise RevisionConflict("the schedule kept changing meanwhile; try again")
+
+
+def _change_phase(operation: str, request: ApiRequest) -> dict[str, Any]:
+    request.query({})
+    document = request.document(required=False)
+    if unknown := [one for one in document if one != "reason"]:
+        raise InvalidRequest("unknown field; allowed is reason", field=unknown[0])
+    _find(request)
+    return request.perform(operation, {**document, **request.path})
+
+
+def _pause(request: ApiRequest) -> ApiResponse:
+    _change_phase("schedule/pause", request)
+    return _done("paused")
+
+
+def _resume(request: ApiRequest) -> ApiResponse:
+    return _done("resumed", next_run_at=_change_phase("schedule/resume", request)["next_run_at"])
+
+
+def _delete(request: ApiRequest) -> ApiResponse:
+    _change_phase("schedule/delete", request)
+    return _done("deleted")
+
+
+def _done(what: str, **more: str | None) -> ApiResponse:
+    return ApiResponse(document={"success": True, "message": f"Schedule {what} successfully", **more})
+
+
+def _runs(request: ApiRequest) -> ApiResponse:
+    page, size = _page(request.query(PAGES), DEFAULT_RUNS_SIZE)
+    query = _find(request)["target"]["query"]
+    first = (page - 1) * size
+    shown: list[dict[str, Any]] = []
+    total, cursor = 0, None
+    while True:
+        # History is limited, so this ends.
+        found = request.perform("schedule/runs", {**request.path, "limit": RUNS_PER_READ, "cursor": cursor})
+        shown += found["runs"][max(0, first - total) : max(0, first + size - total)]
+        total, cursor = total + len(found["runs"]), found["next_cursor"]
+        if cursor is None:
+            break
+    runs = [run_document(one, query) for one in shown]
+    return ApiResponse(document={"runs": runs, "total_count": total, "page": page, "page_size": size})

@@ -1,0 +1,66 @@
+"""Health and metrics routes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from noonmark.core.errors import NotFound
+from noonmark.server.requests import ApiResponse
+
+if TYPE_CHECKING:
+    from noonmark.server.requests import ApiRequest, Handler
+
+PATHS = ("/health", "/health/live", "/health/ready", "/metrics")
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_HEALTHY = {"status": "healthy", "service": "noonmark"}
+
+
+class Health(Protocol):
+    """The health of this process. Only `ready` calls the store."""
+
+    def summary(self) -> dict[str, Any]:
+        """Status, service and version."""
+
+    def live(self) -> dict[str, Any]:
+        """That the process responds."""
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it can do its work, and the result of each check."""
+
+
+class Metrics(Protocol):
+    """The metrics of this process."""
+
+    def render(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
+
+
+def nonblocking_handlers(health: Health | None) -> dict[tuple[str, str], Handler]:
+    """The routes that never wait, so they need no thread. Without `health`, a server reports that it is healthy."""
+
+    def summary(request: ApiRequest) -> ApiResponse:
+        request.query({})
+        return ApiResponse(document=_HEALTHY if health is None else health.summary())
+
+    def live(request: ApiRequest) -> ApiResponse:
+        request.query({})
+        return ApiResponse(document=_HEALTHY if health is None else health.live())
+
+    return {("GET", "/health"): summary, ("GET", "/health/live"): live}
+
+
+def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
+    """The routes that may wait for the store."""
+
+    def ready(request: ApiRequest) -> ApiResponse:
+        request.query({})
+        is_ready, document = (True, _HEALTHY) if health is None else health.ready()
+        return ApiResponse(document=document, status=200 if is_ready else 503)
+
+    def render_metrics(request: ApiRequest) -> ApiResponse:
+        request.query({})
+        if metrics is None:
+            raise NotFound("metrics are not available on this server")
+        return ApiResponse(raw=(metrics.render(), METRICS_TYPE))
+
+    return {("GET", "/health/ready"): ready, ("GET", "/metrics"): render_metrics}

@@ -1,0 +1,324 @@
+"""The requests of the parity tests: rows for each operation, and rows that every transport must reject alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from noonmark.core.instants import DAY_SECONDS, SECOND
+from noonmark.core.settlement import Accepted, settle
+from noonmark.operations.registry import perform
+from noonmark.operations.service import LOCAL
+from noonmark.operations.uploads import Intake
+from noonmark.testing.conformance.bench import start
+from tests.embedded.waiting import eventually
+
+LATER = "2036-01-01T00:00:00Z"
+YEARLY = {"type": "cron", "expression": "0 12 1 1 *", "timezone": "UTC", "start_at_utc": LATER}
+NOBODY = {"target_kind": "function", "function": "nobody"}
+WORKFLOW = {"target_kind": "workflow", "workflow_id": "elsewhere"}
+HOURLY = {"type": "interval", "every_seconds": 3_600, "start_at_utc": LATER}
+PAST = {"type": "interval", "every_seconds": 86_400, "start_at_utc": "2026-01-01T00:00:00Z"}
+AS_OPTIONS = ("--function", "nobody", "--cron", "0 12 1 1 *", "--timezone", "UTC", "--start-at", LATER)
+SEALED = {"value": "Bearer 0123456789", "hosts": ["api.example.com", "*.example.org:8443"]}
+CARRIES = {"target_kind": "http", "url": "https://api.example.com", "secret_headers": {"Authorization": "nothing"}}
+_numbers = count(1)
+
+
+class Stage:
+    """The data that operations work on; it is created by operations."""
+
+    def __init__(self, service):
+        self.service = service
+
+    def do(self, operation, **arguments):
+        return perform(self.service, LOCAL, operation, arguments)
+
+    def name(self):
+        """A unique name."""
+        return f"parity-{next(_numbers)}"
+
+    def schedule(self, **fields):
+        made = self.do("schedule/create", **{"schedule_id": self.name(), "trigger": YEARLY, "target": NOBODY, **fields})
+        return made["schedule_id"]
+
+    def upload(self):
+        """A stored upload."""
+        intake = Intake(self.service, LOCAL, self.name())
+        intake.write(b"something")
+        made = intake.finish({"filename": "a.txt"}, "text/plain")
+        intake.drop()
+        return made["upload_id"]
+
+    def secret(self):
+        return self.do("secret/set", name=self.name(), **SEALED)["name"]
+
+    def paused(self):
+        return self.do("schedule/pause", schedule_id=self.schedule())["schedule_id"]
+
+    def waiting(self):
+        """An occurrence that no node can run."""
+        return self.do("schedule/run", schedule_id=self.schedule(), key="waiting")["occurrence_id"]
+
+    def accepted(self):
+        """An occurrence that awaits its completion by a client."""
+        one = self.do("schedule/run", schedule_id=self.schedule(target=WORKFLOW), key="taken")["occurrence_id"]
+        store, lease = self.service.store, 60 * SECOND
+        now = store.clock()
+        [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one)
+        [admitted] = store.admit([start(claim)], now=now, lease=lease)
+        taken = Accepted(started=now, accepted=now, deadline=now + DAY_SECONDS * SECOND)
+        assert store.settle([settle(admitted.occurrence, claim.schedule, taken, node="taker")])[0]
+        return one
+
+    def busy(self):
+        """A schedule with an occurrence in flight."""
+        return self.do("occurrence/get", occurrence_id=self.accepted())["schedule_id"]
+
+    def completed(self):
+        """A schedule that has run once, its occurrence and its run."""
+        worker, made = self.service.worker, self.schedule(target={**NOBODY, "function": "greet"}, labels={"has": "run"})
+        worker.start()
+        one = self.do("schedule/run", schedule_id=made, key="once", payload="you")["occurrence_id"]
+        eventually(lambda: self.do("occurrence/get", occurrence_id=one)["phase"] == "completed")
+        worker.stop()
+        [run] = self.do("occurrence/runs", occurrence_id=one)["runs"]
+        return made, one, run["run_id"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request: its arguments, and the command that does the same, if there is one."""
+
+    operation: str
+    arguments: Callable[[Stage], dict] = lambda _: {}
+    command: Callable[[dict], tuple] | None = None
+    of_command: Callable[[dict], dict] = lambda document: document
+    """Extracts the answer of the operation from what the command prints."""
+    audited: int = 0
+    """Entries in the audit log of the schedule after the request; 0 if there is no schedule."""
+
+
+def _on(*words, **options):
+    """A command with the first argument as id, and some of the others as options."""
+
+    def command(arguments):
+        ids = [arguments[one] for one in arguments if one.endswith("_id")][:1]
+        given = [(option, str(arguments[name])) for name, option in options.items() if name in arguments]
+        return (*words, *ids, *(word for pair in given for word in pair))
+
+    return command
+
+
+def _set_secret(asked):
+    hosts = [word for host in asked["hosts"] for word in ("--host", host)]
+    return ("secret", "set", asked["name"], *hosts, "--value", asked["value"])
+
+
+LOOKS = (
+    Row("schedule/get", lambda at: {"schedule_id": at.ids[0]}, _on("schedule", "status"),
+        lambda document: {name: one for name, one in document.items() if name != "occurrences"}),
+    Row("schedule/list", lambda _: {"labels": {"has": "run"}, "kind": "periodic", "phase": "active", "limit": 1_000},
+        _on("schedule", "list", "--label", "has=run", kind="--kind", phase="--status", limit="--limit")),
+    Row("schedule/count", lambda _: {"labels": {"has": "run"}, "phase": ["active", "paused"]}),
+    Row("schedule/preview", lambda at: {"schedule_id": at.ids[0], "after": LATER, "count": 2},
+        _on("schedule", "preview", after="--after", count="--count")),
+    Row("schedule/preview", lambda _: {"trigger": YEARLY, "count": 3},
+        _on("schedule", "preview", *AS_OPTIONS[2:], count="--count")),
+    Row("schedule/occurrences", lambda at: {"schedule_id": at.ids[0], "phase": "completed", "limit": 10},
+        _on("schedule", "occurrences", phase="--phase", limit="--limit")),
+    Row("schedule/runs", lambda at: {"schedule_id": at.ids[0], "limit": 10}, _on("schedule", "runs", limit="--limit")),
+    Row("schedule/explain", lambda at: {"schedule_id": at.ids[0], "at": "2036-01-01T13:00:00Z"},
+        _on("schedule", "explain", at="--at")),
+    Row("occurrence/get", lambda at: {"occurrence_id": at.ids[1]}),
+    Row("occurrence/runs", lambda at: {"occurrence_id": at.ids[1]}),
+    Row("occurrence/explain", lambda at: {"occurrence_id": at.ids[1]}, _on("schedule", "explain")),
+    Row("run/get", lambda at: {"run_id": at.ids[2]}),
+    Row("event/list", lambda _: {"event_type": "seen", "limit": 10},
+        _on("event", "list", event_type="--event", limit="--limit")),
+    Row("secret/list", command=_on("secret", "list")),
+    Row("signing/key", command=_on("secret", "signing-key")),
+    Row("event/match", lambda _: {"event_type": "seen", "filters": {"n": {"gt": 1}}, "limit": 10},
+        lambda _: ("event", "match", "seen", "--filter-json", '{"n": {"gt": 1}}', "--last", "10")),
+    Row("event/match", lambda at: {"schedule_id": at.trigger, "limit": 10}, _on("trigger", "test", limit="--last")),
+    Row("event/match", lambda _: {"filters": {}, "limit": 1},
+        lambda _: ("event", "match", "--filter-json", "{}", "--last", "1")),
+    Row("trigger/list", lambda _: {"event_type": "seen", "labels": {"of": "triggers"}, "phase": "active", "limit": 10},
+        _on("trigger", "list", "--label", "of=triggers", event_type="--event", phase="--status", limit="--limit")),
+    Row("node/list", command=_on("node", "list")),
+    Row("doctor", lambda _: {"rows": 100_000}, _on("doctor", rows="--rows")),
+    Row("audit/list", lambda at: {"schedule_id": at.ids[0], "limit": 10},
+        lambda asked: ("audit", "list", "--schedule", asked["schedule_id"], "--limit", "10")),
+)  # fmt: skip
+CHANGES = (
+    Row("schedule/create",
+        lambda at: {"name": "n", "trigger": YEARLY, "target": NOBODY, "labels": {"team": "ops"}},
+        lambda _: ("schedule", "create", *AS_OPTIONS, "--name", "n", "--label", "team=ops"), audited=1),
+    Row("schedule/upsert",
+        lambda at: {"schedule_id": at.schedule(), "trigger": HOURLY, "target": NOBODY, "max_runs": 3}, audited=2),
+    Row("schedule/update",
+        lambda at: {"schedule_id": at.schedule(), "expected_revision": 1, "name": "other"},
+        _on("schedule", "update", expected_revision="--expected-revision", name="--name"), audited=2),
+    Row("schedule/pause", lambda at: {"schedule_id": at.schedule(), "reason": "a holiday"},
+        _on("schedule", "pause", reason="--reason"), audited=2),
+    Row("schedule/resume", lambda at: {"schedule_id": at.paused(), "reason": "back again"},
+        _on("schedule", "resume", reason="--reason"), audited=3),
+    Row("schedule/delete", lambda at: {"schedule_id": at.schedule(), "reason": "retired"},
+        _on("schedule", "delete", reason="--reason"), audited=2),
+    Row("schedule/run",
+        lambda at: {"schedule_id": at.schedule(), "payload": 1, "overlap": "allow", "key": "k", "reason": "why not"},
+        _on("schedule", "run-now", payload="--payload-json", overlap="--overlap", key="--key", reason="--reason"),
+        audited=2),
+    Row("schedule/backfill",
+        lambda at: {"schedule_id": at.schedule(trigger=PAST), "from": "2026-02-01T00:00:00Z",
+                    "to": "2026-02-03T00:00:00Z", "concurrency": 2, "key": "again"},
+        lambda asked: ("schedule", "backfill", asked["schedule_id"], "--from", asked["from"], "--to", asked["to"],
+                       "--concurrency", "2", "--key", "again"), audited=2),
+    Row("occurrence/complete",
+        lambda at: {"occurrence_id": at.accepted(), "result": {"rows": 3}, "usage": {"tokens": 5, "cost_usd": 0.5}},
+        audited=3),
+    Row("occurrence/fail", lambda at: {"occurrence_id": at.accepted(), "error": "it was full"}, audited=3),
+    Row("occurrence/cancel", lambda at: {"occurrence_id": at.waiting(), "reason": "never mind"},
+        _on("run", "cancel", reason="--reason"), audited=3),
+    Row("event/emit", lambda at: {"event_type": "told", "payload": {"n": 1}, "source": "parity", "event_id": at.name()},
+        lambda asked: ("event", "emit", "told", "--payload-json", '{"n": 1}', "--source", "parity",
+                       "--event-id", asked["event_id"])),
+    Row("secret/set", lambda at: {"name": at.name(), **SEALED}, _set_secret),
+    Row("secret/delete", lambda at: {"name": at.secret()}, lambda asked: ("secret", "delete", asked["name"])),
+)  # fmt: skip
+UPLOADS = (
+    Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
+    Row("upload/delete", lambda at: {"upload_id": at.upload()}, _on("upload", "delete")),
+)
+"""Uploads need a server: a command on a store has none."""
+WORKER = (
+    Row("worker/start", command=_on("worker", "start")),
+    Row("worker/stop", command=_on("worker", "stop")),
+    Row("worker/confirm-time", command=_on("worker", "confirm-time")),
+    Row("worker/status", command=_on("worker", "status")),
+)
+"""These concern the worker of the server process: a command on a store has none."""
+
+
+@dataclass(frozen=True)
+class Wrong(Row):
+    """One request that is rejected."""
+
+    code: str = "not_found"
+    field: str = "schedule_id"
+    is_typed: bool = True
+    """Whether a method of the client can express it."""
+
+
+GONE = {"schedule_id": "nowhere"}
+LOST = {"occurrence_id": "occ_" + "0" * 32}
+MORE = {"surprise": 1}
+
+
+def _wrong(operation, arguments, command=None, code="not_found", field="schedule_id", **more):
+    return Wrong(operation, lambda _: arguments, command, code=code, field=field, **more)
+
+
+def _lost(operation, command=None):
+    return _wrong(operation, LOST, command, field="occurrence_id")
+
+
+def _stale(operation, **expected):
+    return Wrong(
+        operation,
+        lambda at: {"schedule_id": at.schedule(), **expected},
+        code="revision_conflict",
+        field=next(iter(expected)),
+    )
+
+
+WRONG = (
+    _wrong("schedule/create", {"trigger": {**YEARLY, "expression": "0 0 0 * *"}, "target": NOBODY},
+           lambda _: ("schedule", "create", "--cron", "0 0 0 * *", *AS_OPTIONS[:2], *AS_OPTIONS[4:]),
+           "invalid_trigger", "trigger.expression"),
+    _wrong("schedule/create", {"trigger": {**YEARLY, "expression": "0 0 30 2 *"}, "target": NOBODY},
+           lambda _: ("schedule", "create", "--cron", "0 0 30 2 *", *AS_OPTIONS[:2], *AS_OPTIONS[4:]),
+           "trigger_never_fires", "trigger.expression"),
+    _wrong("schedule/create", {"trigger": YEARLY, "target": {**NOBODY, "function": "os:getcwd"}},
+           lambda _: ("schedule", "create", "--function", "os:getcwd", *AS_OPTIONS[2:]),
+           "invalid_schedule", "target.function"),
+    _wrong("schedule/create", {"trigger": YEARLY, "target": NOBODY, **MORE}, None, "invalid_schedule", "surprise",
+           is_typed=False),
+    _wrong("schedule/upsert", {"trigger": YEARLY, "target": NOBODY}, None, "invalid_request", "schedule_id"),
+    _wrong("schedule/update", {**GONE, "name": "n"}, _on("schedule", "update", name="--name")),
+    Wrong("schedule/update", lambda at: {"schedule_id": at.schedule(), "expected_revision": 7, "name": "n"},
+          _on("schedule", "update", name="--name", expected_revision="--expected-revision"),
+          code="revision_conflict", field="expected_revision"),
+    *(
+        row
+        for steer in ("pause", "resume", "delete")
+        for row in (
+            _wrong(f"schedule/{steer}", GONE, _on("schedule", steer)),
+            _stale(f"schedule/{steer}", expected_revision=7),
+            _stale(f"schedule/{steer}", expected_updated_at_utc=LATER),
+        )
+    ),
+    _wrong("schedule/run", GONE, _on("schedule", "run-now")),
+    Wrong("schedule/run", lambda at: {"schedule_id": at.busy()}, _on("schedule", "run-now"),
+          code="overlap", field="overlap"),
+    Wrong("schedule/run", lambda at: {"schedule_id": at.schedule(), "overlap": "never"},
+          _on("schedule", "run-now", overlap="--overlap"), code="invalid_request", field="overlap"),
+    _wrong("schedule/backfill", {**GONE, "from": LATER, "to": LATER},
+           _on("schedule", "backfill", "--from", LATER, "--to", LATER)),
+    Wrong("schedule/backfill", lambda at: {"schedule_id": at.schedule(), "from": LATER, "to": LATER},
+          _on("schedule", "backfill", "--from", LATER, "--to", LATER), code="invalid_request", field="to"),
+    _wrong("schedule/get", GONE, _on("schedule", "status")),
+    _wrong("schedule/list", {"phase": "asleep"}, _on("schedule", "list", phase="--status"), "invalid_request", "phase"),
+    _wrong("schedule/count", {"kind": "rare"}, None, "invalid_request", "kind"),
+    _wrong("schedule/preview", GONE, _on("schedule", "preview")),
+    _wrong("schedule/preview", {"trigger": YEARLY, "count": 0}, _on("schedule", "preview", *AS_OPTIONS[2:],
+           count="--count"), "invalid_request", "count"),
+    _wrong("schedule/occurrences", GONE, _on("schedule", "occurrences")),
+    _wrong("schedule/runs", GONE, _on("schedule", "runs")),
+    _wrong("schedule/explain", {**GONE, "at": LATER}, _on("schedule", "explain", at="--at")),
+    _lost("occurrence/get"),
+    _lost("occurrence/runs"),
+    _lost("occurrence/explain", _on("schedule", "explain")),
+    _lost("occurrence/complete"),
+    Wrong("occurrence/complete", lambda at: {"occurrence_id": at.waiting()}, code="conflict", field=""),
+    _lost("occurrence/fail"),
+    _lost("occurrence/cancel", _on("run", "cancel")),
+    _wrong("run/get", {"run_id": "run_0"}, None, "not_found", "run_id"),
+    _wrong("event/emit", {"event_type": "no spaces"}, lambda _: ("event", "emit", "no spaces"),
+           "invalid_request", "event_type"),
+    _wrong("event/match", {"event_type": "no spaces"}, lambda _: ("event", "match", "no spaces"),
+           "invalid_trigger", "event_type"),
+    _wrong("event/match", {"filters": {"n": {"near": 1}}}, lambda _: ("event", "match", "--filter-json",
+           '{"n": {"near": 1}}'), "invalid_trigger", "filters.n.near"),
+    _wrong("event/match", GONE, _on("trigger", "test")),
+    Wrong("event/match", lambda at: {"schedule_id": at.schedule()}, _on("trigger", "test"),
+          code="invalid_request", field="schedule_id"),
+    _wrong("event/match", {"trigger": YEARLY}, None, "invalid_request", "trigger"),
+    _wrong("event/match", {"event_type": "seen", "trigger": YEARLY}, None, "invalid_request", "trigger"),
+    _wrong("event/match", {"event_type": "seen", "event": {"payload": 1, "source": 2}}, None, "invalid_request",
+           "event.source"),
+    _wrong("trigger/list", {"event_type": "no spaces"}, _on("trigger", "list", event_type="--event"),
+           "invalid_request", "event_type"),
+    _wrong("event/list", {"event_type": "no spaces"}, _on("event", "list", event_type="--event"),
+           "invalid_request", "event_type"),
+    _wrong("upload/list", {"cursor": "elsewhere"}, None, "invalid_request", "cursor", is_typed=False),
+    _wrong("upload/delete", {"upload_id": "nope"}, _on("upload", "delete"), "not_found", "upload_id"),
+    _wrong("upload/delete", {"upload_id": "a b"}, _on("upload", "delete"), "invalid_request", "upload_id"),
+    _wrong("schedule/create", {"trigger": YEARLY, "target": CARRIES},
+           lambda _: ("schedule", "create", *AS_OPTIONS[2:], "--http", CARRIES["url"],
+                      "--secret-header", "Authorization: nothing"),
+           "invalid_schedule", "target.secret_headers.Authorization"),
+    _wrong("secret/set", {"name": "n", **SEALED, "value": "abc"}, _set_secret, "invalid_request", "value"),
+    _wrong("secret/set", {"name": "n", **SEALED, "hosts": ["0x7f.1"]}, _set_secret, "invalid_request", "hosts[0]"),
+    _wrong("secret/set", {"name": "n", **SEALED, "hosts": []}, None, "invalid_request", "hosts"),
+    _wrong("secret/delete", {"name": "nowhere"}, lambda _: ("secret", "delete", "nowhere"), "not_found", "name"),
+    _wrong("secret/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("signing/key", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("node/list", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("doctor", {"rows": -1}, _on("doctor", rows="--rows"), "invalid_request", "rows"),
+    _wrong("audit/list", {"schedule_id": "no spaces"}, lambda _: ("audit", "list", "--schedule", "no spaces"),
+           "invalid_request", "schedule_id"),
+    _wrong("worker/start", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("worker/stop", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("worker/confirm-time", MORE, None, "invalid_request", "surprise", is_typed=False),
+    _wrong("worker/status", MORE, None, "invalid_request", "surprise", is_typed=False),
+)  # fmt: skip
