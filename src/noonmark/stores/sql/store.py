@@ -183,7 +183,7 @@ class SqlStore(ABC):
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        started = self._quick(lambda uow: fast_path.start_all(uow.session, admissions, now=now, lease=lease))
+        started = self._quick(lambda uow: fast_path.start_all(uow, admissions, now=now, lease=lease))
         others = [one for one in admissions if one.claim.occurrence.id not in started]
         tenants = {one.claim.schedule.owner.tenant for one in others}
 
@@ -205,7 +205,7 @@ class SqlStore(ABC):
         self._careful(tenants, lambda uow: admission.release(uow, holds), tells=True)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        ended = self._quick(lambda uow: fast_path.end_all(uow.session, settlements, now=uow.now()))
+        ended = self._quick(lambda uow: fast_path.end_all(uow, settlements))
         others = [one.occurrence.id for one in settlements if one.occurrence.id not in ended]
         if not others:
             return [True] * len(settlements)

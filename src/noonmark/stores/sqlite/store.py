@@ -86,7 +86,7 @@ class SqliteStore(SqlStore):
         """Carry out admissions whose claim still holds, all in one transaction."""
 
         def admit(uow: UnitOfWork) -> list[Admitted | LeaseLost | Busy]:
-            started = fast_path.start_all(uow.session, admissions, now=now, lease=lease)
+            started = fast_path.start_all(uow, admissions, now=now, lease=lease)
             return admission.admit_all(uow, admissions, started, now=now, lease=lease)
 
         return self._quick(admit)
@@ -95,7 +95,7 @@ class SqliteStore(SqlStore):
         """Write the end of deliveries whose fence still holds, all in one transaction."""
 
         def settle(uow: UnitOfWork) -> list[bool]:
-            ended = fast_path.end_all(uow.session, settlements, now=uow.now())
+            ended = fast_path.end_all(uow, settlements)
             return admission.settle_all(uow, settlements, ended)
 
         return self._quick(settle)
