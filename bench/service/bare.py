@@ -12,8 +12,8 @@ from fastapi import FastAPI, Request, Response
 
 from bench.neighbours import port_of
 from bench.service.jobs import LOOPBACK, body
-from noonmark.cli.hosting import KEEP_ALIVE
-from noonmark.cli.listening import BACKLOG
+from noonmark.server.host import KEEP_ALIVE
+from noonmark.server.transport.listener import BACKLOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

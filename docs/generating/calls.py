@@ -12,7 +12,7 @@ from typing import Any
 REFERENCE = Path(__file__).parents[1] / "reference"
 COMPATIBILITY = "../compatibility.md"
 TESTS = Path(__file__).parents[2] / "tests"
-DOCUMENTED = TESTS / "surfaces" / "documented"
+DOCUMENTED = TESTS / "server" / "documented"
 CALLS = "<!-- From here on written by docs/generate.py: change the tables of the tests and run `make docs`. -->\n"
 
 

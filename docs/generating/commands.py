@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from docs.generating.words import NOTE, names
 from noonmark.cli.app import GROUPS, STARTING, app
-from noonmark.config import SETTINGS
 from noonmark.operations.errors import STATUS
+from noonmark.server.config import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from docs.generating.words import NOTE, names
 from noonmark.operations.errors import STATUS
-from noonmark.surfaces.rest import openapi
+from noonmark.server import openapi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from noonmark.operations import declaring
 from noonmark.operations.errors import STATUS
 from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import LOCAL, Service
+from noonmark.server.jsonrpc import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.stores.memory import MemoryStore
-from noonmark.surfaces.jsonrpc.dispatch import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.testing import FakeClock
 
 if TYPE_CHECKING:

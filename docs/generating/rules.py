@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import noonmark
 from docs.generating.words import NOTE, names
-from noonmark.config import SETTINGS
 from noonmark.core import errors
 from noonmark.core.lifecycle import (
     ENDINGS,
@@ -15,6 +14,7 @@ from noonmark.core.lifecycle import (
     diagram,
 )
 from noonmark.core.reasons import Reason
+from noonmark.server.config import SETTINGS
 
 
 def errors_page() -> str:

@@ -24,10 +24,10 @@ from noonmark import (
 )
 from noonmark.client import AsyncClient, Client, Counters, Owner, Schedule, asking, keys, requests, values
 from noonmark.operations.registry import OPERATIONS
-from noonmark.surfaces.rest.routes import ROUTES
+from noonmark.server.routes import ROUTES
 from tests.client.lines import CLIENTS
 from tests.embedded.waiting import eventually
-from tests.surfaces.serving import GREET, NOON, serving
+from tests.server.serving import GREET, NOON, serving
 
 HOUR = timedelta(hours=1)
 

@@ -5,7 +5,7 @@ import shlex
 import tomllib
 
 from noonmark.cli.flags import Flags
-from noonmark.config import load
+from noonmark.server.config import load
 from noonmark.telemetry.metrics import Metrics
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.docs.test_documents import FENCE, ROOT

@@ -4,7 +4,7 @@ import pytest
 
 from noonmark.driver.drive import drive
 from noonmark.operations.page import FIRST, MAX_BYTES, fitting, read_page, size_of
-from noonmark.surfaces.rest.writing import write_json
+from noonmark.server.strict_json import write_json
 from tests.operations.desk import Desk
 
 LARGE = "x" * 250_000

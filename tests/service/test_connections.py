@@ -9,10 +9,16 @@ from functools import partial
 import pytest
 import uvicorn
 
-from noonmark.cli import connection_pool
-from noonmark.cli.connection_pool import ENOUGH, ConnectionLimits, ConnectionPool, address_of, most_connections
-from noonmark.cli.connections import Connection
-from noonmark.cli.listening import SEND_BUFFER
+from noonmark.server.transport import connection_pool
+from noonmark.server.transport.connection import Connection
+from noonmark.server.transport.connection_pool import (
+    ENOUGH,
+    ConnectionLimits,
+    ConnectionPool,
+    address_of,
+    most_connections,
+)
+from noonmark.server.transport.listener import SEND_BUFFER
 from tests.embedded.waiting import SOON, eventually
 from tests.service.server import serving
 

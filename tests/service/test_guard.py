@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from noonmark.cli.hosting import _guard
-from noonmark.config import Settings
+from noonmark.server.config import Settings
+from noonmark.server.host import _guard
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
 

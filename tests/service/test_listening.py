@@ -4,7 +4,7 @@ import asyncio
 import socket
 from types import SimpleNamespace
 
-from noonmark.cli.listening import listen
+from noonmark.server.transport.listener import listen
 
 
 def test_answers_are_sent_without_delay():

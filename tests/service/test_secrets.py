@@ -8,13 +8,13 @@ import pytest
 
 from noonmark import Scheduler
 from noonmark.client import Client
-from noonmark.config import load
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.reach import Reach
 from noonmark.driver.drive import drive
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
+from noonmark.server.config import load
 from noonmark.targets.outbound import Outbound
 from noonmark.wiring import make_seal
 from tests.cli.calling import call

@@ -6,8 +6,8 @@ from dataclasses import fields
 import pytest
 
 from noonmark.cli.flags import Flags
-from noonmark.config import SETTINGS, Settings, load
 from noonmark.core.errors import InvalidSchedule
+from noonmark.server.config import SETTINGS, Settings, load
 from tests.cli.calling import call
 from tests.cli.terminal import NOONMARK, in_pipe
 

@@ -11,12 +11,12 @@ from cyclopts import Parameter
 
 from noonmark.cli.output import one_line
 from noonmark.clocks import SystemClock
-from noonmark.config import load
+from noonmark.server.config import load
 from noonmark.telemetry.masking import masked
 from noonmark.wiring import file_of
 
 if TYPE_CHECKING:
-    from noonmark.config import Loaded
+    from noonmark.server.config import Loaded
 
 Store = Annotated[str | None, Parameter(help="The store, a SQLite file; that of the settings unless given.")]
 Config = Annotated[str | None, Parameter(help="A TOML file with settings; noonmark.toml, if it is there.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from noonmark.config import SETTINGS, Loaded, load
+from noonmark.server.config import SETTINGS, Loaded, load
 
 
 def _meaning(name: str) -> Parameter:

@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from noonmark.clocks import SystemClock
-from noonmark.config import load
 from noonmark.driver.drive import drive
+from noonmark.server.config import load
 from noonmark.stores.sql.version import VERSION
 from noonmark.telemetry.masking import masked
 from noonmark.wiring import MEMORY, make_store

@@ -169,8 +169,8 @@ class OnStore:
 
 def _with_keys(service: Service) -> Service:
     """With the keys that a server in this place would go by."""
-    from noonmark.config import load  # noqa: PLC0415 - no other operation needs a setting
     from noonmark.core.signatures import KeySettings  # noqa: PLC0415 - likewise
+    from noonmark.server.config import load  # noqa: PLC0415 - no other operation needs a setting
     from noonmark.wiring import make_seal  # noqa: PLC0415 - likewise
 
     found = load({}, os.environ).settings

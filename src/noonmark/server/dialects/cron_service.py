@@ -1,0 +1,229 @@
+"""The cron service's documents and routes; where it shares a path with ours, both documents are accepted."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest, NoonmarkError
+from noonmark.core.instants import parse_instant
+from noonmark.core.jsonvalues import boolean_value, key_path, number_value
+from noonmark.server.problems import renamed
+from noonmark.server.requests import ApiResponse, Kind
+from noonmark.server.routes import ROUTES, execute, handle, read_arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from noonmark.server.requests import ApiRequest, Handler
+    from noonmark.server.routes import Route
+
+FIELDS = (
+    "schedule_id",
+    "workflow_id",
+    "version",
+    "user_id",
+    "cron_expr",
+    "timezone",
+    "start_at",
+    "end_at",
+    "jitter_ms",
+    "overlap_policy",
+    "catchup_policy",
+)
+NAMES = {
+    "target.workflow_id": "workflow_id",
+    "target.version": "version",
+    "trigger": "cron_expr",
+    "trigger.expression": "cron_expr",
+    "trigger.timezone": "timezone",
+    "trigger.start_at_utc": "start_at",
+    "trigger.end_at_utc": "end_at",
+    "trigger.jitter_seconds": "jitter_ms",
+    "misfire_policy": "catchup_policy",
+}
+"""What its callers know our fields as."""
+MAX_JITTER_MS = 1e12
+_CATCHUP = {"skip": "none", "catch_up_all": "fire_immediately", "spread": "spread"}
+
+
+def is_cron_service_document(document: Mapping[str, Any]) -> bool:
+    """Whether a document is in the words of the cron service, and not in our own."""
+    return any(name in document for name in ("cron_expr", "workflow_id", "catchup_policy", "jitter_ms"))
+
+
+def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the cron service calls a schedule, as the arguments of an upsert."""
+    if unknown := [one for one in document if one not in FIELDS]:
+        raise InvalidRequest(f"unknown field; allowed are {', '.join(FIELDS)}", field=unknown[0])
+    if missing := [one for one in ("workflow_id", "cron_expr") if document.get(one) is None]:
+        raise InvalidRequest("is required", field=missing[0])
+    trigger = present(
+        type="cron",
+        expression=document.get("cron_expr"),
+        timezone=document.get("timezone"),
+        start_at_utc=document.get("start_at"),
+        end_at_utc=document.get("end_at"),
+        jitter_seconds=_seconds(document.get("jitter_ms")),
+    )
+    target = present(target_kind="workflow", workflow_id=document.get("workflow_id"), version=document.get("version"))
+    return present(
+        schedule_id=document.get("schedule_id"),
+        user_id=document.get("user_id"),
+        trigger=trigger,
+        target=target,
+        overlap_policy=document.get("overlap_policy"),
+        misfire_policy=document.get("catchup_policy"),
+    )
+
+
+def _seconds(milliseconds: object) -> float | None:
+    if milliseconds is None:
+        return None
+    try:
+        return number_value(milliseconds, 0, MAX_JITTER_MS) / 1_000
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="jitter_ms") from None
+
+
+def to_document(schedule: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A schedule document in the words of the cron service; None for one that it could not have written."""
+    trigger, target = schedule["trigger"], schedule["target"]
+    if target["target_kind"] != "workflow" or trigger is None or "expression" not in trigger:
+        return None
+    overlap, misfire = schedule["overlap_policy"], schedule["misfire_policy"]
+    return {
+        "schedule_id": schedule["schedule_id"],
+        "workflow_id": target["workflow_id"],
+        "version": target.get("version"),
+        "user_id": schedule["owner"]["user"],
+        "cron_expr": trigger["expression"],
+        "timezone": trigger.get("timezone", "UTC"),
+        "start_at": trigger.get("start_at_utc"),
+        "end_at": trigger.get("end_at_utc"),
+        "next_run_at": schedule["next_run_at"],
+        "paused": schedule["phase"] == "paused",
+        "jitter_ms": round(trigger.get("jitter_seconds", 0) * 1_000),
+        "overlap_policy": overlap if isinstance(overlap, str) else overlap["type"],
+        "catchup_policy": _CATCHUP.get(misfire["type"], misfire["type"]),
+        "updated_at": schedule["updated_at_utc"],
+    }
+
+
+LAUNCH = "/run-launcher/start"
+LAUNCHED = {
+    "workflow_id": Kind.TEXT,
+    "version": Kind.INTEGER,
+    "user_id": Kind.TEXT,
+    "scheduled_for": Kind.INSTANT,
+    "idempotency_key": Kind.TEXT,
+}
+MAX_KEY = 200
+
+
+def handlers() -> dict[tuple[str, str], Handler]:
+    """The handlers that understand both, in place of the canonical ones, and the one that only the cron service has."""
+    both = {
+        "schedule/upsert": _upsert,
+        "schedule/pause": _pause,
+        "schedule/get": _get,
+        "schedule/list": _list,
+        "schedule/delete": _delete,
+    }
+    ours = {(one.method, one.path): partial(both[one.operation], one) for one in ROUTES if one.operation in both}
+    return {**ours, ("POST", LAUNCH): _launch}
+
+
+def _upsert(route: Route, request: ApiRequest) -> ApiResponse:
+    arguments = read_arguments(route, request)
+    if not is_cron_service_document(arguments):
+        return execute(route, request, arguments)
+    try:
+        return execute(route, request, to_arguments(arguments))
+    except NoonmarkError as error:
+        raise renamed(error, NAMES) from None
+
+
+def _pause(route: Route, request: ApiRequest) -> ApiResponse:
+    """Pause; or resume, where the body says that it is not to be paused."""
+    arguments = read_arguments(route, request)
+    if "paused" not in arguments:
+        return execute(route, request, arguments)
+    try:
+        is_paused = boolean_value(arguments.pop("paused"))
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="paused") from None
+    if not is_paused:
+        [route] = [one for one in ROUTES if one.operation == "schedule/resume"]
+    answer = execute(route, request, arguments)
+    return _with(answer, message=f"Schedule {'paused' if is_paused else 'resumed'}")
+
+
+def _get(route: Route, request: ApiRequest) -> ApiResponse:
+    answer = handle(route, request)
+    told = to_document(answer.document)
+    return answer if told is None else _with(answer, schedule=told)
+
+
+def _list(route: Route, request: ApiRequest) -> ApiResponse:
+    """A list; what the cron service could have written has its words beside ours."""
+    answer = handle(route, request)
+    for one in answer.document["schedules"]:
+        for name, value in (to_document(one) or {}).items():
+            one.setdefault(name, value)
+    return answer
+
+
+def _delete(route: Route, request: ApiRequest) -> ApiResponse:
+    return _with(handle(route, request), message="Schedule deleted")
+
+
+def _with(answer: ApiResponse, **more: Any) -> ApiResponse:  # noqa: ANN401 - JSON
+    answer.document.update(more)
+    return answer
+
+
+def _launch(request: ApiRequest) -> ApiResponse:
+    """Run a workflow once, now; the same key again is the same run."""
+    if said := request.document(required=False):
+        raise InvalidRequest("everything is told by parameters here", field=key_path(next(iter(said))))
+    query = request.query(LAUNCHED)
+    if missing := [name for name in LAUNCHED if name != "version" and name not in query]:
+        raise InvalidRequest("is required", field=missing[0])
+    try:
+        parse_instant(query["scheduled_for"])
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="scheduled_for") from None
+    if not 1 <= len(query["idempotency_key"]) <= MAX_KEY:
+        raise InvalidRequest(f"must have 1 to {MAX_KEY} characters", field="idempotency_key")
+    try:
+        made = request.perform("schedule/create", _one_run(query))
+    except NoonmarkError as error:
+        raise renamed(error, NAMES) from None
+    return ApiResponse(
+        document={
+            "message": "Workflow started",
+            "schedule_id": made["schedule_id"],
+            "workflow_id": query["workflow_id"],
+            "scheduled_for": query["scheduled_for"],
+            "idempotency_key": query["idempotency_key"],
+        }
+    )
+
+
+def _one_run(query: dict[str, Any]) -> dict[str, Any]:
+    """A schedule that fires once, at once, and hands the workflow the time it stands for."""
+    target = {
+        "target_kind": "workflow",
+        "workflow_id": query["workflow_id"],
+        "inputs": {"scheduled_for": query["scheduled_for"], "idempotency_key": query["idempotency_key"]},
+    }
+    if "version" in query:
+        target["version"] = query["version"]
+    return {
+        "trigger": {"type": "once", "delay_seconds": 0},
+        "target": target,
+        "user_id": query["user_id"],
+        "idempotency_key": f"run-launcher:{query['idempotency_key']}",
+    }

@@ -1,1 +1,0 @@
-"""Surfaces: how callers outside the process reach the operations."""

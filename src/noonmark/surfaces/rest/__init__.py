@@ -1,1 +1,0 @@
-"""REST: every operation by HTTP, with strict JSON in and problem documents out."""

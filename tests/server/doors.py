@@ -1,0 +1,232 @@
+"""The doors to a service: each asks for an operation in its own way, and gives the answer or the refusal alike."""
+
+import json
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import to_micros, to_text
+from noonmark.driver.drive import drive
+from noonmark.operations.errors import STATUS
+from noonmark.operations.registry import OPERATIONS, perform
+from noonmark.operations.service import LOCAL
+from noonmark.server.routes import ROUTES, Body
+from tests.cli.calling import call
+
+
+class Refusal(Exception):
+    """What a door says of an error: the code, the field, and whether its own number is the one of that code."""
+
+    def __init__(self, code, field, *, number=None, right=None):
+        assert number == right, (code, number)
+        super().__init__(code, field)
+
+
+class Here:
+    """The operation itself, in this process."""
+
+    source = "local"
+
+    def __init__(self, service):
+        self.service = service
+
+    def ask(self, row, arguments):
+        try:
+            return drive(perform(self.service, LOCAL, row.operation, arguments))
+        except NoonmarkError as error:
+            raise Refusal(error.code, error.field) from error
+
+
+class Rest:
+    """The route of the operation; where there are two, the one whose path names what is asked for."""
+
+    source = "rest"
+
+    def __init__(self, http):
+        self.http = http
+
+    def ask(self, row, arguments):
+        rest, routes = dict(arguments), [one for one in ROUTES if one.operation == row.operation]
+        route = next((one for one in routes if "{schedule_id}" in one.path and "schedule_id" in rest), routes[0])
+        path = route.path
+        for name in [one for one in rest if f"{{{one}}}" in path]:
+            path = path.replace(f"{{{name}}}", rest.pop(name))
+        if route.body is Body.NONE:
+            labels = [f"{name}={value}" for name, value in rest.pop("labels", {}).items()]
+            query = [("label", one) for one in labels] + [(name, _query(value)) for name, value in rest.items()]
+            answer = self.http.request(route.method, path, params=query)
+        else:
+            answer = self.http.request(route.method, path, json=rest)
+        document = answer.json()
+        if not answer.is_success:
+            assert answer.headers["content-type"] == "application/problem+json"
+            code = document["code"]
+            raise Refusal(code, document.get("field", ""), number=answer.status_code, right=STATUS[code].http)
+        assert answer.status_code == route.status
+        return own(row, document)
+
+
+ADDED = {"schedule/delete": {"message"}}
+"""What a route tells besides, for callers who look for it."""
+
+
+def own(row, document):
+    """The part of a route's answer that is the operation's."""
+    return {name: value for name, value in document.items() if name not in ADDED.get(row.operation, ())}
+
+
+def _query(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+class Rpc:
+    """JSON-RPC, with params by name or in order."""
+
+    source = "jsonrpc"
+
+    def __init__(self, http, *, in_order=False):
+        self.http, self.in_order = http, in_order
+
+    def ask(self, row, arguments):
+        params = arguments
+        if self.in_order:
+            names = OPERATIONS[row.operation].parameters
+            last = max((names.index(one) for one in arguments), default=-1)
+            params = [arguments.get(one) for one in names[: last + 1]]
+        body = {"jsonrpc": "2.0", "id": 7, "method": row.operation, "params": params}
+        answer = self.http.post("/rpc", json=body).json()
+        assert (answer["jsonrpc"], answer["id"]) == ("2.0", 7)
+        if "error" not in answer:
+            return answer["result"]
+        code = answer["error"]["data"]["code"]
+        number, right = answer["error"]["code"], STATUS[code].jsonrpc
+        raise Refusal(code, answer["error"]["data"].get("field", ""), number=number, right=right)
+
+
+class Method(NamedTuple):
+    """How a client asks: the method, its arguments that have no name or another one, and what a bare answer is."""
+
+    name: str
+    bare: tuple[str, ...] = ()
+    entries: str = ""
+    """The name of the list, or of the only value, that the answer stands for."""
+
+
+METHODS = {
+    "schedule/create": Method("create"),
+    "schedule/upsert": Method("upsert"),
+    "schedule/get": Method("get", ("schedule_id",)),
+    "schedule/list": Method("list", (), "schedules"),
+    "schedule/count": Method("count", (), "count"),
+    "schedule/update": Method("update", ("schedule_id",)),
+    "schedule/pause": Method("pause", ("schedule_id",)),
+    "schedule/resume": Method("resume", ("schedule_id",)),
+    "schedule/delete": Method("delete", ("schedule_id",)),
+    "schedule/run": Method("run_now", ("schedule_id",)),
+    "schedule/backfill": Method("backfill", ("schedule_id", "from", "to")),
+    "schedule/preview": Method("preview", ("schedule_id", "trigger")),
+    "schedule/occurrences": Method("occurrences", ("schedule_id",), "occurrences"),
+    "schedule/runs": Method("runs", ("schedule_id",), "runs"),
+    "schedule/explain": Method("explain_at", ("schedule_id",)),
+    "occurrence/get": Method("occurrence", ("occurrence_id",)),
+    "occurrence/runs": Method("occurrence_runs", ("occurrence_id",), "runs"),
+    "occurrence/explain": Method("explain", ("occurrence_id",)),
+    "occurrence/complete": Method("complete", ("occurrence_id",)),
+    "occurrence/fail": Method("fail", ("occurrence_id",)),
+    "occurrence/cancel": Method("cancel", ("occurrence_id",)),
+    "run/get": Method("run", ("run_id",)),
+    "event/emit": Method("emit", ("event_type",), "event_id"),
+    "event/list": Method("events", (), "events"),
+    "secret/set": Method("set_secret", ("name", "value")),
+    "secret/list": Method("secrets", (), "secrets"),
+    "secret/delete": Method("delete_secret", ("name",)),
+    "signing/key": Method("signing_key", (), "signing_key"),
+    "event/match": Method("match_events"),
+    "trigger/list": Method("triggers", (), "triggers"),
+    "upload/list": Method("uploads", (), "uploads"),
+    "upload/delete": Method("delete_upload", ("upload_id",)),
+    "node/list": Method("nodes", (), "nodes"),
+    "doctor": Method("doctor"),
+    "audit/list": Method("audit", (), "entries"),
+    "worker/start": Method("worker_start"),
+    "worker/stop": Method("worker_stop"),
+    "worker/confirm-time": Method("worker_confirm_time"),
+    "worker/status": Method("worker_status"),
+}
+NOT_PAGED = ("nodes", "secrets", "event_id", "count", "signing_key")
+
+
+class Typed:
+    """The methods of a client; the values that they give are told as documents again."""
+
+    source = "rest"
+
+    def __init__(self, client):
+        self.client = client
+
+    def ask(self, row, arguments):
+        method, named = METHODS[row.operation], dict(arguments)
+        bare = [named.pop(one) for one in method.bare if one in named]
+        if "limit" in named and method.entries:
+            named["page_size"] = named.pop("limit")
+        try:
+            answer = getattr(self.client, method.name)(*bare, **named)
+            if not method.entries:
+                return own(row, told(answer))
+            value = answer if isinstance(answer, str | int) else [told(one) for one in answer]
+        except NoonmarkError as error:
+            raise Refusal(error.code, error.field) from error
+        return {method.entries: value} | ({} if method.entries in NOT_PAGED else {"next_cursor": None})
+
+
+def told(value):
+    """A value as the document it was read from; it says nothing that its document does not."""
+    if isinstance(value, datetime):
+        return to_text(to_micros(value))
+    if isinstance(value, list):
+        return [told(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    document = {one.name: told(getattr(value, one.name)) for one in fields(value) if one.name != "document"}
+    if hasattr(value, "document"):
+        assert {name: value.document[name] for name in document} == document
+        return value.document
+    # Why an occurrence stands where it stands is no question about an instant.
+    return {name: one for name, one in document.items() if (name, one) != ("at", None)}
+
+
+class ByName:
+    """A client, told the name of the operation."""
+
+    source = "jsonrpc"
+
+    def __init__(self, client):
+        self.client = client
+
+    def ask(self, row, arguments):
+        try:
+            return self.client.call(row.operation, arguments)
+        except NoonmarkError as error:
+            raise Refusal(error.code, error.field) from error
+
+
+class Command:
+    """The command that does it, or, for any operation, `noonmark call`."""
+
+    def __init__(self, *place, source, by_name=False):
+        self.place, self.source, self.by_name = place, source, by_name
+
+    def ask(self, row, arguments):
+        if self.by_name:
+            words = ("call", row.operation, "--arguments-json", json.dumps(arguments))
+        else:
+            words = row.command(arguments)
+        done = call(*words, *self.place, "--json")
+        if done.code:
+            problem = done.problem
+            code = problem["code"]
+            raise Refusal(code, problem.get("field", ""), number=done.code, right=STATUS[code].exit)
+        return done.json if self.by_name else row.of_command(done.json)

@@ -1,0 +1,141 @@
+"""A real server on a socket of its own, over whichever store, with a driver that can be started."""
+
+import socket
+import threading
+from contextlib import contextmanager
+from itertools import count
+
+import httpx2
+import uvicorn
+
+from noonmark import Scheduler
+from noonmark.clocks import SystemClock
+from noonmark.core.instants import SECOND
+from noonmark.operations.service import Limits, Service
+from noonmark.server.app import create_app
+from noonmark.server.requests import HttpSettings
+from noonmark.wiring import make_seal
+from tests.embedded.waiting import SOON, eventually
+
+NOON = {"type": "cron", "expression": "0 12 * * *", "timezone": "Europe/Stockholm"}
+SEALING_KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+GREET = {"target_kind": "function", "function": "greet"}
+
+
+class Driver:
+    """The driver of this process, as the service steers it."""
+
+    def __init__(self, scheduler):
+        self.scheduler, self.running, self.clock_ahead = scheduler, False, None
+
+    def confirm_time(self):
+        self.clock_ahead = None
+
+    def start(self):
+        self.scheduler.start()
+        self.running = True
+
+    def stop(self):
+        self.scheduler.stop()
+        self.running = False
+
+    def status(self):
+        return {"running": self.running}
+
+
+class Served:
+    """What a test sees of a server: a client, the address, the service behind it."""
+
+    def __init__(self, service, app, port):
+        self.service, self.app, self.port = service, app, port
+        self.url = f"http://127.0.0.1:{port}"
+        self.client = httpx2.Client(base_url=self.url, timeout=SOON)
+
+    def create(self, **fields):
+        """A schedule as the server tells it."""
+        answer = self.client.post("/schedules", json={"trigger": NOON, "target": GREET, **fields})
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    def connect(self):
+        """A bare connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=SOON)
+
+    def send(self, data):
+        """The status and body of the answer to raw bytes."""
+        with self.connect() as line:
+            line.sendall(data)
+            return read_answer(line)
+
+
+def read_answer(line):
+    """The status, the headers and the body that a server sends before it closes or the body ends."""
+    data = b""
+    while b"\r\n\r\n" not in data and (more := line.recv(65_536)):
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines[1:])}
+    while len(body) < int(headers.get("content-length", 0)) and (more := line.recv(65_536)):
+        body += more
+    return int(lines[0].split()[1]), headers, body
+
+
+@contextmanager
+def serving(
+    store="memory://",
+    *,
+    limits=None,
+    begins=False,
+    health=None,
+    metrics=None,
+    clock=None,
+    uploads=None,
+    **settings,
+):
+    """Serve until the block ends."""
+    clock = clock or SystemClock()
+    scheduler = Scheduler(store, clock=clock)
+    scheduler.register_function("greet", greet)
+    driver, numbers = Driver(scheduler), count(1)
+    if begins:
+        driver.start()
+    service = Service(
+        store=scheduler._store,
+        lookahead=2 * SECOND,
+        fresh_id=lambda: f"fresh{next(numbers):06}",
+        node="node-1",
+        wake=lambda _: scheduler._engines.wake(),
+        attend=scheduler._engines.attend,
+        worker=driver,
+        limits=limits or Limits(),
+        uploads=uploads,
+        seal=make_seal(SEALING_KEY),
+    )
+    try:
+        with hosting(service, health=health, metrics=metrics, **settings) as served:
+            yield served
+    finally:
+        scheduler.close()
+
+
+@contextmanager
+def hosting(service, *, health=None, metrics=None, **settings):
+    """Serve a service, whoever drives it."""
+    app = create_app(service, HttpSettings(**settings), metrics, health=health)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        eventually(lambda: server.started or not thread.is_alive())
+        served = Served(service, app, server.servers[0].sockets[0].getsockname()[1])
+        with served.client:
+            yield served
+    finally:
+        server.should_exit = True
+        thread.join(SOON)
+
+
+def greet(context):
+    """What most schedules of these tests run."""
+    return f"hello {context.payload}"

@@ -1,0 +1,248 @@
+"""Parity: every operation through every door of one server, with the same answers and the same refusals."""
+
+import inspect
+import json
+import re
+
+import pytest
+
+from noonmark.client import Client, requests
+from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
+from noonmark.driver.drive import drive
+from noonmark.operations.registry import OPERATIONS
+from noonmark.stores.files import UploadFolder
+from tests.client.lines import Awaited
+from tests.server.doors import METHODS, ByName, Command, Here, Refusal, Rest, Rpc, Typed
+from tests.server.parity import CHANGES, LOOKS, NOBODY, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
+from tests.server.serving import SEALING_KEY, serving
+
+ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl)_[0-9a-z_-]+|parity-\d+)\b")
+INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
+NEAR = DAY_SECONDS * SECOND
+BY_NAME = ("call --server", "call --store")
+COMMANDS = ("command --server", "command --store")
+ON_STORE = ("command --store", "call --store")
+CLIENTS = ("Client", "AsyncClient")
+
+
+@pytest.fixture(scope="module")
+def _key():
+    """What commands seal with that work on the store themselves."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("NOONMARK_SECRET_KEY", SEALING_KEY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory, _key):
+    """One server, with all the doors to it, and something to see behind them."""
+    store = f"sqlite:///{tmp_path_factory.mktemp('parity') / 'parity.db'}"
+    uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=1_000, quota=100_000)
+    with serving(store, uploads=uploads) as served, Client(served.url) as client, Awaited(served.url) as awaited:
+        stage = Stage(served.service)
+        there, beside = ("--server", served.url), ("--store", store)
+        stage.here = Here(served.service)
+        stage.doors = {
+            "REST": Rest(served.client),
+            "JSON-RPC": Rpc(served.client),
+            "JSON-RPC, in order": Rpc(served.client, in_order=True),
+            "Client": Typed(client),
+            "AsyncClient": Typed(awaited),
+            "Client.call": ByName(client),
+            "AsyncClient.call": ByName(awaited),
+            "command --server": Command(*there, source="jsonrpc"),
+            "command --store": Command(*beside, source="cli"),
+            "call --server": Command(*there, source="jsonrpc", by_name=True),
+            "call --store": Command(*beside, source="cli", by_name=True),
+        }
+        stage.ids = stage.completed()
+        stage.do("event/emit", event_type="seen", payload=[1, None])
+        stage.secret()
+        stage.do("event/emit", event_type="seen", payload={"n": 2})
+        stage.trigger = stage.schedule(
+            trigger={"type": "event", "event_type": "seen", "filters": {"n": 2}}, labels={"of": "triggers"}
+        )
+        yield stage
+
+
+def named(row):
+    return row.operation
+
+
+def doors(stage, row):
+    """The doors that can say what a row asks for."""
+    return {
+        name: door
+        for name, door in stage.doors.items()
+        if (row.command is not None or name not in COMMANDS) and (getattr(row, "is_typed", True) or name not in CLIENTS)
+    }
+
+
+def alike(document, stage, source):
+    """A document without what no two requests share: ids, the present, and the door that it came by."""
+    now = drive(stage.service.store.clock())
+
+    def instant(match):
+        return "now" if abs(parse_instant(match[0]) - now) < NEAR else match[0]
+
+    seen = json.loads(INSTANT.sub(instant, ID.sub("id", json.dumps(document))))
+    if "source" in seen:
+        assert seen["source"] in (source, Here.source)
+        seen["source"] = "a door"
+    return seen
+
+
+def history(stage, asked, answer):
+    """What the audit log says of the schedule that was spoken of."""
+    whose = answer.get("schedule_id") or asked.get("schedule_id")
+    entries = stage.do("audit/list", schedule_id=whose)["entries"]
+    told = ("caller", "operation", "revision_before", "revision_after", "reason")
+    return [[entry[name] for name in told] for entry in entries]
+
+
+@pytest.mark.parametrize("row", LOOKS, ids=named)
+def test_whoever_looks_sees_the_same(stage, row):
+    arguments = row.arguments(stage)
+    seen = stage.here.ask(row, arguments)
+    for name, door in doors(stage, row).items():
+        assert row.arguments(stage) == arguments
+        assert door.ask(row, arguments) == seen, name
+
+
+@pytest.mark.parametrize("row", CHANGES, ids=named)
+def test_whoever_changes_something_is_told_and_written_down_alike(stage, row):
+    def change(door):
+        arguments = row.arguments(stage)
+        answer = door.ask(row, arguments)
+        told = alike(answer, stage, door.source)
+        if not row.audited:
+            return told, None
+        entries = history(stage, arguments, answer)
+        assert (len(entries), entries[0][1]) == (row.audited, row.operation)
+        return told, entries
+
+    expected = change(stage.here)
+    for name, door in doors(stage, row).items():
+        assert change(door) == expected, name
+
+
+@pytest.mark.parametrize("row", WORKER, ids=named)
+def test_whoever_steers_the_worker_steers_the_same(stage, row):
+    worker = stage.service.worker
+    try:
+        for is_running in (False, True):
+            (worker.start if is_running else worker.stop)()
+            seen = stage.here.ask(row, {})
+            for name, door in doors(stage, row).items():
+                (worker.start if is_running else worker.stop)()
+                if name in ON_STORE:
+                    with pytest.raises(Refusal, match=r"conflict"):
+                        door.ask(row, {})
+                    continue
+                assert door.ask(row, {}) == seen, name
+                assert worker.running is (seen["status"] == "running")
+    finally:
+        worker.stop()
+
+
+@pytest.mark.parametrize("row", UPLOADS, ids=named)
+def test_whoever_looks_after_files_finds_the_same_but_a_store_has_none(stage, row):
+    stage.upload()
+    expected = alike(stage.here.ask(row, row.arguments(stage)), stage, "")
+    for name, door in doors(stage, row).items():
+        if name in ON_STORE:
+            with pytest.raises(Refusal, match=r"conflict"):
+                door.ask(row, row.arguments(stage))
+        else:
+            assert alike(door.ask(row, row.arguments(stage)), stage, "") == expected, name
+
+
+@pytest.mark.parametrize("row", WRONG, ids=lambda row: f"{row.operation}-{row.code}-{row.field}")
+def test_whoever_is_refused_is_told_the_same(stage, row):
+    for name, door in {"here": stage.here, **doors(stage, row)}.items():
+        if name == "JSON-RPC, in order" and not row.is_typed:
+            continue
+        with pytest.raises(Refusal) as refused:
+            door.ask(row, row.arguments(stage))
+        assert refused.value.args == (row.code, row.field), name
+
+
+def test_a_key_means_the_same_request_whichever_way_it_comes(stage):
+    request = {"trigger": YEARLY, "target": NOBODY, "idempotency_key": "by-all-doors"}
+    row = Row("schedule/create", lambda _: request)
+    first = stage.here.ask(row, request)
+    for name, door in doors(stage, row).items():
+        assert door.ask(row, request) == first, name
+        with pytest.raises(Refusal) as refused:
+            door.ask(row, {**request, "name": "another"})
+        assert refused.value.args == ("idempotency_key_reused", "idempotency_key"), name
+
+
+@pytest.mark.parametrize("operation", ["schedule/list", "schedule/occurrences", "event/list", "audit/list"])
+def test_a_cursor_leads_on_through_any_door(stage, operation):
+    made = stage.schedule(labels={"of": "pages"})
+    for number in range(14):
+        stage.schedule(labels={"of": "pages"})
+        stage.do("schedule/run", schedule_id=made, key=f"{number}")
+        stage.do("event/emit", event_type="paged")
+    asked = {
+        "schedule/list": {"labels": {"of": "pages"}},
+        "schedule/occurrences": {"schedule_id": made},
+        "event/list": {"event_type": "paged"},
+        "audit/list": {"schedule_id": made},
+    }[operation]
+    row = Row(operation)
+    [entries, _] = everything = stage.here.ask(row, asked)
+    found, page = [], {"next_cursor": None}
+    for name, door in doors(stage, row).items():
+        if name not in CLIENTS:
+            turned = {} if page["next_cursor"] is None else {"cursor": page["next_cursor"]}
+            page = door.ask(row, {**asked, **turned, "limit": 1})
+            found += page[entries]
+    assert len(found) > 5
+    assert found == everything[entries][: len(found)]
+
+
+def test_what_nobody_does_is_refused_by_its_name(stage):
+    row = Row("schedule/dance")
+    for name in ("JSON-RPC", "Client.call", "AsyncClient.call", *BY_NAME):
+        with pytest.raises(Refusal) as refused:
+            stage.doors[name].ask(row, {})
+        assert refused.value.args == ("method_not_found", "method"), name
+
+
+SPELLED = {
+    "from": "first",
+    "to": "last",
+    "limit": "page_size",
+    "label": "labels",
+    "trigger": "what",
+}
+"""What a method of a client calls another name, since lists are walked and documents are values."""
+WALKED = {"cursor", "offset"}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
+def test_a_method_takes_every_argument_of_its_operation(operation):
+    method = getattr(requests, {"list": "list_schedules"}.get(name := METHODS[operation.name].name, name))
+    taken = set()
+    for one in inspect.signature(method).parameters.values():
+        named = one.annotation.removeprefix("Unpack[").rstrip("]")
+        taken |= set(getattr(requests, named).__annotations__) if one.kind is one.VAR_KEYWORD else {one.name}
+    missing = {one for one in operation.parameters if not {one, SPELLED.get(one, one)} & taken} - WALKED
+    assert missing == NOT_TAKEN.get(operation.name, set())
+
+
+NOT_TAKEN = {
+    "schedule/upsert": {"idempotency_key"},  # the same one again changes nothing anyway
+    "schedule/preview": {"schedule_id"},  # what is previewed comes first, by its id or as a trigger
+}
+
+
+def test_every_operation_is_asked_for_and_refused():
+    assert {row.operation for row in (*LOOKS, *CHANGES, *UPLOADS, *WORKER)} == set(OPERATIONS)
+    assert {row.operation for row in WRONG} == set(OPERATIONS)
+    assert set(METHODS) == set(OPERATIONS)
+    assert {row.operation for row in CHANGES} | {
+        row.operation for row in UPLOADS + WORKER if OPERATIONS[row.operation].is_change
+    } == {name for name, operation in OPERATIONS.items() if operation.is_change}

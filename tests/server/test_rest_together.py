@@ -1,0 +1,144 @@
+"""Many callers at once: one schedule for one key, one winner for one revision, no more than the limit."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from noonmark.core.instants import SECOND
+from noonmark.operations import registry
+from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.service import Limits
+from noonmark.server.app import WORKING
+from tests.embedded.waiting import SOON, together
+from tests.server.serving import GREET, NOON, serving
+from tests.server.test_rest_routes import problem
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite"])
+def served(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    url = "memory://" if request.param == "memory" else f"sqlite:///{folder}/noonmark.db"
+    limits = Limits(max_per_user=3, min_interval=3_600 * SECOND, max_budget_usd=10)
+    with serving(url, limits=limits) as server:
+        yield server
+
+
+def at_once(served, count, ask):
+    """What so many callers get, each by a connection of its own."""
+    return together(count, lambda number: ask(served.client, number))
+
+
+def test_one_key_makes_one_schedule(served):
+    body, headers = {"name": "once", "trigger": NOON, "target": GREET}, {"Idempotency-Key": "only-once"}
+    answers = at_once(served, 50, lambda client, _: client.post("/schedules", json=body, headers=headers))
+    assert {one.status_code for one in answers} == {201}
+    assert len({one.json()["schedule_id"] for one in answers}) == 1
+    assert len(served.client.get("/schedules", params={"name": "once"}).json()["schedules"]) == 1
+    other = served.client.post("/schedules", json={**body, "name": "twice"}, headers=headers)
+    problem(other, 409, "idempotency_key_reused", "idempotency_key")
+    in_body = served.client.post("/schedules", json={**body, "idempotency_key": "only-once"})
+    assert in_body.json()["schedule_id"] == answers[0].json()["schedule_id"]
+    both = served.client.post("/schedules", json={**body, "idempotency_key": "other"}, headers=headers)
+    problem(both, 400, "invalid_request", "idempotency_key")
+    assert served.client.post("/schedules", json=body).json()["schedule_id"] != in_body.json()["schedule_id"]
+
+
+@pytest.mark.parametrize("by_header", [True, False])
+def test_of_changes_to_one_revision_one_wins(served, by_header):
+    path = f"/schedules/{served.create()['schedule_id']}"
+
+    def change(client, number):
+        body = {"trigger": {**NOON, "expression": f"{number} 13 * * *"}}
+        if by_header:
+            return client.patch(path, json=body, headers={"If-Match": '"1"'})
+        return client.patch(path, json={**body, "expected_revision": 1})
+
+    answers = at_once(served, 8, change)
+    assert sorted(one.status_code for one in answers) == [200] + [412 if by_header else 409] * 7
+    assert served.client.get(path).json()["revision"] == 2
+
+
+@pytest.mark.parametrize("body", [{"name": "{}"}, {"labels": {"number": "{}"}}, {"description": "{}"}])
+def test_of_changes_that_keep_the_revision_one_wins_too(served, body):
+    made = served.create()
+    path = f"/schedules/{made['schedule_id']}"
+    tag = served.client.get(path).headers["etag"]
+
+    def change(client, number):
+        said = json.loads(json.dumps(body).replace("{}", str(number)))
+        return client.patch(path, json=said, headers={"If-Match": tag})
+
+    answers = at_once(served, 8, change)
+    assert sorted(one.status_code for one in answers) == [200] + [412] * 7
+    [won] = [one for one in answers if one.status_code == 200]
+    assert won.headers["etag"] != tag
+    assert served.client.get(path).headers["etag"] == won.headers["etag"]
+
+
+def test_one_upsert_makes_one_schedule(served):
+    body = {"workflow_id": "herd", "version": 1, "user_id": "u", "cron_expr": "0 5 * * *"}
+    answers = at_once(served, 20, lambda client, _: client.post("/schedules/upsert", json=body))
+    assert {(one.status_code, one.json()["schedule_id"], one.json()["revision"]) for one in answers} == {
+        (200, answers[0].json()["schedule_id"], 1)
+    }
+
+
+def test_one_key_launches_one_run(served):
+    query = {
+        "workflow_id": "launched",
+        "version": 1,
+        "user_id": "u",
+        "scheduled_for": "2024-01-01T00:00:00Z",
+        "idempotency_key": "abc123",
+    }
+    answers = at_once(served, 20, lambda client, _: client.post("/run-launcher/start", params=query))
+    assert {(one.status_code, one.json()["schedule_id"]) for one in answers} == {
+        (200, answers[0].json()["schedule_id"])
+    }
+
+
+def test_nobody_passes_a_limit_side_by_side(served):
+    body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "crowd"}
+    answers = at_once(served, 20, lambda client, _: client.post("/api/v1/schedules", json=body))
+    assert sorted(one.status_code for one in answers) == [201] * 3 + [429] * 17
+
+
+def test_a_request_that_is_sent_again_is_not_refused_for_what_it_made(served):
+    body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "full"}
+    sent = [
+        served.client.post("/api/v1/schedules", json=body, headers={"Idempotency-Key": f"full-{number}"})
+        for number in (1, 2, 3, 4, 3)
+    ]
+    assert [one.status_code for one in sent] == [201, 201, 201, 429, 201]
+    assert sent[4].json()["schedule_id"] == sent[2].json()["schedule_id"]
+
+
+def test_one_event_id_is_one_event(served):
+    body = {"event_type": "herd", "event_id": "the-one"}
+    answers = at_once(served, 20, lambda client, _: client.post("/events", json=body))
+    assert {one.status_code for one in answers} == {202}
+    assert len(served.client.get("/events?event_type=herd").json()["events"]) == 1
+
+
+def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, monkeypatch):
+    entered, opened = threading.Semaphore(0), threading.Event()
+
+    async def stuck(service, caller, arguments):
+        entered.release()
+        assert opened.wait(SOON)
+        return {"nodes": []}
+
+    monkeypatch.setitem(registry.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
+    with ThreadPoolExecutor(WORKING + 10) as pool:
+        waiting = [pool.submit(served.client.get, "/nodes") for _ in range(WORKING + 10)]
+        try:
+            for _ in range(WORKING):
+                assert entered.acquire(timeout=SOON)
+            for path in ("/health", "/health/live", "/health/ready"):
+                assert served.client.get(path).status_code == 200
+            assert not any(one.done() for one in waiting)
+        finally:
+            opened.set()
+        assert {one.result(SOON).status_code for one in waiting} == {200}
