@@ -1,4 +1,4 @@
-"""The doctor: whether a store is sound, which of its rows are damaged, and what to do about them. Changes nothing."""
+"""The doctor: checks a store, its rows and the clocks, and says how to repair damage. Reads only."""
 
 from __future__ import annotations
 
@@ -8,43 +8,40 @@ from noonmark.core.clock_trust import LEAP, LONG_SILENCE, discrepancy
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.rewind import rewind
-from noonmark.operations.arguments import Arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Snapshot
+    from noonmark.operations.models.arguments import DoctorRequest
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.soundness import Condition, Damaged, Position
     from noonmark.ports.store import Store
 
 PAGE = 1_000
-"""So many rows are looked at in one transaction."""
-USUAL_ROWS, MOST_ROWS = 100_000, 10_000_000
-MOST_TOLD = 1_000
-"""So many damaged cells are told one by one."""
-MOST_NAMED = 5
-"""So many schedules that are planned too far ahead are told by name."""
+"""How many rows are checked in one transaction."""
+MAX_LISTED = 1_000
+"""How many damaged cells are listed."""
+MAX_NAMED = 5
+"""How many schedules that are planned too far ahead are named."""
 APART: Micros = 60 * SECOND
-"""By so much a clock may differ from another before somebody should know."""
+"""How far two clocks may differ without a warning."""
 LARGE_JOURNAL = 256 * 1024 * 1024
 
 _REMOVE = "Nothing depends on it; remove it: DELETE FROM {table} WHERE {where}"
-_BY_ITSELF = "Nodes write it anew by themselves; if it stays, remove it: DELETE FROM {table} WHERE {where}"
+_BY_ITSELF = "Nodes rewrite it by themselves; if it stays, remove it: DELETE FROM {table} WHERE {where}"
 _ADVICE = {
-    "schedules": "Put the value back, from a backup; or give the schedule up, and create it anew under the same id:"
+    "schedules": "Restore the value from a backup; or delete the schedule, and create it again under the same id:"
     " UPDATE schedules SET is_listed = 0 WHERE {where}",
-    "schedule_states": "Change the schedule in any way, its description for one: then it is planned again, from now on."
-    " If that is refused, put the value back from a backup",
+    "schedule_states": "Change the schedule in any way, for example its description: then it is planned again"
+    " from now on. If that is refused, restore the value from a backup",
     "occurrences": "It ends by itself, as delivery_failed, when it falls due; or remove it:"
     " DELETE FROM runs WHERE occurrence = {key}; DELETE FROM occurrences WHERE {where}",
     "runs": _REMOVE,
-    "concurrency_keys": "It is counted again when the next occurrence takes or leaves a place",
+    "concurrency_keys": "It is counted again when the next occurrence takes or leaves a slot",
     "dependencies": "Set depends_on of the schedule with this number again",
     "dependency_graphs": _BY_ITSELF,
     "event_listeners": "Set the trigger of the schedule with this number again",
-    "event_streams": "It is mended when the next event is emitted",
+    "event_streams": "It is repaired when the next event is emitted",
     "events": _REMOVE,
     "notes": _REMOVE,
     "idempotency_keys": _REMOVE,
@@ -55,35 +52,32 @@ _ADVICE = {
 }
 _KEYS = {"runs": ("occurrence", "fence")}
 _NAMES = {"nodes": "name", "served_routes": "route", "dependency_graphs": "tenant"}
-"""Tables whose rows are found by a text; those of others by a number, `key`."""
+"""Tables whose rows have a text for their key; the others have a number, `key`."""
 
 
-async def examine(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Look whether the store is sound, row by row, and whether clocks agree; changes nothing."""
-    asked = Arguments(arguments)
-    rows: int = asked.integer("rows", USUAL_ROWS, low=1, high=MOST_ROWS)
-    asked.done()
+async def examine(service: Service, caller: Caller, arguments: DoctorRequest) -> dict[str, Any]:
+    """Check the store row by row, and the clocks; changes nothing."""
     if not caller.is_admin:
-        raise NotAllowed("only an admin may look at the rows of all tenants")
+        raise NotAllowed("only an admin may check the rows of all tenants")
     store = service.store
     condition = await store.condition()
-    checks = [_store(condition), _schema(condition)]
+    checks = [_store_check(condition), _schema_check(condition)]
     seen, damaged, is_complete = 0, list["Damaged"](), False
     if checks[-1]["status"] == "ok":
-        seen, damaged, is_complete = await _rows(store, rows)
-        checks.append(_told_rows(seen, damaged, is_complete=is_complete))
-        checks.append(await _clock(service))
+        seen, damaged, is_complete = await _rows(store, arguments.rows)
+        checks.append(_rows_check(seen, damaged, is_complete=is_complete))
+        checks.append(await _clock_check(service))
     return {
         "status": "ok" if all(one["status"] == "ok" for one in checks) else "problems",
         "checks": checks,
-        "damaged_rows": [_document(one) for one in damaged[:MOST_TOLD]],
+        "damaged_rows": [_document(one) for one in damaged[:MAX_LISTED]],
         "rows_checked": seen,
         "is_complete": is_complete,
     }
 
 
 async def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
-    """Look at rows, page by page: how many, what is damaged, and whether those were all."""
+    """Check rows, page by page: how many, the damaged ones, and whether those were all."""
     seen, damaged = 0, list["Damaged"]()
     after: Position | None = None
     while seen < most:
@@ -96,7 +90,7 @@ async def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
     return seen, damaged, False
 
 
-def _store(found: Condition) -> dict[str, Any]:
+def _store_check(found: Condition) -> dict[str, Any]:
     journal = found.journal_bytes or 0
     problems = list(found.problems)
     if journal > LARGE_JOURNAL:
@@ -108,7 +102,7 @@ def _store(found: Condition) -> dict[str, Any]:
     return _check("store", problems, f"{told}, {fine}", told)
 
 
-def _schema(found: Condition) -> dict[str, Any]:
+def _schema_check(found: Condition) -> dict[str, Any]:
     problems = []
     if found.schema != found.expected_schema:
         problems.append(
@@ -118,15 +112,15 @@ def _schema(found: Condition) -> dict[str, Any]:
     return _check("schema", problems, f"version {found.schema}" if found.schema else "none is needed")
 
 
-def _told_rows(seen: int, damaged: list[Damaged], *, is_complete: bool) -> dict[str, Any]:
+def _rows_check(seen: int, damaged: list[Damaged], *, is_complete: bool) -> dict[str, Any]:
     those = "all" if is_complete else "the first"
     rows = len({(one.table, one.key) for one in damaged})
     problems = [f"{rows} damaged among {those} {seen}"] if rows else []
     return _check("rows", problems, f"{those} {seen} are sound")
 
 
-async def _clock(service: Service) -> dict[str, Any]:
-    """The store's time beside that of this machine, and beside the times that are stored."""
+async def _clock_check(service: Service) -> dict[str, Any]:
+    """Compare the store's time with that of this machine and with the stored times."""
     store = service.store
     remembered, now = await store.newest_time(), await store.clock()
     machine = now if service.machine is None else service.machine()
@@ -161,7 +155,7 @@ async def _clock(service: Service) -> dict[str, Any]:
         if _is_ahead(one, now=now, lookahead=service.lookahead)
     ]
     if ahead:
-        named = ", ".join(ahead[:MOST_NAMED]) + (", .." if len(ahead) > MOST_NAMED else "")
+        named = ", ".join(ahead[:MAX_NAMED]) + (", .." if len(ahead) > MAX_NAMED else "")
         problems.append(f"schedules are planned further ahead than any plan made now would be: {len(ahead)} ({named})")
     return _check("clock", problems, "store and machine agree, and nothing stored lies ahead of them")
 
@@ -188,7 +182,7 @@ def _document(one: Damaged) -> dict[str, Any]:
 
 
 def _where(one: Damaged) -> str:
-    """The condition of SQL that finds the row, and no other."""
+    """The SQL condition that finds exactly this row."""
     if (name := _NAMES.get(one.table)) is not None:
         return f"{name} = {_quoted(one.key)}"
     columns = _KEYS.get(one.table, ("key",))

@@ -1,4 +1,4 @@
-"""Trusting: what a document that came over the network may say of a target, and what only a program may."""
+"""Target policy: what a caller over the network may declare of a target, and what only a program may."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Service
 
 
-def trusted(service: Service, declaration: Declaration, stored: Schedule | None) -> Declaration:
-    """The declaration, unless it is not for a document to say; a target that is stored already stays allowed."""
+def check_declaration(service: Service, declaration: Declaration, stored: Schedule | None) -> Declaration:
+    """Return the declaration if callers may make it; an unchanged target is always allowed."""
     if stored is not None and (refused := change_problem(stored, declaration, service.offered)) is not None:
         raise NotAllowed(refused[1], field=refused[0])
     target = declaration.target
@@ -32,13 +32,13 @@ def trusted(service: Service, declaration: Declaration, stored: Schedule | None)
 
 
 def check_payload(service: Service, schedule: Schedule, payload: object) -> None:
-    """Refuse a payload from a caller where a program declared what is called, and does not take any."""
+    """Refuse a payload if a program declared the function, and does not accept payloads."""
     if payload is not None and (problem := payload_problem(schedule, service.offered)) is not None:
         raise NotAllowed(problem, field="payload")
 
 
 def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
-    """Refuse the name of a function by its module: what comes by a document names what a node has registered."""
+    """Refuse a function by its module: documents name functions that nodes have registered."""
     before = None if stored is None else stored.declaration.target
     if isinstance(before, FunctionTarget) and before.function == target.function:
         return
@@ -51,8 +51,8 @@ def _check_function(target: FunctionTarget, stored: Schedule | None) -> None:
 
 
 def _check_command(service: Service, target: CommandTarget) -> None:
-    """Refuse what no node with these rules would start."""
-    assert service.commands is not None  # noqa: S101 - the caller has looked
+    """Refuse a command that no node with these rules would start."""
+    assert service.commands is not None  # noqa: S101 - the caller has checked
     for name in target.env:
         if (problem := service.commands.env_problem(name)) is not None:
             raise NotAllowed(problem, field=f"target.env.{name}")

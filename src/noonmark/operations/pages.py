@@ -1,7 +1,7 @@
-"""A page of a list: bounded in entries and in bytes, and read from the store a little at a time.
+"""Pages of a list: bounded in entries and in bytes, and read from the store in small steps.
 
-An entry may have a payload or a result of hundreds of kilobytes, so that a thousand of them fill the memory of a
-server. What is read at once follows the size of what was read before.
+An entry may have a payload or a result of hundreds of kilobytes, and a thousand of those would fill the memory of a
+server. So the number of rows in each step depends on the size of the rows before.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Row = TypeVar("Row")
 MAX_BYTES = 2_097_152
 """A page ends before the entry that would make it larger, unless that is its first."""
 FIRST = 25
-"""So many rows are read before their size is known."""
+"""How many rows are read before their size is known."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _AT_ONCE = BoundedSemaphore(8)
-"""So many pages are made at a time: each takes memory, and keeps a processor from whatever else is to be answered."""
+"""How many pages are built at a time: each takes memory, and the processor from other requests."""
 
 
 class Page(NamedTuple):
-    """Entries of a list, and the row after which the next page begins; None at the end."""
+    """Entries of a list, and the row after which the next page begins; None on the last page."""
 
     entries: list[dict[str, Any]]
     end: Any
@@ -34,22 +34,22 @@ class Page(NamedTuple):
 async def read_page(
     limit: int,
     fetch: Callable[[int, Row | None], Awaitable[Sequence[Row]]],
-    tell: Callable[[Sequence[Row]], Awaitable[list[dict[str, Any]]]],
+    serialize: Callable[[Sequence[Row]], Awaitable[list[dict[str, Any]]]],
 ) -> Page:
-    """So many entries at the most.
+    """Read a page of at most `limit` entries.
 
-    `fetch` reads so many rows that follow one, or the first ones; fewer are the last. `tell` makes an entry of each.
+    `fetch` reads a number of rows after a row, or the first ones; fewer mean the end. `serialize` makes the entries.
     """
     entries: list[dict[str, Any]] = []
     size, last, step = 0, None, min(limit + 1, FIRST)
     with _AT_ONCE:
         while True:
             rows = await fetch(step, last)
-            told = await tell(rows)
-            fits, size = _fitting(told[: limit - len(entries)], size, is_first=not entries)
+            documents = await serialize(rows)
+            fits, size = _fitting(documents[: limit - len(entries)], size, is_first=not entries)
             entries += fits
             last = rows[len(fits) - 1] if fits else last
-            if len(fits) < len(told):
+            if len(fits) < len(documents):
                 return Page(entries, last)
             if len(rows) < step:
                 return Page(entries, None)
@@ -58,14 +58,14 @@ async def read_page(
 
 
 def fitting(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As many of the first entries as a page may have by their size."""
+    """The first entries that fit into a page by their size."""
     return _fitting(entries, 0, is_first=True)[0]
 
 
 def _fitting(entries: list[dict[str, Any]], size: int, *, is_first: bool) -> tuple[list[dict[str, Any]], int]:
-    """Those of them that fit behind others of that size, and the size of all; the very first always fits."""
-    for count, one in enumerate(entries):
-        following = size + size_of(one)
+    """The entries that fit after others of that size, and the size of all; the first of a page always fits."""
+    for count, entry in enumerate(entries):
+        following = size + size_of(entry)
         if following > MAX_BYTES and (count or not is_first):
             return entries[:count], size
         size = following
@@ -73,5 +73,5 @@ def _fitting(entries: list[dict[str, Any]], size: int, *, is_first: bool) -> tup
 
 
 def size_of(document: object) -> int:
-    """Bytes that it takes as JSON, or a few more."""
+    """The bytes of a document as JSON, or a few more."""
     return len(_encode(document))
