@@ -22,7 +22,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED, parse_schedule
 from noonmark.driver.drive import drive
-from noonmark.operations.schedules import new_schedule
+from noonmark.operations.schedule_edits import new_schedule
 from noonmark.ports.records import Wanted
 from noonmark.ports.target import Assignment
 from noonmark.targets.http import MAX_CALLS, HttpCaller

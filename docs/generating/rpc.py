@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from docs.generating.words import NOTE, names
 from noonmark.operations import declaring
 from noonmark.operations.errors import STATUS
-from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import LOCAL, Service
+from noonmark.operations.table import OPERATIONS
 from noonmark.server.jsonrpc import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import FakeClock

@@ -23,7 +23,7 @@ from noonmark import (
     TriggerNeverFires,
 )
 from noonmark.client import AsyncClient, Client, Counters, Owner, Schedule, asking, keys, requests, values
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.table import OPERATIONS
 from noonmark.server.routes import ROUTES
 from tests.client.lines import CLIENTS
 from tests.embedded.waiting import eventually

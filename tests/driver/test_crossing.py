@@ -16,7 +16,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
 from noonmark.driver.drive import drive
 from noonmark.driver.reports import AdmitReport, SettleReport
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.testing.factories import MINUTE
 from tests.driver.rig import Rig
 from tests.driver.test_duties import quiet
@@ -32,7 +32,7 @@ def other_arguments(rig, made):
 
     async def edit():
         declared = replace(made.declaration, target=FunctionTarget(function="work", args=(1,)))
-        await schedules.edit(rig.store.store, made.uid, declared, lookahead=0)
+        await schedule_edits.edit(rig.store.store, made.uid, declared, lookahead=0)
 
     return edit
 

@@ -8,7 +8,7 @@ from noonmark import CronTrigger, InvalidSchedule, Scheduler
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.driver.drive import drive
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.testing import FakeClock, ManualDriver
 
 START = datetime(2030, 3, 17, 11, 59, 30, tzinfo=UTC)
@@ -313,7 +313,7 @@ def test_a_new_schedule_is_created_although_others_were_changed_meanwhile(rig, m
 
     monkeypatch.setattr(store, "create", meanwhile)
     c = rig.job("c", trigger=DAILY, depends_on=[a])
-    assert drive(schedules.find(store, "default", c)).schedule.declaration.depends_on[0].schedule_id == a
+    assert drive(schedule_edits.find(store, "default", c)).schedule.declaration.depends_on[0].schedule_id == a
 
 
 @pytest.mark.parametrize(

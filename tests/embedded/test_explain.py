@@ -7,7 +7,7 @@ import pytest
 from noonmark import Conflict, IntervalTrigger, InvalidSchedule, NotFound, OnceTrigger, OverlapConflict, Scheduler
 from noonmark.core.explain import Rule
 from noonmark.driver.drive import drive
-from noonmark.operations.explaining import explain_instant
+from noonmark.operations.explain import explain_instant
 from noonmark.operations.service import LOCAL, Service
 from tests.embedded.conftest import START
 from tests.embedded.waiting import NEVER, keep

@@ -7,8 +7,8 @@ from noonmark import Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.core.schedule import Owner
 from noonmark.driver.drive import drive
-from noonmark.operations.registry import perform
 from noonmark.operations.service import Caller, Service
+from noonmark.operations.table import perform
 from noonmark.testing import FakeClock, ManualDriver
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

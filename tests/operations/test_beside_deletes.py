@@ -8,7 +8,7 @@ from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.driver.drive import drive
-from noonmark.operations.registry import perform
+from noonmark.operations.table import perform
 from noonmark.testing.conformance import Bench, HandClock
 from tests.driver.rig import Wrapped
 from tests.operations.desk import EVERY_MINUTE, LOCAL, REPORT, Desk

@@ -12,7 +12,7 @@ from noonmark.core.errors import (
     NotFound,
     RevisionConflict,
 )
-from noonmark.operations.declaring import UNREACHABLE
+from noonmark.operations.schedules import RESERVED_IDS
 from tests.embedded.waiting import NEVER
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
@@ -65,7 +65,7 @@ class TestCreating:
             desk.create(**{field: "x"})
         assert refused.value.field == field
 
-    @pytest.mark.parametrize("schedule_id", UNREACHABLE)
+    @pytest.mark.parametrize("schedule_id", RESERVED_IDS)
     @pytest.mark.parametrize("name", ["create", "upsert"])
     def test_an_id_that_no_path_reaches_is_refused(self, desk, name, schedule_id):
         with pytest.raises(InvalidSchedule) as refused:

@@ -7,9 +7,9 @@ import pytest
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
-from noonmark.operations import schedules
-from noonmark.operations.arguments import MAX_LIMIT, read_cursor, write_cursor
-from noonmark.operations.registry import OPERATIONS, perform
+from noonmark.operations import schedule_edits
+from noonmark.operations.models.fields import MAX_LIMIT, read_cursor, write_cursor
+from noonmark.operations.table import OPERATIONS, perform
 from noonmark.stores.sqlite import SqliteStore
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
 
@@ -283,7 +283,8 @@ class TestExplaining:
         schedule = drive(desk.service.store.find_uid(uid)).schedule
         start = drive(desk.service.store.clock()) - 7_200 * SECOND
         others = [
-            schedules.run_now(schedule, key=f"k{n}", payload=None, now=start + 3_000 * SECOND + n) for n in range(60)
+            schedule_edits.run_now(schedule, key=f"k{n}", payload=None, now=start + 3_000 * SECOND + n)
+            for n in range(60)
         ]
         assert all(drive(desk.service.store.add(others)))
         told = desk("schedule/explain", schedule_id=made, at="2026-03-01T13:00:00Z")

@@ -11,8 +11,7 @@ from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.plans import occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
-from noonmark.operations.documents import TERMS, occurrence_document
-from noonmark.operations.failures import CLASSES, failure_class, failure_detail
+from noonmark.operations.serializers import CLASSES, TERMS, failure_class, failure_detail, occurrence_document
 from noonmark.testing import factories
 from noonmark.wire import answers
 from tests.operations.desk import REPORT, Desk

@@ -3,7 +3,7 @@
 import pytest
 
 from noonmark.driver.drive import drive
-from noonmark.operations.page import FIRST, MAX_BYTES, fitting, read_page, size_of
+from noonmark.operations.pages import FIRST, MAX_BYTES, fitting, read_page, size_of
 from noonmark.server.strict_json import write_json
 from tests.operations.desk import Desk
 

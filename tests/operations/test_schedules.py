@@ -11,7 +11,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Dependency
 from noonmark.driver.drive import drive
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.testing import FakeClock, ManualDriver
 from tests.driver.rig import Rig
 
@@ -38,10 +38,10 @@ def test_an_edit_that_was_outrun_is_decided_again(rig):
     queued = replace(made.declaration, overlap_policy=overlap.Queue())
 
     async def be_faster():
-        await schedules.pause(rig.store.store, made.uid)
+        await schedule_edits.pause(rig.store.store, made.uid)
 
     rig.store.meanwhile("change", be_faster)
-    edited = drive(schedules.edit(rig.store, made.uid, queued, lookahead=0))
+    edited = drive(schedule_edits.edit(rig.store, made.uid, queued, lookahead=0))
     assert (edited.phase, edited.declaration) == (SchedulePhase.PAUSED, queued)
     assert rig.store.calls["change"] == 1
 
@@ -55,13 +55,13 @@ def test_an_edit_whose_upstreams_are_outrun_all_the_while_gives_up(rig):
         snapshot = await rig.store.store.snapshot(other.uid)
         upstreams = () if snapshot.schedule.declaration.depends_on else follows.depends_on
         declared = replace(snapshot.schedule.declaration, depends_on=upstreams)
-        await schedules.edit(rig.store.store, other.uid, declared, lookahead=0)
+        await schedule_edits.edit(rig.store.store, other.uid, declared, lookahead=0)
         rig.store.meanwhile("change", be_faster)
 
     rig.store.meanwhile("change", be_faster)
     with pytest.raises(Conflict, match="changed by others all the while"):
-        drive(schedules.edit(rig.store, made.uid, follows, lookahead=0))
-    assert rig.store.calls["change"] == schedules.MAX_TRIES
+        drive(schedule_edits.edit(rig.store, made.uid, follows, lookahead=0))
+    assert rig.store.calls["change"] == schedule_edits.MAX_TRIES
 
 
 @pytest.mark.parametrize("is_paused_meanwhile", [False, True])
@@ -70,11 +70,11 @@ def test_an_edit_that_rests_on_other_records_takes_two_steps(rig, is_paused_mean
     follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
 
     async def be_faster():
-        await schedules.pause(rig.store.store, made.uid)
+        await schedule_edits.pause(rig.store.store, made.uid)
 
     if is_paused_meanwhile:
         rig.store.meanwhile("graph", be_faster)
-    edited = drive(schedules.edit(rig.store, made.uid, follows, lookahead=0))
+    edited = drive(schedule_edits.edit(rig.store, made.uid, follows, lookahead=0))
     assert edited.declaration == follows
     assert (edited.phase is SchedulePhase.PAUSED) is is_paused_meanwhile
     assert rig.store.calls["change"] == 2
@@ -87,19 +87,19 @@ def test_a_declaration_is_made_of_what_is_stored_and_of_the_time_of_the_edit(rig
         given.append((schedule, now))
         return relabelled(made, "a")
 
-    drive(schedules.declare(rig.store, made.uid, read, lookahead=0))
+    drive(schedule_edits.declare(rig.store, made.uid, read, lookahead=0))
     assert given == [(made, rig.world.now)]
 
 
 @pytest.mark.parametrize("change", ["edit", "pause", "resume", "delete"])
 def test_what_is_deleted_cannot_be_changed(rig, change):
     made = rig.create()
-    drive(schedules.delete(rig.store, made.uid))
+    drive(schedule_edits.delete(rig.store, made.uid))
     call = {
-        "edit": lambda: schedules.edit(rig.store, made.uid, relabelled(made, "a"), lookahead=0),
-        "pause": lambda: schedules.pause(rig.store, made.uid),
-        "resume": lambda: schedules.resume(rig.store, made.uid, lookahead=0),
-        "delete": lambda: schedules.delete(rig.store, made.uid),
+        "edit": lambda: schedule_edits.edit(rig.store, made.uid, relabelled(made, "a"), lookahead=0),
+        "pause": lambda: schedule_edits.pause(rig.store, made.uid),
+        "resume": lambda: schedule_edits.resume(rig.store, made.uid, lookahead=0),
+        "delete": lambda: schedule_edits.delete(rig.store, made.uid),
     }[change]
     with pytest.raises(NotFound):
         drive(call())
@@ -107,27 +107,27 @@ def test_what_is_deleted_cannot_be_changed(rig, change):
 
 def test_what_changes_nothing_is_not_written(rig):
     made = rig.create()
-    drive(schedules.edit(rig.store, made.uid, made.declaration, lookahead=0))
-    drive(schedules.resume(rig.store, made.uid, lookahead=0))
+    drive(schedule_edits.edit(rig.store, made.uid, made.declaration, lookahead=0))
+    drive(schedule_edits.resume(rig.store, made.uid, lookahead=0))
     assert schedule(rig, made) == made
     rig.advance(1)
-    paused = drive(schedules.pause(rig.store, made.uid))
+    paused = drive(schedule_edits.pause(rig.store, made.uid))
     rig.advance(1)
-    assert drive(schedules.pause(rig.store, made.uid)) == paused
+    assert drive(schedule_edits.pause(rig.store, made.uid)) == paused
     assert paused.updated < rig.world.now
     assert revision(rig, made) == 1
 
 
 def test_an_id_that_is_taken_is_not_created_again(rig):
     made = rig.create()
-    assert drive(schedules.create(rig.store, replace(made, uid="uid-2"), lookahead=0)) is False
+    assert drive(schedule_edits.create(rig.store, replace(made, uid="uid-2"), lookahead=0)) is False
 
 
 def test_one_that_was_asked_for_by_hand_is_due_now(rig):
     made = rig.create()
-    one = schedules.run_now(made, key="k", payload={"a": 1}, now=rig.world.now)
+    one = schedule_edits.run_now(made, key="k", payload={"a": 1}, now=rig.world.now)
     assert (one.origin, one.nominal, one.due, one.payload) == ("manual:k", rig.world.now, rig.world.now, {"a": 1})
-    assert schedules.run_now(made, key="k", payload=None, now=rig.world.now + 1).id == one.id
+    assert schedule_edits.run_now(made, key="k", payload=None, now=rig.world.now + 1).id == one.id
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])

@@ -9,8 +9,8 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
-from noonmark.operations.registry import perform
 from noonmark.operations.service import Service
+from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
 from noonmark.stores.files import UploadFolder
 from noonmark.stores.sqlite.store import SqliteStore

@@ -9,8 +9,8 @@ from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import to_micros, to_text
 from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS
-from noonmark.operations.registry import OPERATIONS, perform
 from noonmark.operations.service import LOCAL
+from noonmark.operations.table import OPERATIONS, perform
 from noonmark.server.routes import ROUTES, Body
 from tests.cli.calling import call
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from noonmark.operations.errors import STATUS
-from noonmark.operations.page import MAX_BYTES
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.pages import MAX_BYTES
+from noonmark.operations.table import OPERATIONS
 from noonmark.server.jsonrpc import MAX_ANSWER, MAX_CALLS, answer
 from noonmark.wiring import make_store
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk

@@ -9,7 +9,7 @@ import pytest
 from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
 from noonmark.driver.drive import drive
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
 from tests.client.lines import Awaited
 from tests.server.doors import METHODS, ByName, Command, Here, Refusal, Rest, Rpc, Typed

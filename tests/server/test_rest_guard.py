@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from noonmark.operations import registry
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.table import OPERATIONS
 from tests.server.serving import serving
 from tests.server.test_rest_routes import problem
 

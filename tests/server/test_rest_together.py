@@ -8,8 +8,8 @@ import pytest
 
 from noonmark.core.instants import SECOND
 from noonmark.operations import registry
-from noonmark.operations.registry import OPERATIONS
 from noonmark.operations.service import Limits
+from noonmark.operations.table import OPERATIONS
 from noonmark.server.app import WORKING
 from tests.embedded.waiting import SOON, together
 from tests.server.serving import GREET, NOON, serving

@@ -10,7 +10,7 @@ from noonmark.core.lifecycle import LIVE, Phase
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Delivered, settle
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.operations.events import emit
 from tests.simulation.calls import RemoteStore, Task
 from tests.simulation.workload import EVENTS
@@ -46,7 +46,7 @@ class Users:
     async def create_one(self):
         now = await self._store.clock()
         number = self._next()
-        made = schedules.new_schedule(
+        made = schedule_edits.new_schedule(
             self._world.workload.declaration(now),
             uid=f"uid-{number}",
             schedule_id=f"schedule-{self._rng.randrange(12)}",
@@ -54,30 +54,32 @@ class Users:
             source="simulation",
             now=now,
         )
-        await schedules.create(self._store, made, lookahead=self._world.timing.lookahead)
+        await schedule_edits.create(self._store, made, lookahead=self._world.timing.lookahead)
 
     async def edit(self):
         def decide(snapshot, now):
             declaration = replace(snapshot.schedule.declaration, **self._world.workload.changes(now))
             return edits.edit(snapshot, declaration, now=now, lookahead=self._world.timing.lookahead)
 
-        await schedules.change(self._store, self._uid(), decide)
+        await schedule_edits.change(self._store, self._uid(), decide)
 
     async def pause(self):
-        await schedules.pause(self._store, self._uid())
+        await schedule_edits.pause(self._store, self._uid())
 
     async def resume(self):
-        await schedules.resume(self._store, self._uid(), lookahead=self._world.timing.lookahead)
+        await schedule_edits.resume(self._store, self._uid(), lookahead=self._world.timing.lookahead)
 
     async def delete(self):
-        await schedules.delete(self._store, self._uid())
+        await schedule_edits.delete(self._store, self._uid())
 
     async def run_now(self):
         snapshot = await self._store.snapshot(self._uid())
         if snapshot is None:
             return
         now = await self._store.clock()
-        await self._store.add([schedules.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)])
+        await self._store.add(
+            [schedule_edits.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)]
+        )
 
     async def emit(self):
         """A new event or several, or one that somebody does not know to have been kept."""
@@ -121,7 +123,7 @@ class Users:
 
         async def delete():
             for uid in uids:
-                await schedules.delete(self._store, uid)
+                await schedule_edits.delete(self._store, uid)
 
         return self._task(delete)
 
@@ -134,7 +136,7 @@ class Users:
         for index in range(self._rng.choice([1, 1, 3])):
             asked = origin()
             nominal = now + (ahead + index) * SECOND
-            row = schedules.run_now(made, key="-", payload=None, now=now)
+            row = schedule_edits.run_now(made, key="-", payload=None, now=now)
             name = occurrence_id(made.uid, asked, nominal)
             rows.append(replace(row, id=name, origin=asked, nominal=nominal))
         await self._store.add(rows)

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 import noonmark
 from noonmark.cli.output import complain, complain_in_json
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError
-from noonmark.operations.errors import STATUS, told
+from noonmark.operations.errors import STATUS, error_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,7 +223,7 @@ def _program(words: list[str], rest: list[str]) -> list[str]:
 def _fail(error: NoonmarkError, *, is_json: bool) -> int:
     row = STATUS[error.code]
     if is_json:
-        complain_in_json({"title": row.title, "status": row.http, **told(error)})
+        complain_in_json({"title": row.title, "status": row.http, **error_document(error)})
     else:
         complain(error.problems if isinstance(error, InvalidSchedule) else [error])
     return row.exit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from noonmark.cli.options import Place
     from noonmark.client import Client
-    from noonmark.client.uploading import Sink
+    from noonmark.client.uploads import Sink
     from noonmark.operations.service import Service
 
 SERVER = "http://127.0.0.1:8001"
@@ -121,8 +121,8 @@ class OnStore:
         """Nothing is opened yet. A file that is not there may be made, a database on a server is taken as it is."""
         from noonmark.clocks import SystemClock  # noqa: PLC0415 - whoever asks a server needs none of these
         from noonmark.driver.drive import drive  # noqa: PLC0415 - likewise
-        from noonmark.operations.registry import perform  # noqa: PLC0415 - likewise
         from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
+        from noonmark.operations.table import perform  # noqa: PLC0415 - likewise
         from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
         from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415 - likewise
 

@@ -15,7 +15,7 @@ from noonmark.core.jsonvalues import shown
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.core.triggers import Trigger
-from noonmark.operations.declaring import at_default
+from noonmark.operations.schedules import at_default
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros

@@ -28,7 +28,7 @@ from noonmark.embedded.declaring import (
 )
 from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
 from noonmark.embedded.written import document_of_work, options_of, target_of
-from noonmark.operations import events, schedules
+from noonmark.operations import events, schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Desk:
 
     def keep(self, made: Iterable[Schedule]) -> None:
         """Keep new schedules, none of which has a name, in one transaction."""
-        drive(schedules.create_many(self._store, list(made), lookahead=self._lookahead))
+        drive(schedule_edits.create_many(self._store, list(made), lookahead=self._lookahead))
 
     def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> Iterator[list[Schedule]]:
         """Keep many schedules, a thousand to a transaction; gives each thousand when it is kept."""
@@ -180,7 +180,7 @@ class Desk:
                 return declare_again(write(schedule.declaration), schedule, now=from_micros(now))
 
         uid = self.find(job_id).schedule.uid
-        drive(schedules.declare(self._store, uid, read, lookahead=self._lookahead, source=source))
+        drive(schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source))
 
     def _document(self, func: Callable[..., Any], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - judged by the parser
         """The document that a call of `schedule` stands for."""
@@ -220,14 +220,14 @@ class Desk:
         schedule_id = self._id_for(document.get("name"), uid)
         with in_python():
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
-        return schedules.new_schedule(
+        return schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=TRUSTED, now=now
         )
 
     def _create(self, document: dict[str, Any]) -> Schedule | None:
         """Keep a new schedule; None when another process declared the name a moment before."""
         schedule = self._read(document)
-        return schedule if drive(schedules.create(self._store, schedule, lookahead=self._lookahead)) else None
+        return schedule if drive(schedule_edits.create(self._store, schedule, lookahead=self._lookahead)) else None
 
     def _id_for(self, name: object, uid: str) -> str:
         """A named schedule has the id of its name, unless that went to one that an edit has given another name."""
@@ -250,7 +250,7 @@ class Desk:
 
         try:
             # Somebody else may have taken the name first; what the program declares is its own all the same.
-            declared = schedules.declare(
+            declared = schedule_edits.declare(
                 self._store, stored.schedule.uid, read, lookahead=self._lookahead, source=TRUSTED
             )
             return drive(declared)

@@ -76,7 +76,7 @@ def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | 
 
 def explain(store: Store, kept: Kept, at: datetime | str | None) -> dict[str, Any]:
     """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared."""
-    from noonmark.operations.explaining import explained  # noqa: PLC0415 - few programs ask
+    from noonmark.operations.explain import explained  # noqa: PLC0415 - few programs ask
 
     time = None if at is None else _instant("at", at, parse_instant if isinstance(at, str) else to_micros)
     return drive(explained(store, kept, time))

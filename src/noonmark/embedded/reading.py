@@ -67,7 +67,7 @@ class Reading:
 
         Gives `checked`, `matched` and the `events`, the newest first, each with `matches` and `why`; sets nothing off.
         """
-        from noonmark.operations.matching import matched  # noqa: PLC0415 - few programs ask
+        from noonmark.operations.events import matched  # noqa: PLC0415 - few programs ask
 
         self._check_open()
         if isinstance(wanted, str):

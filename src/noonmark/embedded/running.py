@@ -19,7 +19,7 @@ from noonmark.core.policies.own import OwnTerms
 from noonmark.core.reasons import Reason
 from noonmark.driver.drive import drive
 from noonmark.embedded.settings import LOOK_EVERY
-from noonmark.operations import schedules
+from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def run_now(
         _check_function(runtime, asked.schedule)
     now = drive(runtime.store.clock())
     own = None if asked.overlap is None else OwnTerms(overlap_policy=asked.overlap)
-    one = schedules.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now, own=own)
+    one = schedule_edits.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now, own=own)
     if wait:
         return _see_through(runtime, engine, new_engine, one)
     _add(runtime, one)

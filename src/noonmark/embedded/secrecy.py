@@ -39,7 +39,7 @@ class Secrecy:
 
         self._check_open()
         given = secrets.read_secret({"name": name, "value": value, "hosts": _several(hosts)})
-        return drive(secrets.keep(self._store, self._seal, OWNER.tenant, given))
+        return drive(secrets.store_secret(self._store, self._seal, OWNER.tenant, given))
 
     def secrets(self: _Seals) -> list[Secret]:
         """The secrets by name, each with its hosts."""
@@ -51,7 +51,7 @@ class Secrecy:
         from noonmark.operations import secrets  # noqa: PLC0415 - as above
 
         self._check_open()
-        return drive(secrets.forget(self._store, OWNER.tenant, secrets.read_name({"name": name})))
+        return drive(secrets.remove_secret(self._store, OWNER.tenant, secrets.read_name({"name": name})))
 
     def signing_key(self: _Seals) -> str:
         """The key that requests are signed with, for the receivers that check them with `noonmark.client.verify`.

@@ -14,7 +14,7 @@ from noonmark.core.instants import from_micros
 from noonmark.core.jsonvalues import shown
 from noonmark.core.matching import Matcher, compile_filters
 from noonmark.core.triggers import EventTrigger, parse_trigger
-from noonmark.operations import edits
+from noonmark.operations import schedule_edits
 from noonmark.operations.causation import cause_of_event
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.pages import read_page
@@ -95,7 +95,7 @@ async def matched(store: Store, tenant: str, arguments: MatchRequest) -> dict[st
     elif any(one is not None for one in (arguments.event_type, arguments.filters, arguments.trigger)):
         raise InvalidRequest(f"cannot be combined with the others: {WAYS}", field="schedule_id")
     else:
-        schedule = (await edits.find(store, tenant, arguments.schedule_id)).schedule
+        schedule = (await schedule_edits.find(store, tenant, arguments.schedule_id)).schedule
         pattern = _trigger_of(schedule)
 
     async def fetch(count: int, last: Event | None) -> list[Event]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
 from noonmark.core.planner import timed_trigger
-from noonmark.operations import edits
+from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.serializers import next_run, text
 
@@ -41,7 +41,7 @@ async def explain_occurrence(service: Service, caller: Caller, arguments: OneOcc
 
 async def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
     """Explain what a schedule did, does or will do at an instant; without one, its last occurrence."""
-    stored = await edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
     return await explained(service.store, stored, arguments.at)
 
 

@@ -17,7 +17,7 @@ from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Delivered, settle
 from noonmark.core.signatures import check_token, token_keys
 from noonmark.core.triggers import EventTrigger
-from noonmark.operations import audit, edits
+from noonmark.operations import audit, schedule_edits
 from noonmark.operations.causation import cause_of_backfill, cause_of_run
 from noonmark.operations.models.arguments import MAX_BACKFILL
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
@@ -52,7 +52,7 @@ async def list_occurrences(service: Service, caller: Caller, arguments: Occurren
     phases = frozenset(arguments.phase or ())
     if not arguments.include_terminal:
         phases = frozenset(phases or LIVE) - FINAL
-    stored = await edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
 
     async def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
         before = arguments.cursor if last is None else (last.nominal, last.id)
@@ -75,12 +75,14 @@ async def run_schedule(service: Service, caller: Caller, arguments: RunRequest) 
     """Run a schedule now; its next fire stays. The same key again returns the same occurrence."""
     override = _overlap_policy(arguments)
     payload, schedule_id = arguments.payload, arguments.schedule_id
-    stored = await edits.find(service.store, caller.owner.tenant, schedule_id)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
     check_payload(service, stored.schedule, payload)
     now = await service.store.clock()
     behind, key = await cause_of_run(service, caller, schedule_id, arguments.key)
     own = None if override is None and behind is None else OwnTerms(overlap_policy=override, behind=behind)
-    requested = edits.run_now(stored.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own)
+    requested = schedule_edits.run_now(
+        stored.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own
+    )
     if (known := await service.store.occurrence(requested.id)) is None:
         await _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)
         if not (await service.store.add([requested]))[0]:
@@ -127,7 +129,7 @@ async def _check_overlap(service: Service, stored: Kept, policy: object) -> None
 
 async def backfill(service: Service, caller: Caller, arguments: BackfillRequest) -> dict[str, Any]:
     """Run past fires of a schedule again, one after another or several at a time."""
-    stored = await edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
     now = await service.store.clock()
     times = _past_fires(stored.schedule, arguments, now=now)
     backfill_id = arguments.key or service.fresh_id()

@@ -8,7 +8,7 @@ from noonmark.core.describe import describe
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import from_micros, to_micros, to_text
 from noonmark.core.triggers import parse_trigger
-from noonmark.operations import edits
+from noonmark.operations import schedule_edits
 from noonmark.operations.fires import fires_of, fires_of_schedule
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ async def preview(service: Service, caller: Caller, arguments: PreviewRequest) -
         trigger: Trigger | None = parse_trigger(document, now=from_micros(now), key=arguments.key)
         times = fires_of(trigger, arguments.count, after=after, now=now)
     else:
-        stored = await edits.find(service.store, caller.owner.tenant, schedule_id)
+        stored = await schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
         trigger = stored.schedule.declaration.trigger
         times = await fires_of_schedule(service.store, stored, arguments.count, after=after, now=now)
     described = None if trigger is None else describe(trigger, now=from_micros(now if after is None else after))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import NotFound
-from noonmark.operations import edits
+from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.occurrences import find_occurrence
 from noonmark.operations.pages import read_page
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 async def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str, Any]:
     """List the runs of a schedule, latest start first."""
-    stored = await edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
 
     async def fetch(count: int, last: Run | None) -> list[Run]:
         before = arguments.cursor if last is None else (last.started, last.id)

@@ -17,8 +17,7 @@ from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.schedule import Owner, declare_again, parse_schedule
 from noonmark.core.targets import WorkflowTarget
-from noonmark.operations import edits
-from noonmark.operations.edits import Expected
+from noonmark.operations import schedule_edits
 from noonmark.operations.models.arguments import (
     KINDS,
     MAX_KEY,
@@ -29,6 +28,7 @@ from noonmark.operations.models.arguments import (
 )
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.pages import read_page
+from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import schedule_document
 from noonmark.operations.target_policy import check_declaration
@@ -77,7 +77,7 @@ async def create_schedule(service: Service, caller: Caller, arguments: Mapping[s
         if await service.store.snapshot(uid) is not None:
             return await _created_before(service, owner, uid, document, now=now)
     schedule_id = document.get("schedule_id") or f"sch_{uid}"
-    schedule = edits.new_schedule(
+    schedule = schedule_edits.new_schedule(
         _parse(service, document, now=now, key=str(schedule_id)),
         uid=uid,
         schedule_id=str(schedule_id),
@@ -85,7 +85,7 @@ async def create_schedule(service: Service, caller: Caller, arguments: Mapping[s
         source=caller.source,
         now=now,
     )
-    if not await edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+    if not await schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
         taken = await service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
@@ -126,10 +126,10 @@ async def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[s
             return await _written(service, edited)
         now, uid = await service.store.clock(), service.fresh_id()
         declaration = _parse(service, document, now=now, key=str(schedule_id))
-        schedule = edits.new_schedule(
+        schedule = schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
-        if await edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+        if await schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
             return await _written(service, schedule)
 
 
@@ -142,7 +142,7 @@ async def update_schedule(service: Service, caller: Caller, arguments: Mapping[s
     allowed = ScheduleFields.fields()
     if unknown := [name for name in changes if name not in allowed]:
         raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
-    stored = await edits.find(service.store, caller.owner.tenant, found.schedule_id)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, found.schedule_id)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
@@ -150,13 +150,15 @@ async def update_schedule(service: Service, caller: Caller, arguments: Mapping[s
         return check_declaration(service, declare_again(document, schedule, now=from_micros(now)), schedule)
 
     sign = caller.signed()
-    edited = await edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
+    edited = await schedule_edits.declare(
+        service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign
+    )
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
         if changes["enabled"] is False and not is_paused:
-            edited = await edits.pause(service.store, edited.uid, sign)
+            edited = await schedule_edits.pause(service.store, edited.uid, sign)
         elif changes["enabled"] is not False and is_paused:
-            edited = await edits.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
+            edited = await schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
     return await _written(service, edited)
 
 
@@ -196,7 +198,9 @@ async def _declare(service: Service, caller: Caller, stored: Kept, document: dic
         return check_declaration(service, declare_again(said, schedule, now=from_micros(now)), schedule)
 
     sign = caller.signed()
-    return await edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
+    return await schedule_edits.declare(
+        service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign
+    )
 
 
 def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
@@ -265,15 +269,17 @@ def _digest(*parts: str) -> str:
 
 async def pause_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished."""
-    stored = await edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
     sign, expected = caller.signed(arguments.reason), _expected(arguments)
-    return await _written(service, await edits.pause(service.store, stored.schedule.uid, sign, expected=expected))
+    return await _written(
+        service, await schedule_edits.pause(service.store, stored.schedule.uid, sign, expected=expected)
+    )
 
 
 async def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Resume a paused schedule from now on."""
-    stored = await edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
-    resumed = await edits.resume(
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    resumed = await schedule_edits.resume(
         service.store,
         stored.schedule.uid,
         lookahead=service.lookahead,
@@ -285,11 +291,11 @@ async def resume_schedule(service: Service, caller: Caller, arguments: ScheduleA
 
 async def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Delete a schedule; its history is kept. Deleting it again changes nothing."""
-    stored = await edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
     if stored.schedule.phase is not SchedulePhase.DELETED:
         sign = caller.signed(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
-            await edits.delete(service.store, stored.schedule.uid, sign, expected=_expected(arguments))
+            await schedule_edits.delete(service.store, stored.schedule.uid, sign, expected=_expected(arguments))
         service.wake(None)
     deleted = await service.store.find_uid(stored.schedule.uid)
     return schedule_document(deleted or stored, now=await service.store.clock())
@@ -311,7 +317,7 @@ async def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
 
 async def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
     """Get a schedule; a deleted one only with `include_deleted`."""
-    stored = await edits.find(
+    stored = await schedule_edits.find(
         service.store, caller.owner.tenant, arguments.schedule_id, deleted=arguments.include_deleted
     )
     return schedule_document(stored, now=await service.store.clock())

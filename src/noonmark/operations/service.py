@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.command_rules import CommandRules
     from noonmark.core.targets.reach import Reach
-    from noonmark.operations.edits import Sign
+    from noonmark.operations.schedule_edits import Sign
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import models_json_schema
 
 from noonmark.core.uploads import MAX_PATH
-from noonmark.operations.declaring import MAX_KEY
-from noonmark.operations.registry import OPERATIONS
+from noonmark.operations.schedules import MAX_KEY
+from noonmark.operations.table import OPERATIONS
 from noonmark.operations.uploads import MAX_KEY as MAX_UPLOAD_KEY
 from noonmark.server import jsonrpc, uploads
 from noonmark.server.dialects import cron_service, tasks

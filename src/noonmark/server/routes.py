@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidRequest, RevisionConflict
-from noonmark.operations.registry import SETS_SECRET
+from noonmark.operations.table import SETS_SECRET
 from noonmark.server.problems import HttpError
 from noonmark.server.requests import ApiResponse, Kind, read_match
 

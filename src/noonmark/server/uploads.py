@@ -221,7 +221,7 @@ class _Desk:
 
     async def _take(self, body: _Body, request: Request, api_request: ApiRequest) -> dict[str, Any]:
         check_encoding(request)
-        largest = uploads.kept_by(api_request.service).max_bytes
+        largest = uploads.uploads_of(api_request.service).max_bytes
         kind = request.headers.get("content-type")
         boundary = boundary_of(kind)
         source: _Source = _Bare(api_request.query(PARAMETERS), kind) if boundary is None else Form(boundary)
