@@ -1,4 +1,4 @@
-"""The raw limit: FastAPI on the settings of `noonmark serve`, which reads a body and answers the same every time."""
+"""The raw limit: Starlette with the settings of `noonmark serve`; it reads a body and always sends the same answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 
 from bench.neighbours import port_of
 from bench.service.jobs import LOOPBACK, body
@@ -18,19 +20,15 @@ from noonmark.server.transport.listener import BACKLOG
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from starlette.requests import Request
+
 ANSWER = body(0)
 
 
-def make_app() -> FastAPI:
-    """One route, and nothing behind it."""
-    app = FastAPI()
-
-    @app.post("/schedules")
-    async def create(request: Request) -> Response:
-        json.loads(await request.body())
-        return Response(ANSWER, 201, {"Cache-Control": "no-store"}, media_type="application/json")
-
-    return app
+async def create(request: Request) -> Response:
+    """Read a body and answer as if a schedule had been created."""
+    json.loads(await request.body())
+    return Response(ANSWER, 201, {"Cache-Control": "no-store"}, media_type="application/json")
 
 
 @contextmanager
@@ -47,7 +45,12 @@ def main() -> None:
     listener.listen(BACKLOG)
     print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(
-        make_app(), log_config=None, proxy_headers=False, server_header=False, ws="none", timeout_keep_alive=KEEP_ALIVE
+        Starlette(routes=[Route("/schedules", create, methods=["POST"])]),
+        log_config=None,
+        proxy_headers=False,
+        server_header=False,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE,
     )
     uvicorn.Server(config).run([listener])
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.service.server import Server
 
 MAX_HEALTH, MAX_COMMAND = 0.2, 0.5
-BARE, SQLITE, POSTGRES = "FastAPI that keeps nothing", "SQLite", "PostgreSQL"
+BARE, SQLITE, POSTGRES = "Starlette that stores nothing", "SQLite", "PostgreSQL"
 PAGE = 50
 READS = {
     "nothing to do: GET /health/live": "/health/live",

@@ -10,7 +10,7 @@ from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Accepted
 from noonmark.operations.service import Service
 from noonmark.server.dialects import cron_service, tasks
-from noonmark.server.problems import renamed
+from noonmark.server.problems import rename_fields
 from tests.driver.rig import Rig
 from tests.server.serving import hosting
 from tests.server.test_rest_routes import problem
@@ -50,10 +50,10 @@ def test_errors_are_told_in_the_words_of_the_caller():
         Problem("target.inputs[3]", "no"),
         Problem("triggers", "no"),
     ]
-    error = renamed(InvalidSchedule("no", field="trigger.expression", problems=problems), names)
+    error = rename_fields(InvalidSchedule("no", field="trigger.expression", problems=problems), names)
     assert error.field == "cron"
     assert [one.field for one in error.problems] == ["cron", "when.dst.gap", "given[3]", "triggers"]
-    assert renamed(NotFound("no", field="other"), names).field == "other"
+    assert rename_fields(NotFound("no", field="other"), names).field == "other"
 
 
 def test_what_the_cron_service_could_not_have_written_has_no_words_of_its_own():

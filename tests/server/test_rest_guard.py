@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from noonmark.operations import registry
+from noonmark.operations import table
 from noonmark.operations.table import OPERATIONS
 from tests.server.serving import serving
 from tests.server.test_rest_routes import problem
@@ -171,7 +171,7 @@ def test_what_nobody_thought_of_is_logged_and_not_told(served, monkeypatch, capl
         raise RuntimeError("SELECT secret FROM keys")
 
     for name in ("schedule/count", "node/list"):
-        monkeypatch.setitem(registry.OPERATIONS, name, OPERATIONS[name]._replace(call=broken))
+        monkeypatch.setitem(table.OPERATIONS, name, OPERATIONS[name]._replace(call=broken))
     with caplog.at_level(logging.ERROR, logger="noonmark.rest"):
         for path in ("/schedules/count", "/nodes", "/api/v1/schedules"):
             answer = served.client.get(path, headers={"X-Request-Id": "find-me"})
@@ -188,7 +188,7 @@ def test_a_path_with_control_characters_is_logged_harmlessly(served, monkeypatch
     async def broken(service, caller, arguments):
         raise RuntimeError
 
-    monkeypatch.setitem(registry.OPERATIONS, "schedule/get", OPERATIONS["schedule/get"]._replace(call=broken))
+    monkeypatch.setitem(table.OPERATIONS, "schedule/get", OPERATIONS["schedule/get"]._replace(call=broken))
     with caplog.at_level(logging.INFO, logger="noonmark.rest"):
         assert served.client.get("/schedules/a%0d%0aINFO%1b[31m").status_code == 500
     [record] = [one for one in caplog.records if one.name == "noonmark.rest"]

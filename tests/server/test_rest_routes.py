@@ -7,7 +7,7 @@ import pytest
 
 from noonmark.operations.schedules import RESERVED_IDS
 from noonmark.operations.table import OPERATIONS
-from noonmark.server.app import WATCHING
+from noonmark.server.app import HEALTH_THREADS
 from noonmark.server.routes import ROUTES
 from tests.embedded.waiting import SOON, eventually
 from tests.server.serving import GREET, NOON, serving
@@ -315,7 +315,7 @@ def test_who_asks_whether_it_lives_does_not_wait_for_those_who_ask_more():
     with serving(health=watched) as server, ExitStack() as until:
         until.callback(watched.answers.set)
         watched.answers.clear()
-        for _ in range(WATCHING):
+        for _ in range(HEALTH_THREADS):
             line = until.enter_context(server.connect())
             line.sendall(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert watched.asked.acquire(timeout=SOON)

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.operations import registry
+from noonmark.operations import table
 from noonmark.operations.service import Limits
 from noonmark.operations.table import OPERATIONS
-from noonmark.server.app import WORKING
+from noonmark.server.app import API_THREADS
 from tests.embedded.waiting import SOON, together
 from tests.server.serving import GREET, NOON, serving
 from tests.server.test_rest_routes import problem
@@ -130,11 +130,11 @@ def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, mon
         assert opened.wait(SOON)
         return {"nodes": []}
 
-    monkeypatch.setitem(registry.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
-    with ThreadPoolExecutor(WORKING + 10) as pool:
-        waiting = [pool.submit(served.client.get, "/nodes") for _ in range(WORKING + 10)]
+    monkeypatch.setitem(table.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
+    with ThreadPoolExecutor(API_THREADS + 10) as pool:
+        waiting = [pool.submit(served.client.get, "/nodes") for _ in range(API_THREADS + 10)]
         try:
-            for _ in range(WORKING):
+            for _ in range(API_THREADS):
                 assert entered.acquire(timeout=SOON)
             for path in ("/health", "/health/live", "/health/ready"):
                 assert served.client.get(path).status_code == 200

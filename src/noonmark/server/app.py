@@ -1,4 +1,4 @@
-"""The application: every route of the table behind one guard."""
+"""The ASGI application: every route behind one guard."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route as Path
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations.service import LOCAL
@@ -21,12 +22,12 @@ from noonmark.server import health as health_routes
 from noonmark.server import jsonrpc, openapi, routes, uploads
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.guard import Guard
-from noonmark.server.problems import HttpError, problem, request_id_of
+from noonmark.server.problems import HttpError, problem_response, request_id_of
 from noonmark.server.requests import ApiRequest, read_body
-from noonmark.server.uploads import Streamed
+from noonmark.server.uploads import StreamHandler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -36,86 +37,94 @@ if TYPE_CHECKING:
 
 SOURCE = "rest"
 VERSION = version("noonmark")
+OPENAPI_PATH = "/openapi.json"
 NO_BODY = frozenset({"GET", "HEAD"})
+API_THREADS = 40
+HEALTH_THREADS = 8
+"""Health checks have threads of their own: they are answered while every other request waits for the store."""
 _UNLIMITED = CapacityLimiter(math.inf)
-"""Each table has its own limit, which is taken before a thread is."""
-WORKING, WATCHING = 40, 8
-"""How many requests are worked on at a time; those who watch have threads of their own, so that they are answered
-while all others wait for the store."""
+"""Each group of endpoints has its own limiter, acquired before a thread is taken."""
 
 
 def create_app(
     service: Service, settings: HttpSettings, metrics: Metrics | None = None, *, health: Health | None = None
-) -> FastAPI:
-    """Everything that is served over HTTP."""
-    app = FastAPI(title="Noonmark", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
-    described = cache(partial(openapi.document, VERSION))
-    app.openapi = described  # type: ignore[method-assign] # as FastAPI would have it
-    app.add_middleware(Guard, settings=settings, fresh_id=service.fresh_id)
-    app.add_exception_handler(HTTPException, _refused)
-    table: dict[tuple[str, str], Handler | Streamed] = {
+) -> Starlette:
+    """Create the application that serves everything over HTTP."""
+    api: dict[tuple[str, str], Handler | StreamHandler] = {
         **routes.handlers(),
         **cron_service.handlers(),
         **tasks.handlers(),
         **jsonrpc.handlers(),
         **uploads.handlers(),
     }
-    add(app, service, settings, table, threads=WORKING)
-    add(app, service, settings, health_routes.handlers(health, metrics), threads=WATCHING)
-    add(app, service, settings, health_routes.quick_handlers(health), threads=None)
+    endpoints = partial(_endpoints, service, settings)
+    app = Starlette(
+        routes=[
+            Route(OPENAPI_PATH, _openapi_endpoint()),
+            *endpoints(api, CapacityLimiter(API_THREADS)),
+            *endpoints(health_routes.handlers(health, metrics), CapacityLimiter(HEALTH_THREADS)),
+            *endpoints(health_routes.nonblocking_handlers(health), None),
+        ],
+        middleware=[Middleware(Guard, settings=settings, fresh_id=service.fresh_id)],
+        exception_handlers={HTTPException: _router_error},
+    )
+    app.router.redirect_slashes = False
     return app
 
 
-def add(
-    app: FastAPI,
+def _openapi_endpoint() -> Callable[[Request], Awaitable[Response]]:
+    document = cache(partial(openapi.document, VERSION))
+
+    async def endpoint(_: Request) -> Response:
+        return JSONResponse(document())
+
+    return endpoint
+
+
+def _endpoints(
     service: Service,
     settings: HttpSettings,
-    table: Mapping[tuple[str, str], Handler | Streamed],
-    *,
-    threads: int | None,
-) -> None:
-    """Serve the handlers of a table, in so many threads; a path without a variable part goes first.
-
-    What never waits needs no thread, and then waits for none.
-    """
-    limiter = None if threads is None else CapacityLimiter(threads)
-    for path in sorted({path for _, path in table}, key=lambda one: "{" in one):
-        by_method = {method: handler for (method, where), handler in table.items() if where == path}
-        app.router.routes.append(Path(path, Endpoint(service, settings, by_method, limiter)))
+    handlers: Mapping[tuple[str, str], Handler | StreamHandler],
+    limiter: CapacityLimiter | None,
+) -> Iterator[Route]:
+    """One endpoint per path; paths without a variable part come first."""
+    for path in sorted({path for _, path in handlers}, key=lambda one: "{" in one):
+        by_method = {method: handler for (method, where), handler in handlers.items() if where == path}
+        yield Route(path, Endpoint(service, settings, by_method, limiter))
 
 
 class Endpoint:
-    """One path: reads the body, lets the handler of the method answer, in a thread if it may have to wait."""
+    """One path: reads the body and calls the handler of the method, in a thread unless it has no limiter."""
 
     def __init__(
         self,
         service: Service,
         settings: HttpSettings,
-        by_method: Mapping[str, Handler | Streamed],
+        by_method: Mapping[str, Handler | StreamHandler],
         limiter: CapacityLimiter | None,
     ) -> None:
-        """A path that can be got can be asked for its headers alone, too."""
+        """A path that has GET also has HEAD."""
         self._limiter = limiter
         self._service, self._settings, self._handlers = service, settings, dict(by_method)
         if "GET" in self._handlers:
             self._handlers["HEAD"] = self._handlers["GET"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ApiResponse one request."""
+        """Answer one request."""
         request = Request(scope, receive)
         try:
-            response = await self._answer(request)
+            response = await self._respond(request)
         except NoonmarkError as error:
-            response = problem(error, request)
+            response = problem_response(error, request)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         handler = self._handlers.get(request.method)
         if handler is None:
-            raise _not_by_this_method(self._handlers)
-        is_read = request.method not in NO_BODY and not isinstance(handler, Streamed)
-        body = await read_body(request, self._settings) if is_read else b""
-        asked = ApiRequest(
+            raise _method_not_allowed(self._handlers)
+        reads_body = request.method not in NO_BODY and not isinstance(handler, StreamHandler)
+        body = await read_body(request, self._settings) if reads_body else b""
+        api_request = ApiRequest(
             service=self._service,
             caller=replace(LOCAL, source=SOURCE, request_id=request_id_of(request), chain=_chain(request)),
             path=request.path_params,
@@ -123,41 +132,41 @@ class Endpoint:
             headers=request.headers,
             body=body,
         )
-        if isinstance(handler, Streamed):
-            return await handler.answer(request, asked, self._settings)
+        if isinstance(handler, StreamHandler):
+            return await handler.respond(request, api_request, self._settings)
         if self._limiter is None:
-            return _written(handler, asked)
+            return _call(handler, api_request)
         has_waited = not self._limiter.available_tokens
         async with self._limiter:
             if has_waited and request.method in NO_BODY and await request.is_disconnected():
-                raise ClientDisconnect  # nobody would read it, and others wait
-            return await to_thread.run_sync(_written, handler, asked, limiter=_UNLIMITED)
+                raise ClientDisconnect  # do no work for a client that is gone while others wait
+            return await to_thread.run_sync(_call, handler, api_request, limiter=_UNLIMITED)
 
 
 def _chain(request: Request) -> str:
-    """Which occurrence's work asks, as it says; whoever says several things says nothing."""
+    """The causation chain that the client names; a repeated header counts as none."""
     given = request.headers.getlist("noonmark-chain")
     return given[0] if len(given) == 1 else ""
 
 
-def _written(handler: Handler, asked: ApiRequest) -> Response:
-    """What a handler answers, as bytes: a long list takes its time to write, too."""
-    answer = handler(asked)
+def _call(handler: Handler, api_request: ApiRequest) -> Response:
+    """Call a handler and encode its answer; encoding a long list takes time too, so both run in the thread."""
+    answer = handler(api_request)
     content, media_type = answer.content
     return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
 
 
-def _not_by_this_method(methods: Iterable[str]) -> HttpError:
+def _method_not_allowed(methods: Iterable[str]) -> HttpError:
     allowed = ", ".join(sorted(methods))
     return HttpError(405, "method_not_allowed", f"allowed are {allowed}", headers={"Allow": allowed})
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """What the router itself refuses."""
+async def _router_error(request: Request, error: Exception) -> Response:
+    """Turn an error of the router into a problem document."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = dict(getattr(error, "headers", None) or {})
     if status == 404:
-        return problem(HttpError(404, "not_found", "there is nothing at this path"), request)
+        return problem_response(HttpError(404, "not_found", "there is nothing at this path"), request)
     if status == 405:
-        return problem(_not_by_this_method(headers.get("Allow", "").split(", ")), request)
-    return problem(HttpError(status, "invalid_request", "the request is not valid", headers=headers), request)
+        return problem_response(_method_not_allowed(headers.get("Allow", "").split(", ")), request)
+    return problem_response(HttpError(status, "invalid_request", "the request is not valid", headers=headers), request)

@@ -1,4 +1,4 @@
-"""The guard before every route: which host was meant, who sent it, under which id it is logged, and what went wrong."""
+"""The guard in front of every route: checks Host and Origin, assigns the request id, and answers unexpected errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structlog.contextvars import bind_contextvars
 
 from noonmark.core.errors import NotAllowed
 from noonmark.core.jsonvalues import shown
-from noonmark.server.problems import failure, problem
+from noonmark.server.problems import internal_error_response, problem_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.rest")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _PORTS = {"http": 80, "https": 443}
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_FOREIGN = frozenset({"cross-site", "same-site"})
-"""What a browser says of a request that a page of another origin has made; another port of this machine is one."""
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+"""Sec-Fetch-Site of a request from a page of another origin; another port of this machine is another origin."""
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::([0-9]{1,5}))?")
 
 
 class Guard:
-    """Lets through what was meant for this server; a page of another site that a browser shows was not."""
+    """Rejects requests for another host, and requests that a page of another site makes in a browser."""
 
     def __init__(self, app: ASGIApp, *, settings: HttpSettings, fresh_id: Callable[[], str]) -> None:
-        """`fresh_id` names the requests that come without an id of their own."""
+        """`fresh_id` names requests that have no valid X-Request-Id."""
         self._app, self._fresh_id = app, fresh_id
         self._hosts = {one.lower() for one in (settings.host, *settings.allowed_hosts)}
         self._public = None
@@ -43,41 +44,41 @@ class Guard:
             parts = urlsplit(settings.public_url)
             self._public = (parts.hostname, parts.port or _PORTS.get(parts.scheme))
             self._hosts.add(parts.hostname or "")
-        # Of a server that listens everywhere, this is no name.
-        self._hosts -= {"", "0.0.0.0", "::"}  # noqa: S104 - it is taken away
+        # The wildcard addresses are not host names.
+        self._hosts -= {"", "0.0.0.0", "::"}  # noqa: S104 - they are removed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ApiResponse a request, whatever happens."""
+        """Answer a request, whatever happens."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
         request_id = self._request_id(request)
         scope.setdefault("state", {})["request_id"] = request_id
-        bind_contextvars(request_id=request_id)  # for all log lines of this request, which has a task of its own
-        has_begun = False
+        bind_contextvars(request_id=request_id)  # each request has its own task, so this covers its log lines only
+        has_started = False
 
-        async def told(message: Message) -> None:
-            nonlocal has_begun
+        async def send_with_id(message: Message) -> None:
+            nonlocal has_started
             if message["type"] == "http.response.start":
-                has_begun = True
+                has_started = True
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
             await send(message)
 
         try:
             self._check(request)
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_with_id)
         except NotAllowed as error:
-            await problem(error, request)(scope, receive, told)
+            await problem_response(error, request)(scope, receive, send_with_id)
         except ClientDisconnect:
-            logger.info("%s %s: the caller went away", request.method, shown(request.scope["path"]))
+            logger.info("%s %s: client disconnected", request.method, shown(request.scope["path"]))
         except Exception:
             logger.exception(
                 "%s %s failed", request.method, shown(request.scope["path"]), extra={"request_id": request_id}
             )
-            if has_begun:
+            if has_started:
                 raise
-            await failure(request)(scope, receive, told)
+            await internal_error_response(request)(scope, receive, send_with_id)
 
     def _request_id(self, request: Request) -> str:
         given = request.headers.getlist("x-request-id")
@@ -85,19 +86,17 @@ class Guard:
 
     def _check(self, request: Request) -> None:
         hosts, origins = request.headers.getlist("host"), request.headers.getlist("origin")
-        meant = _authority(hosts[0]) if len(hosts) == 1 else None
-        if meant is None or not self._is_ours(meant[0]):
-            raise NotAllowed(
-                "the Host header names none of the hosts of this server; if it is one, add it to the allowed hosts"
-            )
-        if origins and (len(origins) > 1 or not self._is_same(origins[0], meant)):
+        host = _parse_authority(hosts[0]) if len(hosts) == 1 else None
+        if host is None or not self._is_our_host(host[0]):
+            raise NotAllowed("the Host header names no host of this server; if it is one, add it to the allowed hosts")
+        if origins and (len(origins) > 1 or not self._is_same_origin(origins[0], host)):
             raise NotAllowed("the request comes from a page of another site, by its Origin header")
-        # Not every browser says the origin of every request, but all say this, and no page can change it.
+        # Some browsers omit Origin, but all send Sec-Fetch-Site, and no page can change it.
         sites = request.headers.getlist("sec-fetch-site")
-        if request.method not in _SAFE and any(one.strip().lower() in _FOREIGN for one in sites):
+        if request.method not in _SAFE_METHODS and any(one.strip().lower() in _FOREIGN_SITES for one in sites):
             raise NotAllowed("the request comes from a page of another site, by its Sec-Fetch-Site header")
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_our_host(self, host: str) -> bool:
         if host == "localhost" or host in self._hosts:
             return True
         try:
@@ -105,22 +104,18 @@ class Guard:
         except ValueError:
             return False
 
-    def _is_same(self, origin: str, meant: tuple[str, int | None]) -> bool:
-        """Whether a page came from this very server."""
-        scheme, mark, authority = origin.partition("://")
-        sent = _authority(authority)
-        if not mark or scheme not in _PORTS or sent is None:
+    def _is_same_origin(self, origin: str, requested: tuple[str, int | None]) -> bool:
+        scheme, separator, authority = origin.partition("://")
+        sender = _parse_authority(authority)
+        if not separator or scheme not in _PORTS or sender is None:
             return False
-        host, port = sent[0], sent[1] or _PORTS[scheme]
-        return (host, port) == (meant[0], meant[1] or _PORTS[scheme]) or (host, port) == self._public
+        host, port = sender[0], sender[1] or _PORTS[scheme]
+        return (host, port) == (requested[0], requested[1] or _PORTS[scheme]) or (host, port) == self._public
 
 
-_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::([0-9]{1,5}))?")
-
-
-def _authority(text: str) -> tuple[str, int | None] | None:
-    """Host and port of a Host header; None when it is something else."""
-    found = _AUTHORITY.fullmatch(text.lower())
-    if found is None:
+def _parse_authority(text: str) -> tuple[str, int | None] | None:
+    """Host and port of a Host header; None if it is malformed."""
+    match = _AUTHORITY.fullmatch(text.lower())
+    if match is None:
         return None
-    return found[1] or found[2], None if found[3] is None else int(found[3])
+    return match[1] or match[2], None if match[3] is None else int(match[3])

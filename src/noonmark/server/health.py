@@ -1,4 +1,4 @@
-"""Watching a server: whether it lives, whether it is ready, and what it has counted."""
+"""Health and metrics routes."""
 
 from __future__ import annotations
 
@@ -10,58 +10,57 @@ from noonmark.server.requests import ApiResponse
 if TYPE_CHECKING:
     from noonmark.server.requests import ApiRequest, Handler
 
+PATHS = ("/health", "/health/live", "/health/ready", "/metrics")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_HEALTHY = {"status": "healthy", "service": "noonmark"}
 
 
 class Health(Protocol):
-    """What a process knows of itself. Only `ready` asks the store."""
+    """The health of this process. Only `ready` calls the store."""
 
     def summary(self) -> dict[str, Any]:
-        """That it is well, and what it is."""
+        """Status, service and version."""
 
     def live(self) -> dict[str, Any]:
-        """That it answers at all."""
+        """That the process responds."""
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Whether it can do its work, and what it lacks."""
+        """Whether it can do its work, and the result of each check."""
 
 
 class Metrics(Protocol):
-    """What a process has counted."""
+    """The metrics of this process."""
 
     def render(self) -> bytes:
-        """Everything, in the text format of Prometheus."""
+        """All metrics in the text format of Prometheus."""
 
 
-def quick_handlers(health: Health | None) -> dict[tuple[str, str], Handler]:
-    """The handlers of the routes that never wait. Who asks a server without health is told that it answers."""
+def nonblocking_handlers(health: Health | None) -> dict[tuple[str, str], Handler]:
+    """The routes that never wait, so they need no thread. Without `health`, a server reports that it is healthy."""
 
     def summary(request: ApiRequest) -> ApiResponse:
         request.query({})
-        return ApiResponse(document=_WELL if health is None else health.summary())
+        return ApiResponse(document=_HEALTHY if health is None else health.summary())
 
     def live(request: ApiRequest) -> ApiResponse:
         request.query({})
-        return ApiResponse(document=_WELL if health is None else health.live())
+        return ApiResponse(document=_HEALTHY if health is None else health.live())
 
     return {("GET", "/health"): summary, ("GET", "/health/live"): live}
 
 
 def handlers(health: Health | None, metrics: Metrics | None) -> dict[tuple[str, str], Handler]:
-    """The handlers of the routes that look at more than this process has at hand."""
+    """The routes that may wait for the store."""
 
     def ready(request: ApiRequest) -> ApiResponse:
         request.query({})
-        is_ready, document = (True, _WELL) if health is None else health.ready()
+        is_ready, document = (True, _HEALTHY) if health is None else health.ready()
         return ApiResponse(document=document, status=200 if is_ready else 503)
 
-    def counted(request: ApiRequest) -> ApiResponse:
+    def render_metrics(request: ApiRequest) -> ApiResponse:
         request.query({})
         if metrics is None:
-            raise NotFound("nothing is counted here")
+            raise NotFound("metrics are not available on this server")
         return ApiResponse(raw=(metrics.render(), METRICS_TYPE))
 
-    return {("GET", "/health/ready"): ready, ("GET", "/metrics"): counted}
-
-
-_WELL = {"status": "healthy", "service": "noonmark"}
+    return {("GET", "/health/ready"): ready, ("GET", "/metrics"): render_metrics}

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
     from noonmark.core.instants import Micros
     from noonmark.core.targets.reach import Reach
@@ -234,7 +234,7 @@ def _functions(loaded: Loaded) -> Functions:
     return functions
 
 
-def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> FastAPI:
+def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> Starlette:
     node = worker.vitals().node
     service = Service(
         store=store,
@@ -285,7 +285,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
 class _Server(uvicorn.Server):
     """The web server; it says on standard output where it listens, once it does."""
 
-    def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket, pool: ConnectionPool) -> None:
+    def __init__(self, app: Starlette, settings: Settings, listener: socket.socket, pool: ConnectionPool) -> None:
         config = uvicorn.Config(
             app,
             http=cast("type[Protocol]", partial(Connection, pool)),

@@ -183,7 +183,7 @@ def handlers() -> dict[tuple[str, str], Handler]:
 
 
 def _call(asked: ApiRequest) -> ApiResponse:
-    """ApiResponse a call or a batch; of notifications alone, nobody is told anything."""
+    """Answer a call or a batch; notifications alone get an empty answer."""
     asked.query({})
     said = answer(asked.service, replace(asked.caller, source="jsonrpc"), asked.body)
     return ApiResponse(status=204, raw=(b"", JSON)) if said is None else ApiResponse(raw=(said, JSON))

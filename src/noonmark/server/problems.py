@@ -1,4 +1,4 @@
-"""Problem documents: what every route answers when a request fails."""
+"""Problem documents: the answer of every route to a request that fails."""
 
 from __future__ import annotations
 
@@ -17,44 +17,52 @@ if TYPE_CHECKING:
 
 PROBLEM = "application/problem+json"
 TASK_ROUTES = "/api/v1/"
-"""Under it, callers look for the sentence in a member named `error`."""
+"""Clients of these routes read the message from a member named `error`."""
+E = TypeVar("E", bound=NoonmarkError)
 
 _TITLES = {
-    "unsupported_media_type": "This kind of content is not read",
-    "method_not_allowed": "Not by this method",
-    "request_timeout": "The body did not come",
-    "server_busy": "Too much to do",
+    "unsupported_media_type": "Unsupported media type",
+    "method_not_allowed": "Method not allowed",
+    "request_timeout": "Request timeout",
+    "server_busy": "Server busy",
 }
 
 
 class HttpError(NoonmarkError):
-    """A request that HTTP itself is enough to refuse, with a status of its own."""
+    """An error of HTTP itself, with its own status, code and headers."""
 
     def __init__(
         self, status: int, code: str, message: str, *, field: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
-        """The code is one of this surface, or of the tree of errors."""
+        """The code is one of the titles here, or the code of a Noonmark error."""
         super().__init__(message, field=field)
         self.status, self.http_code, self.headers = status, code, dict(headers or {})
 
 
-def problem(error: NoonmarkError, request: Request) -> Response:
-    """The answer that tells of an error."""
-    said = error_document(error)
+def problem_response(error: NoonmarkError, request: Request) -> Response:
+    """The problem document of an error, as a response."""
+    details = error_document(error)
     status, headers = STATUS[error.code].http, {}
     if isinstance(error, HttpError):
-        said["code"], status, headers = error.http_code, error.status, error.headers
-    code = str(said["code"])
+        details["code"], status, headers = error.http_code, error.status, error.headers
+    code = str(details["code"])
     document = {
         "type": f"urn:noonmark:problem:{code}",
         "title": title_of(code),
         "status": status,
-        **said,
+        **details,
         "request_id": request_id_of(request),
     }
     if request.scope["path"].startswith(TASK_ROUTES):
-        document["error"] = said["detail"]
+        document["error"] = details["detail"]
     return Response(write_json(document), status, {**headers, "Cache-Control": "no-store"}, media_type=PROBLEM)
+
+
+def internal_error_response(request: Request) -> Response:
+    """The response to an unexpected error; the log has the cause, under the same request id."""
+    return problem_response(
+        NoonmarkError("internal error; the server log has the cause under this request_id"), request
+    )
 
 
 def title_of(code: str) -> str:
@@ -62,31 +70,21 @@ def title_of(code: str) -> str:
     return _TITLES[code] if code in _TITLES else STATUS[code].title
 
 
-def failure(request: Request) -> Response:
-    """The answer when something went wrong that nobody thought of; what it was is in the log, under the same id."""
-    return problem(
-        NoonmarkError("something went wrong in the server; its log says what, under this request_id"), request
-    )
-
-
 def request_id_of(request: Request) -> str:
     """The id under which a request is logged."""
     return str(request.scope.get("state", {}).get("request_id", ""))
 
 
-E = TypeVar("E", bound=NoonmarkError)
-
-
-def renamed(error: E, names: Mapping[str, str]) -> E:
-    """The same error, with the fields that the caller knows; what is inside a field keeps its path."""
-    error.field = _renamed(error.field, names)
+def rename_fields(error: E, names: Mapping[str, str]) -> E:
+    """The same error with the field names of another document format; the path inside a field stays."""
+    error.field = _rename(error.field, names)
     if isinstance(error, InvalidSchedule):
-        error.problems = tuple(Problem(_renamed(one.field, names), one.message, one.code) for one in error.problems)
+        error.problems = tuple(Problem(_rename(one.field, names), one.message, one.code) for one in error.problems)
     return error
 
 
-def _renamed(field: str, names: Mapping[str, str]) -> str:
-    """The longest path that has a name gives way to it."""
+def _rename(field: str, names: Mapping[str, str]) -> str:
+    """Replace the longest prefix that has another name."""
     for ours in sorted(names, key=len, reverse=True):
         if field == ours or field.startswith((f"{ours}.", f"{ours}[")):
             return names[ours] + field[len(ours) :]

@@ -1,4 +1,7 @@
-"""API requests and responses: size and time limits for bodies, typed query parameters, JSON documents."""
+"""API requests and responses: limits on bodies, typed query parameters, JSON documents.
+
+Handlers take an `ApiRequest` and return an `ApiResponse`. They run in threads and may wait for the store.
+"""
 
 from __future__ import annotations
 
@@ -24,113 +27,165 @@ if TYPE_CHECKING:
 
     from noonmark.operations.service import Caller, Service
 
+JSON = "application/json"
 MAX_BODY = 1_048_576
-"""Bytes of one body."""
+MAX_PARAMETERS = 100
+MAX_DRAINED = 33_554_432
+"""Bytes of an oversized body that are read and discarded, so that the client gets to read the answer."""
+DRAIN_SECONDS = 2.0
+"""Time limit for that, when Content-Length already says that the body is too large."""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """What the HTTP surface is told; loopback addresses are always among the hosts by which it may be called."""
+    """How the server is reached, and how much it reads. Loopback addresses are always allowed as hosts."""
 
     host: str = "127.0.0.1"
     port: int = 8001
     allowed_hosts: tuple[str, ...] = ()
-    """Other names by which callers reach it, without a port."""
+    """More host names that clients may use, without a port."""
     public_url: str | None = None
-    """Where callers find it when something stands before it, such as https://noonmark.example.org."""
+    """The address that clients use when a proxy stands in front, such as https://noonmark.example.org."""
     max_body: int = MAX_BODY
     body_seconds: float = 20.0
-    """A body that has not come by then is given up."""
-
-
-MAX_PARAMETERS = 100
-DRAINED = 33_554_432
-"""So many bytes of what is too large are taken and thrown away, so that the caller gets to read the answer."""
-DRAIN_SECONDS = 2.0
-"""So long they are waited for, where it was said before that there would be too many."""
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
+    """Time limit for receiving a body."""
 
 
 class Kind(StrEnum):
-    """What a parameter may be."""
+    """The type of a query parameter."""
 
     TEXT = "text"
     INTEGER = "integer"
     BOOLEAN = "boolean"
     INSTANT = "instant"
     SEVERAL = "several"
-    """Text that may be given again and again."""
+    """Text; the parameter may be repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest:
+    """One request, with its body read but not parsed."""
+
+    service: Service
+    caller: Caller
+    path: Mapping[str, str]
+    query_string: bytes
+    headers: Headers
+    body: bytes
+
+    def perform(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Run an operation and return its answer."""
+        return drive(perform(self.service, self.caller, operation, arguments))
+
+    def query(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+        """The query parameters, each of its type; unknown ones are rejected."""
+        return read_query(self.query_string, kinds)
+
+    def document(self, *, required: bool = True, repeats: bool = True) -> dict[str, Any]:
+        """The body as a JSON object; an empty object if there is no body and none is required.
+
+        With `repeats=False`, errors quote nothing of the body: it may hold a secret.
+        """
+        if not self.body:
+            if required:
+                raise InvalidRequest("the body is empty; it must be a JSON object")
+            return {}
+        value = parse(self.body, repeats=repeats)
+        if not isinstance(value, dict):
+            raise InvalidRequest("the body must be a JSON object")
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiResponse:
+    """A status, headers and a JSON document, or content of another type."""
+
+    document: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    raw: tuple[bytes, str] | None = None
+    """Bytes and their media type, instead of a document."""
+
+    @property
+    def content(self) -> tuple[bytes, str]:
+        """The bytes to send, and their media type."""
+        return self.raw or (write_json(self.document), JSON)
+
+
+if TYPE_CHECKING:
+    Handler = Callable[[ApiRequest], ApiResponse]
 
 
 async def read_body(request: Request, settings: HttpSettings) -> bytes:
-    """The bytes of a body; refused when there are too many, they do not come, or they are no JSON by their headers."""
+    """Read a JSON body; reject one that is too large, too slow, or has another media type."""
     check_encoding(request)
-    body = await _bytes(request, settings)
+    body = await _receive(request, settings)
     if body:
-        _check_type(request.headers.getlist("content-type"))
+        _check_content_type(request.headers.getlist("content-type"))
     return body
 
 
 def check_encoding(request: Request) -> None:
-    """Refuse a body that is packed."""
+    """Reject a compressed body."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise HttpError(
             415,
             "unsupported_media_type",
-            f"Content-Encoding {shown(encoding)} is not read; send the body as it is",
+            f"unsupported Content-Encoding {shown(encoding)}; send the body uncompressed",
             headers={"Accept-Encoding": "identity"},
         )
 
 
 def declared_length(request: Request) -> int:
-    """How long a body is said to be; 0 when nothing is said."""
+    """The Content-Length; 0 if there is none."""
     declared = request.headers.get("content-length", "0")
     return int(declared) if declared.isdecimal() and len(declared) < 20 else 0
 
 
-def late(seconds: float) -> HttpError:
-    """The error for a body that does not come."""
+def body_timeout(seconds: float) -> HttpError:
+    """The error for a body that is not received in time."""
     return HttpError(
         408,
         "request_timeout",
-        f"the body did not come within {seconds:g} seconds",
+        f"the body was not received within {seconds:g} seconds",
         headers={"Connection": "close"},
     )
 
 
-def _check_type(types: list[str]) -> None:
+def _check_content_type(types: list[str]) -> None:
     kind, _, parameters = (types[0] if len(types) == 1 else "").partition(";")
     charset = parameters.strip().lower().replace('"', "").replace(" ", "")
-    if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+    if kind.strip().lower() != JSON or charset not in ("", "charset=utf-8"):
         given = shown(types[0]) if types else "none"
         raise HttpError(
-            415, "unsupported_media_type", f"the Content-Type must be application/json, in UTF-8; it is {given}"
+            415, "unsupported_media_type", f"the Content-Type must be application/json in UTF-8; it is {given}"
         )
 
 
-async def _bytes(request: Request, settings: HttpSettings) -> bytes:
+async def _receive(request: Request, settings: HttpSettings) -> bytes:
     parts: list[bytes] = []
     size = 0
     is_too_large = declared_length(request) > settings.max_body
     if is_too_large and "expect" in request.headers:
         raise _too_large(settings)
-    patience = min(settings.body_seconds, DRAIN_SECONDS) if is_too_large else settings.body_seconds
+    time_limit = min(settings.body_seconds, DRAIN_SECONDS) if is_too_large else settings.body_seconds
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(time_limit):
             async for part in request.stream():
                 size += len(part)
                 if size > settings.max_body:
                     parts.clear()
                     is_too_large = True
-                if size > DRAINED:
+                if size > MAX_DRAINED:
                     break
                 if not is_too_large:
                     parts.append(part)
     except TimeoutError:
         if not is_too_large:
-            raise late(settings.body_seconds) from None
+            raise body_timeout(settings.body_seconds) from None
     if is_too_large:
         raise _too_large(settings)
     return b"".join(parts)
@@ -146,7 +201,7 @@ def _too_large(settings: HttpSettings) -> HttpError:
 
 
 def read_query(query_string: bytes, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """The parameters by name, each of its kind; whatever is unknown, wrong or given twice is refused."""
+    """Parse query parameters by type; unknown, invalid and repeated ones are rejected, all in one error."""
     try:
         pairs = parse_qsl(
             query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
@@ -156,39 +211,39 @@ def read_query(query_string: bytes, kinds: Mapping[str, Kind]) -> dict[str, Any]
     except ValueError:
         raise InvalidRequest(f"there are more than {MAX_PARAMETERS} parameters") from None
     problems: list[Problem] = []
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        message = _take(found, kinds, name, value)
+    parameters: dict[str, Any] = {}
+    for name, text in pairs:
+        message = _add_parameter(parameters, kinds, name, text)
         if message is not None:
             problems.append(Problem(key_path(name), message, InvalidRequest.code))
     if problems:
         raise refusal(problems)
-    return found
+    return parameters
 
 
-def _take(found: dict[str, Any], kinds: Mapping[str, Kind], name: str, text: str) -> str | None:
-    """Keep a parameter; says what is wrong with it, if anything is."""
+def _add_parameter(parameters: dict[str, Any], kinds: Mapping[str, Kind], name: str, text: str) -> str | None:
+    """Add one parameter; returns the message if it is invalid."""
     kind = kinds.get(name)
     if kind is None:
         allowed = f"allowed are {', '.join(kinds)}" if kinds else "there are none here"
         return f"unknown parameter; {allowed}"
-    if (wrong := text_problem(text)) is not None:
-        return wrong
+    if (problem := text_problem(text)) is not None:
+        return problem
     if kind is Kind.SEVERAL:
-        found.setdefault(name, []).append(text)
+        parameters.setdefault(name, []).append(text)
         return None
-    if name in found:
+    if name in parameters:
         return "is given twice"
     try:
-        found[name] = _value(kind, text)
+        parameters[name] = _parse_value(kind, text)
     except ValueError as error:
         return str(error)
     return None
 
 
-def _value(kind: Kind, text: str) -> object:
+def _parse_value(kind: Kind, text: str) -> object:
     if kind is Kind.INTEGER:
-        if _WHOLE.fullmatch(text):
+        if _INTEGER.fullmatch(text):
             return int(text)
         raise ValueError(f"must be a whole number, not {shown(text)}")
     if kind is Kind.BOOLEAN:
@@ -196,73 +251,16 @@ def _value(kind: Kind, text: str) -> object:
             return text == "true"
         raise ValueError(f"must be true or false, not {shown(text)}")
     if kind is Kind.INSTANT:
-        # A plus sign that was not escaped has become a blank on its way.
+        # URL decoding turns an unescaped plus sign into a blank.
         return _LOST_PLUS.sub(r"+\1", text)
     return text
 
 
-def read_match(header: str | None) -> tuple[str, ...] | None:
-    """The tags that an If-Match header allows, without their quotes; None when every one will do."""
+def read_if_match(header: str | None) -> tuple[str, ...] | None:
+    """The tags of an If-Match header without quotes; None if any state matches."""
     if header is None or header.strip() == "*":
         return None
     tags = [one.strip() for one in header.split(",")]
     if not all(re.fullmatch(r'(?:W/)?"[^"]*"|[0-9]+', one) for one in tags):
         raise InvalidRequest('If-Match must be the ETag of a schedule, such as "3"', field="If-Match")
     return tuple(one.strip('"') for one in tags if not one.startswith("W/"))
-
-
-JSON = "application/json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiRequest:
-    """One request: its body is read, but not looked at yet."""
-
-    service: Service
-    caller: Caller
-    path: Mapping[str, str]
-    query_string: bytes
-    headers: Headers
-    body: bytes
-
-    def perform(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Do an operation, and wait for it."""
-        return drive(perform(self.service, self.caller, operation, arguments))
-
-    def query(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
-        """The parameters, each of its kind; others are refused."""
-        return read_query(self.query_string, kinds)
-
-    def document(self, *, required: bool = True, repeats: bool = True) -> dict[str, Any]:
-        """The body as an object; without one, an empty object where none is required.
-
-        Of one that brings a secret, no error `repeats` anything.
-        """
-        if not self.body:
-            if required:
-                raise InvalidRequest("the body is empty; it must be a JSON object")
-            return {}
-        value = parse(self.body, repeats=repeats)
-        if not isinstance(value, dict):
-            raise InvalidRequest("the body must be a JSON object")
-        return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiResponse:
-    """A status, a document and headers; or content of another kind."""
-
-    document: Any = None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    raw: tuple[bytes, str] | None = None
-    """Bytes and their media type, in place of a document."""
-
-    @property
-    def content(self) -> tuple[bytes, str]:
-        """What is sent, and its media type."""
-        return self.raw or (write_json(self.document), JSON)
-
-
-if TYPE_CHECKING:
-    Handler = Callable[[ApiRequest], ApiResponse]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.errors import InvalidRequest, RevisionConflict
 from noonmark.operations.table import SETS_SECRET
 from noonmark.server.problems import HttpError
-from noonmark.server.requests import ApiResponse, Kind, read_match
+from noonmark.server.requests import ApiResponse, Kind, read_if_match
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Body(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How one operation is request for by HTTP. What stands in the path is an argument of that name."""
+    """How one operation is called over HTTP. A variable of the path is an argument of that name."""
 
     operation: str
     method: str
@@ -186,7 +186,7 @@ def read_arguments(route: Route, request: ApiRequest) -> dict[str, Any]:
 
 def execute(route: Route, request: ApiRequest, arguments: Mapping[str, Any]) -> ApiResponse:
     """Perform the operation of a route, on the conditions of its headers; the answer has its status and headers."""
-    expected = read_match(request.headers.get("if-match")) if route.is_conditional else None
+    expected = read_if_match(request.headers.get("if-match")) if route.is_conditional else None
     if expected is None:
         return to_response(route, request.perform(route.operation, arguments))
     present = request.perform("schedule/get", dict(request.path))

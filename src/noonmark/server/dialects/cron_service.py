@@ -9,7 +9,7 @@ from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NoonmarkError
 from noonmark.core.instants import parse_instant
 from noonmark.core.jsonvalues import boolean_value, key_path, number_value
-from noonmark.server.problems import renamed
+from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
 from noonmark.server.routes import ROUTES, execute, handle, read_arguments
 
@@ -43,18 +43,18 @@ NAMES = {
     "trigger.jitter_seconds": "jitter_ms",
     "misfire_policy": "catchup_policy",
 }
-"""What its callers know our fields as."""
+"""Its names for our fields."""
 MAX_JITTER_MS = 1e12
 _CATCHUP = {"skip": "none", "catch_up_all": "fire_immediately", "spread": "spread"}
 
 
 def is_cron_service_document(document: Mapping[str, Any]) -> bool:
-    """Whether a document is in the words of the cron service, and not in our own."""
+    """Whether a document is in the format of the cron service."""
     return any(name in document for name in ("cron_expr", "workflow_id", "catchup_policy", "jitter_ms"))
 
 
 def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the cron service calls a schedule, as the arguments of an upsert."""
+    """Translate a schedule of the cron service into the arguments of an upsert."""
     if unknown := [one for one in document if one not in FIELDS]:
         raise InvalidRequest(f"unknown field; allowed are {', '.join(FIELDS)}", field=unknown[0])
     if missing := [one for one in ("workflow_id", "cron_expr") if document.get(one) is None]:
@@ -88,7 +88,7 @@ def _seconds(milliseconds: object) -> float | None:
 
 
 def to_document(schedule: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A schedule document in the words of the cron service; None for one that it could not have written."""
+    """Translate a schedule into the format of the cron service; None if that format cannot express it."""
     trigger, target = schedule["trigger"], schedule["target"]
     if target["target_kind"] != "workflow" or trigger is None or "expression" not in trigger:
         return None
@@ -123,16 +123,18 @@ MAX_KEY = 200
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
-    """The handlers that understand both, in place of the canonical ones, and the one that only the cron service has."""
-    both = {
+    """Handlers that accept both formats, instead of the canonical ones, and the route of the cron service alone."""
+    shared = {
         "schedule/upsert": _upsert,
         "schedule/pause": _pause,
         "schedule/get": _get,
         "schedule/list": _list,
         "schedule/delete": _delete,
     }
-    ours = {(one.method, one.path): partial(both[one.operation], one) for one in ROUTES if one.operation in both}
-    return {**ours, ("POST", LAUNCH): _launch}
+    translating = {
+        (one.method, one.path): partial(shared[one.operation], one) for one in ROUTES if one.operation in shared
+    }
+    return {**translating, ("POST", LAUNCH): _launch}
 
 
 def _upsert(route: Route, request: ApiRequest) -> ApiResponse:
@@ -142,11 +144,11 @@ def _upsert(route: Route, request: ApiRequest) -> ApiResponse:
     try:
         return execute(route, request, to_arguments(arguments))
     except NoonmarkError as error:
-        raise renamed(error, NAMES) from None
+        raise rename_fields(error, NAMES) from None
 
 
 def _pause(route: Route, request: ApiRequest) -> ApiResponse:
-    """Pause; or resume, where the body says that it is not to be paused."""
+    """Pause, or resume if the body has `"paused": false`."""
     arguments = read_arguments(route, request)
     if "paused" not in arguments:
         return execute(route, request, arguments)
@@ -157,37 +159,37 @@ def _pause(route: Route, request: ApiRequest) -> ApiResponse:
     if not is_paused:
         [route] = [one for one in ROUTES if one.operation == "schedule/resume"]
     answer = execute(route, request, arguments)
-    return _with(answer, message=f"Schedule {'paused' if is_paused else 'resumed'}")
+    return _extend(answer, message=f"Schedule {'paused' if is_paused else 'resumed'}")
 
 
 def _get(route: Route, request: ApiRequest) -> ApiResponse:
     answer = handle(route, request)
-    told = to_document(answer.document)
-    return answer if told is None else _with(answer, schedule=told)
+    translated = to_document(answer.document)
+    return answer if translated is None else _extend(answer, schedule=translated)
 
 
 def _list(route: Route, request: ApiRequest) -> ApiResponse:
-    """A list; what the cron service could have written has its words beside ours."""
+    """List schedules; those that the cron service can express have its fields beside ours."""
     answer = handle(route, request)
-    for one in answer.document["schedules"]:
-        for name, value in (to_document(one) or {}).items():
-            one.setdefault(name, value)
+    for schedule in answer.document["schedules"]:
+        for name, value in (to_document(schedule) or {}).items():
+            schedule.setdefault(name, value)
     return answer
 
 
 def _delete(route: Route, request: ApiRequest) -> ApiResponse:
-    return _with(handle(route, request), message="Schedule deleted")
+    return _extend(handle(route, request), message="Schedule deleted")
 
 
-def _with(answer: ApiResponse, **more: Any) -> ApiResponse:  # noqa: ANN401 - JSON
+def _extend(answer: ApiResponse, **more: Any) -> ApiResponse:  # noqa: ANN401 - JSON
     answer.document.update(more)
     return answer
 
 
 def _launch(request: ApiRequest) -> ApiResponse:
-    """Run a workflow once, now; the same key again is the same run."""
-    if said := request.document(required=False):
-        raise InvalidRequest("everything is told by parameters here", field=key_path(next(iter(said))))
+    """Run a workflow once, now; repeating the key returns the same run."""
+    if document := request.document(required=False):
+        raise InvalidRequest("must be empty: this route takes query parameters", field=key_path(next(iter(document))))
     query = request.query(LAUNCHED)
     if missing := [name for name in LAUNCHED if name != "version" and name not in query]:
         raise InvalidRequest("is required", field=missing[0])
@@ -198,9 +200,9 @@ def _launch(request: ApiRequest) -> ApiResponse:
     if not 1 <= len(query["idempotency_key"]) <= MAX_KEY:
         raise InvalidRequest(f"must have 1 to {MAX_KEY} characters", field="idempotency_key")
     try:
-        made = request.perform("schedule/create", _one_run(query))
+        made = request.perform("schedule/create", _run_once(query))
     except NoonmarkError as error:
-        raise renamed(error, NAMES) from None
+        raise rename_fields(error, NAMES) from None
     return ApiResponse(
         document={
             "message": "Workflow started",
@@ -212,8 +214,8 @@ def _launch(request: ApiRequest) -> ApiResponse:
     )
 
 
-def _one_run(query: dict[str, Any]) -> dict[str, Any]:
-    """A schedule that fires once, at once, and hands the workflow the time it stands for."""
+def _run_once(query: dict[str, Any]) -> dict[str, Any]:
+    """A schedule that fires once, immediately, and passes `scheduled_for` to the workflow."""
     target = {
         "target_kind": "workflow",
         "workflow_id": query["workflow_id"],

@@ -20,7 +20,7 @@ from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse
 from noonmark.core.jsonvalues import boolean_value
 from noonmark.core.triggers import parse_trigger
 from noonmark.driver.drive import drive
-from noonmark.server.problems import renamed
+from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
 
 if TYPE_CHECKING:
@@ -51,18 +51,18 @@ NAMES = {
     "budget.max_cost_usd": "max_budget_per_run_usd",
     "owner": "user_id",
 }
-"""What its callers know our fields as."""
-USUAL_TIMEOUT = 3_600
+"""Their names for our fields."""
+DEFAULT_TIMEOUT = 3_600
 STATUSES = {"active": "ACTIVE", "paused": "PAUSED", "completed": "COMPLETED", "deleted": "DELETED"}
 _OUTCOMES = {None: "RUNNING", "completed": "COMPLETED", "cancelled": "CANCELLED"}
-_MANY_FIRES = 1_000
-_LONG = 6 * 366 * DAY_SECONDS * SECOND
-"""Long enough to meet every month with every day of the week next to it, and a leap day."""
-_FROM = datetime(2000, 1, 1, tzinfo=UTC)
+_MAX_FIRES = 1_000
+_MAX_SPAN = 6 * 366 * DAY_SECONDS * SECOND
+"""Long enough to include a leap day, and every month starting on every day of the week."""
+_START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What is request for, as the arguments of a create."""
+    """Translate a task into the arguments of a create."""
     _check_known(document, (*FIELDS, "user_id"))
     if missing := [one for one in REQUIRED if document.get(one) in (None, "")]:
         raise InvalidRequest("is required", field=missing[0])
@@ -83,25 +83,25 @@ def to_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_changes(document: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to change, as the changes of an update; null leaves a field as it is."""
+    """Translate changes into those of an update; null leaves a field as it is."""
     _check_known(document, (*FIELDS, "clear_task_context"))
-    said = present(**document)
-    changes: dict[str, Any] = {name: said[name] for name in ("name", "description") if name in said}
-    if "cron_expression" in said:
-        _check_fields(said["cron_expression"])
-    if "cron_expression" in said or "timezone" in said:
-        kept = stored["trigger"] if stored["trigger"]["type"] == "cron" else {"type": "cron"}
-        kept = {name: value for name, value in kept.items() if name != "crons" or "cron_expression" not in said}
-        changes["trigger"] = kept | _under(said, expression="cron_expression", timezone="timezone")
-    target = stored["target"] | _under(said, query="task_query", context="task_context")
-    if _is_cleared(said.get("clear_task_context", False)) and "task_context" not in said:
+    given = present(**document)
+    changes: dict[str, Any] = {name: given[name] for name in ("name", "description") if name in given}
+    if "cron_expression" in given:
+        _check_fields(given["cron_expression"])
+    if "cron_expression" in given or "timezone" in given:
+        trigger = stored["trigger"] if stored["trigger"]["type"] == "cron" else {"type": "cron"}
+        trigger = {name: value for name, value in trigger.items() if name != "crons" or "cron_expression" not in given}
+        changes["trigger"] = trigger | _renamed(given, expression="cron_expression", timezone="timezone")
+    target = stored["target"] | _renamed(given, query="task_query", context="task_context")
+    if _is_cleared(given.get("clear_task_context", False)) and "task_context" not in given:
         target.pop("context", None)
     if target != stored["target"]:
         changes["target"] = target
-    if "max_budget_per_run_usd" in said:
-        changes["budget"] = _budget(said["max_budget_per_run_usd"])
-    if "timeout_seconds" in said:
-        changes["timeout_seconds"] = _timeout(said["timeout_seconds"])
+    if "max_budget_per_run_usd" in given:
+        changes["budget"] = _budget(given["max_budget_per_run_usd"])
+    if "timeout_seconds" in given:
+        changes["timeout_seconds"] = _timeout(given["timeout_seconds"])
     return changes
 
 
@@ -112,8 +112,8 @@ def _is_cleared(value: object) -> bool:
         raise InvalidRequest(str(error), field="clear_task_context") from None
 
 
-def _under(said: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    return {ours: said[theirs] for ours, theirs in names.items() if theirs in said}
+def _renamed(given: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    return {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
 
 
 def _check_known(document: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
@@ -122,7 +122,7 @@ def _check_known(document: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
 
 
 def _check_fields(expression: object) -> None:
-    """A cron expression has five fields here; what is in them, the trigger judges."""
+    """Check that a cron expression has five fields; the trigger checks their content."""
     if isinstance(expression, str) and len(expression.split()) != 5:
         raise InvalidTrigger(
             f"must have five fields (minute, hour, day of month, month, day of week), not {len(expression.split())}",
@@ -131,25 +131,25 @@ def _check_fields(expression: object) -> None:
 
 
 def _budget(usd: object) -> dict[str, Any] | None:
-    """What a run may cost; nothing at all means that nobody has said."""
+    """The budget of a run; 0 means none."""
     return None if usd is None or (usd == 0 and not isinstance(usd, bool)) else {"max_cost_usd": usd}
 
 
-def _timeout(seconds: Any) -> Any:  # noqa: ANN401 - whatever else it is, the schedule judges it
-    """How long a run may take; nothing at all is the usual time."""
-    return USUAL_TIMEOUT if seconds is None or (seconds == 0 and not isinstance(seconds, bool)) else seconds
+def _timeout(seconds: Any) -> Any:  # noqa: ANN401 - the schedule checks it
+    """The timeout of a run; 0 means the default."""
+    return DEFAULT_TIMEOUT if seconds is None or (seconds == 0 and not isinstance(seconds, bool)) else seconds
 
 
 def smallest_gap(expression: str) -> Micros | None:
-    """The least time between two fires of an expression, whenever they are; None if it fires once at the most.
+    """The shortest time between two fires of an expression; None if it fires at most once.
 
-    It is judged from a day that never changes, so that the verdict does not depend on when somebody asks.
+    The search starts from a fixed day, so that the result does not depend on the current time.
     """
-    trigger = parse_trigger({"type": "cron", "expression": expression}, now=_FROM)
-    start = time = to_micros(_FROM)
+    trigger = parse_trigger({"type": "cron", "expression": expression}, now=_START)
+    start = time = to_micros(_START)
     gaps: list[Micros] = []
     previous: Micros | None = None
-    while len(gaps) < _MANY_FIRES and (fire := trigger.next_micros(time)) is not None and fire - start < _LONG:
+    while len(gaps) < _MAX_FIRES and (fire := trigger.next_micros(time)) is not None and fire - start < _MAX_SPAN:
         if previous is not None:
             gaps.append(fire - previous)
         previous = time = fire
@@ -157,12 +157,12 @@ def smallest_gap(expression: str) -> Micros | None:
 
 
 def is_task(schedule: Mapping[str, Any]) -> bool:
-    """Whether a schedule is one that these routes know."""
+    """Whether a schedule is visible to these routes."""
     return bool(schedule["target"]["target_kind"] == "task")
 
 
 def to_document(schedule: Mapping[str, Any]) -> dict[str, Any]:
-    """A schedule document in the words of the task routes."""
+    """Translate a schedule into the format of these routes."""
     trigger, target, counters = schedule["trigger"] or {}, schedule["target"], schedule["counters"]
     return {
         "id": schedule["schedule_id"],
@@ -176,7 +176,7 @@ def to_document(schedule: Mapping[str, Any]) -> dict[str, Any]:
         "task_query": target["query"],
         "task_context": target.get("context", {}),
         "max_budget_per_run_usd": schedule.get("budget", {}).get("max_cost_usd", 0),
-        "timeout_seconds": schedule.get("timeout_seconds", USUAL_TIMEOUT),
+        "timeout_seconds": schedule.get("timeout_seconds", DEFAULT_TIMEOUT),
         "status": STATUSES[schedule["phase"]],
         "created_at": schedule["created_at_utc"],
         "updated_at": schedule["updated_at_utc"],
@@ -189,7 +189,7 @@ def to_document(schedule: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
-    """A run document in the words of the task routes; which model answered, nobody has told."""
+    """Translate a run into the format of these routes; model and provider are unknown."""
     usage, seconds = run["usage"] or {}, run["duration_seconds"]
     return {
         "workflow_id": run["run_id"],
@@ -212,15 +212,15 @@ BASE = "/api/v1/schedules"
 ONE = f"{BASE}/{{schedule_id}}"
 PAGES = {"page": Kind.INTEGER, "page_size": Kind.INTEGER}
 LIST = {**PAGES, "status": Kind.TEXT, "user_id": Kind.TEXT}
-MAX_PAGE_SIZE, USUAL_PAGE_SIZE, USUAL_RUNS = 100, 50, 20
+MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE, DEFAULT_RUNS_SIZE = 100, 50, 20
 MAX_TRIES = 10
-COUNTED = 1_000
+RUNS_PER_READ = 1_000
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
     """The handlers of these routes, by method and path."""
     table: dict[tuple[str, str], Handler] = {
-        # One after another, so that of those who create at once here as many are let through as may be.
+        # Creates run one at a time, so that concurrent ones on this server fill the quota exactly.
         ("POST", BASE): partial(_create, Lock()),
         ("GET", BASE): _list,
         ("GET", ONE): _get,
@@ -230,14 +230,14 @@ def handlers() -> dict[tuple[str, str], Handler]:
         ("POST", f"{ONE}/resume"): _resume,
         ("GET", f"{ONE}/runs"): _runs,
     }
-    return {place: partial(_in_their_words, handler) for place, handler in table.items()}
+    return {place: partial(_with_their_names, handler) for place, handler in table.items()}
 
 
-def _in_their_words(handler: Callable[[ApiRequest], ApiResponse], request: ApiRequest) -> ApiResponse:
+def _with_their_names(handler: Callable[[ApiRequest], ApiResponse], request: ApiRequest) -> ApiResponse:
     try:
         return handler(request)
     except NoonmarkError as error:
-        raise renamed(error, NAMES) from None
+        raise rename_fields(error, NAMES) from None
 
 
 def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
@@ -250,8 +250,8 @@ def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
     with lock:
         began = drive(request.service.store.clock())
         made = request.perform("schedule/create", arguments)
-        if parse_instant(made["created_at_utc"]) >= began:  # and not a while ago, by the same request
-            _hold_to_quota(request, made)
+        if parse_instant(made["created_at_utc"]) >= began:  # else a repeated request found it
+            _enforce_quota(request, made)
     return ApiResponse(
         document={
             "schedule_id": made["schedule_id"],
@@ -264,13 +264,13 @@ def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
 
 
 def check_limits(limits: Limits, document: Mapping[str, Any]) -> None:
-    """Refuse what fires too often, or may cost too much."""
+    """Reject a task that fires too often or has too large a budget."""
     expression, budget = document.get("cron_expression"), document.get("max_budget_per_run_usd")
     if limits.min_interval and isinstance(expression, str):
         gap = smallest_gap(expression)
         if gap is not None and gap < limits.min_interval:
             raise InvalidRequest(
-                f"fires {gap / 60_000_000:g} minutes apart at times; at least"
+                f"can fire {gap / 60_000_000:g} minutes apart; at least"
                 f" {micros_to_seconds(limits.min_interval) / 60:g} minutes are allowed",
                 field="cron_expression",
             )
@@ -279,20 +279,20 @@ def check_limits(limits: Limits, document: Mapping[str, Any]) -> None:
         raise InvalidRequest(f"must be at most {most:g}", field="max_budget_per_run_usd")
 
 
-def _hold_to_quota(request: ApiRequest, made: Mapping[str, Any]) -> None:
-    """Take back what was created beyond the limit: so nobody passes it, on however many servers."""
+def _enforce_quota(request: ApiRequest, made: Mapping[str, Any]) -> None:
+    """Delete the new schedule again if it exceeds the quota; this holds across any number of servers."""
     most = request.service.limits.max_per_user
     if most is None:
         return
     wanted = {"owner": made["owner"]["user"], "route": "task", "phase": ["active", "paused"]}
     if request.perform("schedule/count", wanted)["count"] > most:
-        request.perform("schedule/delete", {"schedule_id": made["schedule_id"], "reason": "beyond the limit"})
-        raise QuotaExceeded(f"there are {most:,} schedules already, which is the limit; delete one that is done with")
+        request.perform("schedule/delete", {"schedule_id": made["schedule_id"], "reason": "quota exceeded"})
+        raise QuotaExceeded(f"the limit of {most:,} schedules is reached; delete one that is no longer needed")
 
 
 def _list(request: ApiRequest) -> ApiResponse:
     query = request.query(LIST)
-    page, size = _page(query, USUAL_PAGE_SIZE)
+    page, size = _page(query, DEFAULT_PAGE_SIZE)
     wanted: dict[str, Any] = {"route": "task"}
     if "user_id" in query:
         wanted["owner"] = query["user_id"]
@@ -307,7 +307,7 @@ def _list(request: ApiRequest) -> ApiResponse:
         listed = {**wanted, "newest_first": True, "limit": size, "offset": offset}
         answer = request.perform("schedule/list", listed)
         found = answer["schedules"]
-        # A page may end by its size; here it has a number, and so all of its entries.
+        # A page of the operation may end early by its size in bytes; a numbered page must be complete.
         while len(found) < size and (cursor := answer["next_cursor"]) is not None:
             answer = request.perform(
                 "schedule/list", {**listed, "offset": 0, "limit": size - len(found), "cursor": cursor}
@@ -323,10 +323,10 @@ def _list(request: ApiRequest) -> ApiResponse:
     )
 
 
-def _page(query: Mapping[str, Any], usual: int) -> tuple[int, int]:
-    """Which page, of what size; a number that makes no sense is the usual one."""
-    page, size = query.get("page", 1), query.get("page_size", usual)
-    return max(1, page), size if 1 <= size <= MAX_PAGE_SIZE else usual
+def _page(query: Mapping[str, Any], default_size: int) -> tuple[int, int]:
+    """Page number and size; values out of range fall back to the defaults."""
+    page, size = query.get("page", 1), query.get("page_size", default_size)
+    return max(1, page), size if 1 <= size <= MAX_PAGE_SIZE else default_size
 
 
 def _find(request: ApiRequest) -> dict[str, Any]:
@@ -342,7 +342,7 @@ def _get(request: ApiRequest) -> ApiResponse:
 
 
 def _update(request: ApiRequest) -> ApiResponse:
-    """Change what is said; whoever else changes the trigger or the task meanwhile is not overwritten."""
+    """Change the given fields; retries if another client changes the schedule meanwhile."""
     request.query({})
     document = request.document()
     for _ in range(MAX_TRIES):
@@ -356,10 +356,10 @@ def _update(request: ApiRequest) -> ApiResponse:
         except RevisionConflict:
             continue
         return _done("updated", next_run_at=changed["next_run_at"])
-    raise RevisionConflict("the schedule was changed by others all the while; try again")
+    raise RevisionConflict("the schedule kept changing meanwhile; try again")
 
 
-def _steer(operation: str, request: ApiRequest) -> dict[str, Any]:
+def _change_phase(operation: str, request: ApiRequest) -> dict[str, Any]:
     request.query({})
     document = request.document(required=False)
     if unknown := [one for one in document if one != "reason"]:
@@ -369,16 +369,16 @@ def _steer(operation: str, request: ApiRequest) -> dict[str, Any]:
 
 
 def _pause(request: ApiRequest) -> ApiResponse:
-    _steer("schedule/pause", request)
+    _change_phase("schedule/pause", request)
     return _done("paused")
 
 
 def _resume(request: ApiRequest) -> ApiResponse:
-    return _done("resumed", next_run_at=_steer("schedule/resume", request)["next_run_at"])
+    return _done("resumed", next_run_at=_change_phase("schedule/resume", request)["next_run_at"])
 
 
 def _delete(request: ApiRequest) -> ApiResponse:
-    _steer("schedule/delete", request)
+    _change_phase("schedule/delete", request)
     return _done("deleted")
 
 
@@ -387,14 +387,14 @@ def _done(what: str, **more: str | None) -> ApiResponse:
 
 
 def _runs(request: ApiRequest) -> ApiResponse:
-    page, size = _page(request.query(PAGES), USUAL_RUNS)
+    page, size = _page(request.query(PAGES), DEFAULT_RUNS_SIZE)
     query = _find(request)["target"]["query"]
     first = (page - 1) * size
     shown: list[dict[str, Any]] = []
     total, cursor = 0, None
     while True:
-        # History has a bound of its own, so this ends.
-        found = request.perform("schedule/runs", {**request.path, "limit": COUNTED, "cursor": cursor})
+        # History is limited, so this ends.
+        found = request.perform("schedule/runs", {**request.path, "limit": RUNS_PER_READ, "cursor": cursor})
         shown += found["runs"][max(0, first - total) : max(0, first + size - total)]
         total, cursor = total + len(found["runs"]), found["next_cursor"]
         if cursor is None:

@@ -120,7 +120,7 @@ class Admitted:
         self._connection, self._app = connection, app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ApiResponse one request."""
+        """Answer one request."""
         connection = self._connection
 
         async def send_last(message: Message) -> None:
