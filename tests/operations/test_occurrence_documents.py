@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from noonmark.wire import answers
 
 from noonmark.core.ids import manual
 from noonmark.core.instants import parse_instant
@@ -13,7 +14,6 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.operations.serializers import CLASSES, TERMS, failure_class, failure_detail, occurrence_document
 from noonmark.testing import factories
-from noonmark.wire import answers
 from tests.operations.desk import REPORT, Desk
 
 

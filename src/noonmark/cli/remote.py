@@ -87,11 +87,11 @@ class OnServer:
 
     def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
         """Send it to the server."""
-        from noonmark.client import uploading  # noqa: PLC0415 - as the client itself
+        from noonmark.client import uploads  # noqa: PLC0415 - as the client itself
 
         with self._helping():
             kept = self._client.upload(file, idempotency_key=key, **said)
-        return uploading.document(kept)
+        return uploads.document(kept)
 
     def download(self, upload_id: str, to: Sink) -> int:
         """Get it from the server."""

@@ -12,7 +12,8 @@ from noonmark.core.triggers import Trigger, parse_trigger
 from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
 from noonmark.embedded.settings import whole_number
-from noonmark.operations.fires import MAX_PREVIEW, fires_of, fires_of_schedule
+from noonmark.operations.fires import fires_of, fires_of_schedule
+from noonmark.operations.models.arguments import MAX_PREVIEW
 from noonmark.ports.records import Kept, Wanted
 
 if TYPE_CHECKING:

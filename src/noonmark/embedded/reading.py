@@ -68,13 +68,14 @@ class Reading:
         Gives `checked`, `matched` and the `events`, the newest first, each with `matches` and `why`; sets nothing off.
         """
         from noonmark.operations.events import matched  # noqa: PLC0415 - few programs ask
+        from noonmark.operations.models.arguments import MatchRequest  # noqa: PLC0415 - as below
 
         self._check_open()
         if isinstance(wanted, str):
             asked: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
             asked = {"trigger": trigger_argument(wanted).to_document()}
-        return drive(matched(self._store, OWNER.tenant, {**asked, "limit": limit}))
+        return drive(matched(self._store, OWNER.tenant, MatchRequest.read({**asked, "limit": limit})))
 
     def events(self: _Looks, event_type: str | None = None, limit: int = 100) -> list[Event]:
         """The events that were emitted and are kept, whether or not they set anything off, newest first.

@@ -22,7 +22,7 @@ async def list_nodes(service: Service, caller: Caller, arguments: NoArguments) -
 
 
 async def start_worker(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
-    """Start the worker of this node; a running one goes on."""
+    """Start the worker of the node that answers; a running one goes on."""
     worker = _worker(service)
     await _record(service, caller)
     worker.start()
@@ -30,7 +30,7 @@ async def start_worker(service: Service, caller: Caller, arguments: NoArguments)
 
 
 async def stop_worker(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
-    """Stop the worker of this node; running work is finished, and other nodes go on."""
+    """Stop the worker of the node that answers; running work is finished, and other nodes go on."""
     worker = _worker(service)
     await _record(service, caller)
     worker.stop()
@@ -38,7 +38,7 @@ async def stop_worker(service: Service, caller: Caller, arguments: NoArguments) 
 
 
 async def confirm_time(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
-    """Confirm to this node that the store's time is right although it leapt ahead."""
+    """Confirm to the node that answers that the store's time is right although it leapt ahead."""
     worker = _worker(service)
     worker.confirm_time()
     await _record(service, caller)
@@ -46,7 +46,7 @@ async def confirm_time(service: Service, caller: Caller, arguments: NoArguments)
 
 
 async def get_worker_status(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
-    """Get the status of the worker of this node."""
+    """Get the status of the worker of the node that answers."""
     return _status(_worker(service))
 
 

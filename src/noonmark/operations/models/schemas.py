@@ -43,20 +43,21 @@ class SchemaRegistry:
         return {"$ref": REF.format(model.__name__)}
 
     def _of_model(self, model: type, without: Collection[str]) -> Schema:
+        about = {"title": model.__name__, "description": inspect.cleandoc(model.__doc__ or "")}
         is_argument = issubclass(model, Arguments)
+        if not is_argument and not is_dataclass(model):  # any JSON
+            return about
         described = _field_docstrings(model)
         properties: dict[str, Schema] = {}
         required: list[str] = []
         for name, schema, is_required in self._arguments(model) if is_argument else self._fields(model):
             if name in without:
                 continue
-            about = {"description": described[name]} if name in described else {}
-            properties[name] = {**schema, **about}
+            properties[name] = schema | ({"description": described[name]} if name in described else {})
             required += [name] if is_required else []
         return {
             "type": "object",
-            "title": model.__name__,
-            "description": inspect.cleandoc(model.__doc__ or ""),
+            **about,
             "properties": properties,
             **({"required": required} if required else {}),
             # An answer may say more in a later version.

@@ -1,4 +1,4 @@
-"""Verifying: for a program that receives the requests of HTTP targets, and wants to know that they are Noonmark's."""
+"""Verification of signed requests, for programs that receive the requests of HTTP targets."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Headers(Protocol):
-    """The headers of a request, as any web framework has them, or a dictionary."""
+    """The headers of a request: those of a web framework, or a dictionary."""
 
     def items(self) -> Iterable[tuple[str, str]]:
-        """Names and values, in whatever case."""
+        """Names, in any case, and values."""
 
 
 def verify(
     headers: Headers, body: bytes, key: str | bytes | Sequence[str | bytes], *, now: datetime | None = None
 ) -> str:
-    """The id of the occurrence that a request was sent for; the same id again is the same work.
+    """Verify a request and return the id of its occurrence; the same id again is the same work.
 
-    The body is what came over the wire, before anything reads it. Raises `NotAllowed` unless the request was signed
-    with this key within the last 5 minutes. While a key is replaced by another, give both. `InvalidRequest` says that
-    the program gave something else than headers, bytes and keys.
+    The body is the raw bytes that were received. Raises `NotAllowed` unless the request was signed with this key
+    within the last 5 minutes. While a key is being replaced, give both. Raises `InvalidRequest` for arguments that are
+    not headers, bytes and keys.
     """
     occurrence_id, text = _signed(headers)
     raw = _raw(body)
@@ -46,7 +46,7 @@ def verify(
 
 
 def _signed(headers: Headers) -> tuple[str, str]:
-    """The occurrence and the signature that headers tell of."""
+    """The occurrence and the signature in the headers."""
     try:
         found = {name.lower(): value for name, value in headers.items()}
     except (AttributeError, TypeError, ValueError):
@@ -55,25 +55,25 @@ def _signed(headers: Headers) -> tuple[str, str]:
     values = found.get("idempotency-key", ""), found.get("noonmark-signature", "")
     if not all(isinstance(one, str) for one in values):
         raise InvalidRequest("must have a text for each name", field="headers")
-    if not values[0].isascii():  # whoever sends it may send anything
-        raise NotAllowed("the id of the occurrence is not one of ours")
+    if not values[0].isascii():  # the sender is not trusted yet
+        raise NotAllowed("the id of the occurrence is invalid")
     return values
 
 
 def _raw(body: object) -> bytes:
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
-    what = "the bytes that came over the wire, before anything decodes them"
+    what = "the raw bytes that were received, before anything decodes them"
     raise InvalidRequest(f"must be {what}, not {type(body).__name__}", field="body")
 
 
 def _keys(key: object) -> list[str]:
-    """The keys as text; what is shown of a wrong one is not the key."""
+    """The keys as text; no error repeats a key."""
     several = [key] if isinstance(key, str | bytes) or not isinstance(key, Iterable) else list(key)
     try:
         return [one.decode() if isinstance(one, bytes) else _text(one) for one in several]
     except UnicodeDecodeError:
-        raise InvalidRequest("is no key of Noonmark's: those are text in UTF-8", field="key") from None
+        raise InvalidRequest("is not a Noonmark key: those are text in UTF-8", field="key") from None
 
 
 def _text(key: object) -> str:

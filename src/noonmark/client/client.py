@@ -1,4 +1,4 @@
-"""The clients: two ways to wait for the same requests."""
+"""The clients: synchronous and asynchronous, with the same methods."""
 
 from __future__ import annotations
 
@@ -11,57 +11,56 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from noonmark.client import requests, uploading
-from noonmark.client.answers import again_in, conclude
+from noonmark.client import requests, uploads
+from noonmark.client.transport import conclude, retry_delay
 from noonmark.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from typing import BinaryIO
 
-    from noonmark.client.answers import Outcome
-    from noonmark.client.asking import Listing, Request
-    from noonmark.client.uploading import File, Sink
-    from noonmark.client.values import Upload
+    from noonmark.client.transport import Listing, Outcome, Request
+    from noonmark.client.uploads import File, Sink
+    from noonmark.operations.models.answers import Upload
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 BASE_URL = "http://127.0.0.1:8001"
 TIMEOUT = 30.0
-"""Seconds for which an answer is waited for."""
+"""How many seconds to wait for an answer."""
 CHAIN = "NOONMARK_CHAIN"
 _PROOF = re.compile(r"[A-Za-z0-9._:-]{1,500}")
 
 
 def _settings(base_url: str, timeout: float) -> dict[str, Any]:
-    """What both transports are told."""
+    """The settings of the HTTP client."""
     try:
         url = httpx2.URL(base_url)
     except (httpx2.InvalidURL, TypeError):
         url = httpx2.URL()
     if url.scheme not in ("http", "https") or not url.host:
-        # It is not repeated: there may be a password in it.
+        # Not repeated: it may contain a password.
         raise InvalidRequest(f"must be an address such as {BASE_URL}", field="base_url")
     return {
         "base_url": url,
         "timeout": timeout,
-        # What an environment says of proxies or credentials is not meant for this.
+        # Proxies and credentials of the environment are not meant for this.
         "trust_env": False,
-        # Certificates take a while to load, and without https nobody looks at them.
+        # Loading certificates takes a while, and only https needs them.
         "verify": url.scheme == "https",
         "headers": {"User-Agent": "noonmark-client"} | _chain(),
     }
 
 
 def _chain() -> dict[str, str]:
-    """Which run this program is the work of, if a node has started it: what it asks for is a step of the same chain."""
+    """The run that started this program, if a node did: its requests continue the same chain."""
     found = os.environ.get(CHAIN, "")
     return {"Noonmark-Chain": found} if _PROOF.fullmatch(found) else {}
 
 
 def _dressed(method: Callable[..., Any], describe: Callable[..., Any], answers: str) -> None:
-    """Give a method the name, the words and the arguments of what describes its request."""
+    """Give a method the name, the docstring and the signature of the function that describes its request."""
     update_wrapper(method, describe)
     del method.__wrapped__  # type: ignore[attr-defined]
     described = signature(describe)
@@ -89,10 +88,10 @@ def _pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Client, P]
 
 
 class Client:
-    """A Noonmark server, for programs that wait for its answers. It can be used by several threads at a time."""
+    """A client of a Noonmark server. Several threads can share it."""
 
     def __init__(self, base_url: str = BASE_URL, *, timeout: float = TIMEOUT) -> None:
-        """`timeout` is in seconds, for each try; nothing is sent before the first request."""
+        """`timeout` is in seconds, for each try. Nothing is sent before the first request."""
         self._http = httpx2.Client(**_settings(base_url, timeout))
 
     create = _asks(requests.create)
@@ -146,30 +145,30 @@ class Client:
         content_type: str | None = None,
         idempotency_key: str | None = None,
     ) -> Upload:
-        """Send a file, by its name or open for reading, of any size; the server tells of it by an event.
+        """Upload a file, and announce it by an event; the same file with the same key again is the same upload.
 
-        `path` is where it belongs, for filters. The same file under the same key again is the same upload. It is sent
-        once: whether one arrived whose answer did not come can be asked by sending it again under the same key.
+        The file is given by its name or open for reading, and may have any size. Filters of triggers see its `path`.
+        It is sent once: if no answer arrives, send it again with the same key.
         """
-        with uploading.opened(file) as stream:
-            request = uploading.describe(
+        with uploads.opened(file) as stream:
+            request = uploads.upload_request(
                 stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
             )
-            return conclude(request, self._once(request, uploading.pieces(stream)))
+            return conclude(request, self._once(request, uploads.pieces(stream)))
 
     def download(self, upload_id: str, to: Sink) -> int:
-        """Write what is in a file that was uploaded to another, by its name or open for writing; gives its size.
+        """Download an uploaded file to another file, given by its name or open for writing; returns its size.
 
-        A file by its name is there when it is whole, or as it was before.
+        A file given by its name is replaced when the download is complete, or not at all.
         """
-        request, size = uploading.wanted(upload_id), 0
-        with uploading.written(to) as file:
+        request, size = uploads.download_request(upload_id), 0
+        with uploads.written(to) as file:
             try:
                 with self._http.stream(request.http.method, request.http.path) as answer:
                     if not answer.is_success:
                         answer.read()
                         return conclude(request, answer)
-                    for data in answer.iter_bytes(uploading.PIECE):
+                    for data in answer.iter_bytes(uploads.PIECE):
                         file.write(data)
                         size += len(data)
             except httpx2.TransportError as error:
@@ -180,7 +179,7 @@ class Client:
         tries = 0
         while True:
             outcome, tries = self._once(request), tries + 1
-            if (wait := again_in(request, outcome, tries)) is None:
+            if (wait := retry_delay(request, outcome, tries)) is None:
                 return conclude(request, outcome)
             time.sleep(wait)
 
@@ -201,7 +200,7 @@ class Client:
                 return
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -228,18 +227,18 @@ def _awaits_pages(describe: Callable[P, Listing[T]]) -> Callable[Concatenate[Asy
 
 
 async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """What is in an open file, read in a thread."""
+    """The content of an open file, read in a thread."""
     import asyncio  # noqa: PLC0415 - as below
 
-    while data := await asyncio.to_thread(stream.read, uploading.PIECE):
-        yield uploading.only_bytes(data)
+    while data := await asyncio.to_thread(stream.read, uploads.PIECE):
+        yield uploads.only_bytes(data)
 
 
 class AsyncClient:
-    """A Noonmark server, for programs with an event loop: what `Client` has, awaited; lists are for `async for`."""
+    """An asynchronous client: the methods of `Client`, awaited; lists are for `async for`."""
 
     def __init__(self, base_url: str = BASE_URL, *, timeout: float = TIMEOUT) -> None:
-        """`timeout` is in seconds, for each try; nothing is sent before the first request."""
+        """`timeout` is in seconds, for each try. Nothing is sent before the first request."""
         self._http = httpx2.AsyncClient(**_settings(base_url, timeout))
 
     create = _awaits(requests.create)
@@ -293,32 +292,32 @@ class AsyncClient:
         content_type: str | None = None,
         idempotency_key: str | None = None,
     ) -> Upload:
-        """Send a file, by its name or open for reading, of any size; the server tells of it by an event.
+        """Upload a file, and announce it by an event; the same file with the same key again is the same upload.
 
-        `path` is where it belongs, for filters. The same file under the same key again is the same upload. It is sent
-        once: whether one arrived whose answer did not come can be asked by sending it again under the same key.
+        The file is given by its name or open for reading, and may have any size. Filters of triggers see its `path`.
+        It is sent once: if no answer arrives, send it again with the same key.
         """
-        with uploading.opened(file) as stream:
-            request = uploading.describe(
+        with uploads.opened(file) as stream:
+            request = uploads.upload_request(
                 stream, path=path, filename=filename, content_type=content_type, key=idempotency_key
             )
             return conclude(request, await self._once(request, _pieces(stream)))
 
     async def download(self, upload_id: str, to: Sink) -> int:
-        """Write what is in a file that was uploaded to another, by its name or open for writing; gives its size.
+        """Download an uploaded file to another file, given by its name or open for writing; returns its size.
 
-        A file by its name is there when it is whole, or as it was before.
+        A file given by its name is replaced when the download is complete, or not at all.
         """
         import asyncio  # noqa: PLC0415 - as below
 
-        request, size = uploading.wanted(upload_id), 0
-        with uploading.written(to) as file:
+        request, size = uploads.download_request(upload_id), 0
+        with uploads.written(to) as file:
             try:
                 async with self._http.stream(request.http.method, request.http.path) as answer:
                     if not answer.is_success:
                         await answer.aread()
                         return conclude(request, answer)
-                    async for data in answer.aiter_bytes(uploading.PIECE):
+                    async for data in answer.aiter_bytes(uploads.PIECE):
                         await asyncio.to_thread(file.write, data)
                         size += len(data)
             except httpx2.TransportError as error:
@@ -329,9 +328,9 @@ class AsyncClient:
         tries = 0
         while True:
             outcome, tries = await self._once(request), tries + 1
-            if (wait := again_in(request, outcome, tries)) is None:
+            if (wait := retry_delay(request, outcome, tries)) is None:
                 return conclude(request, outcome)
-            import asyncio  # noqa: PLC0415 - a command, which waits for its answers, starts sooner without it
+            import asyncio  # noqa: PLC0415 - a command starts sooner without it
 
             await asyncio.sleep(wait)
 
@@ -353,7 +352,7 @@ class AsyncClient:
                 return
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

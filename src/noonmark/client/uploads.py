@@ -1,4 +1,4 @@
-"""Sending a file, and getting it back: piece by piece, so that it may be larger than memory."""
+"""Uploads and downloads: files are transferred piece by piece, so they may be larger than memory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlencode
 
-from noonmark.client.asking import Http, Request, key_header, segment
-from noonmark.client.keys import fresh_key
-from noonmark.client.values import Upload, read
+from noonmark.client.transport import Http, Request, fresh_key, key_header, read, segment
 from noonmark.core.errors import InvalidRequest, NoonmarkError, NotFound
 from noonmark.core.instants import to_micros, to_text
 from noonmark.core.jsonvalues import shown
+from noonmark.operations.models.answers import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     File = str | os.PathLike[str] | BinaryIO
     Sink = File
-    """Where what comes is written to."""
 
 PIECE = 262_144
 _HEADER = re.compile(r"[!-~][ -~]{0,999}")
@@ -31,7 +29,7 @@ _HEADER = re.compile(r"[!-~][ -~]{0,999}")
 
 @contextmanager
 def opened(file: File) -> Iterator[BinaryIO]:
-    """A file by its name, open; one that is open already stays so."""
+    """Open a file by its name; a file that is open already is used as it is."""
     if not isinstance(file, str | os.PathLike):
         yield _open_for_bytes(file, "file", "read")
         return
@@ -47,13 +45,13 @@ def opened(file: File) -> Iterator[BinaryIO]:
 
 @contextmanager
 def written(to: Sink) -> Iterator[BinaryIO]:
-    """Where a file is written to: one that is open, or one by its name, which is there when it is whole."""
+    """Open a file for writing; one given by its name is replaced when it is complete."""
     if not isinstance(to, str | os.PathLike):
         yield _open_for_bytes(to, "to", "write")
         return
     try:
         place = Path(to).resolve()
-        # A device or a pipe is written to as it is.
+        # A device or a pipe is written to directly.
         if place.exists() and not place.is_file():
             with place.open("wb") as stream:
                 yield stream
@@ -76,7 +74,7 @@ def _reason(error: Exception) -> str:
 
 
 def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:  # noqa: ANN401 - whatever a program gives
-    """A file that is open already; InvalidRequest for what is none."""
+    """Check that a file is open for bytes."""
     if isinstance(file, io.TextIOBase):
         mode = "rb" if does == "read" else "wb"
         raise InvalidRequest(f"is open for text; a file has bytes: open it with {mode!r}", field=field)
@@ -90,14 +88,14 @@ def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:  # noqa: ANN4
     return found
 
 
-def describe(
+def upload_request(
     stream: BinaryIO, *, filename: str | None, path: str | None, content_type: str | None, key: str | None
 ) -> Request[Upload]:
-    """The request that sends an open file; what it sends is not part of it."""
+    """The request that sends an open file, without its content."""
     named = getattr(stream, "name", None)
     name = filename or (Path(named).name if isinstance(named, str) else None)
     if name is None:
-        raise InvalidRequest("is required: what the file is called", field="filename")
+        raise InvalidRequest("is required: the name of the file", field="filename")
     said = {"filename": name} | ({} if path is None else {"path": path})
     headers = {
         "Content-Type": _media_type(content_type),
@@ -113,7 +111,7 @@ def describe(
 
 
 def _media_type(said: object) -> str:
-    """What a file is, for the header that says so."""
+    """The value of the Content-Type header."""
     if said is None or said == "":
         return "application/octet-stream"
     if isinstance(said, str) and _HEADER.fullmatch(said):
@@ -121,13 +119,13 @@ def _media_type(said: object) -> str:
     raise InvalidRequest(f"must be a type such as text/csv, not {shown(said)}", field="content_type")
 
 
-def wanted(upload_id: str) -> Request[int]:
-    """The request for what is in an upload."""
+def download_request(upload_id: str) -> Request[int]:
+    """The request for the content of an upload."""
     return Request(http=Http("GET", f"/uploads/{segment('upload_id', upload_id)}"), read=int, is_repeatable=False)
 
 
 def _size(stream: BinaryIO) -> int | None:
-    """How much is left to be read; None of what cannot tell."""
+    """The bytes left to read; None if the file cannot tell."""
     try:
         place = stream.tell()
         end = stream.seek(0, os.SEEK_END)
@@ -138,19 +136,19 @@ def _size(stream: BinaryIO) -> int | None:
 
 
 def document(upload: Upload) -> dict[str, object]:
-    """An upload as the server told it."""
+    """The document of an upload."""
     told = {one.name: getattr(upload, one.name) for one in fields(upload)}
     return told | {"created_at_utc": to_text(to_micros(upload.created_at_utc))}
 
 
 def pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """What is in an open file."""
+    """The content of an open file."""
     while data := stream.read(PIECE):
         yield only_bytes(data)
 
 
 def only_bytes(data: object) -> bytes:
-    """What was read of a file; InvalidRequest if that is text."""
+    """Check that a file gives bytes."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise InvalidRequest(f"must give bytes when it is read, not {type(data).__name__}", field="file")
+        raise InvalidRequest(f"must give bytes, not {type(data).__name__}", field="file")
     return bytes(data)
