@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from noonmark import NoonmarkError, NotFound, QuotaExceeded, StoreUnavailable, Unreachable
-from noonmark.client import answers
+from noonmark.client import transport
 from tests.client.lines import CLIENTS, DROP, HANG, LOSE, PASS, Line, canned
 from tests.server.serving import GREET, NOON, serving
 
@@ -33,7 +33,7 @@ def line(served):
 
 @pytest.fixture(params=CLIENTS)
 def client(request, line, monkeypatch):
-    monkeypatch.setattr(answers, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(transport, "FIRST_WAIT", 0.001)
     with CLIENTS[request.param](line.url) as client:
         yield client
 

@@ -76,5 +76,5 @@ def test_what_is_no_request_or_key_is_told_by_its_name(given, field):
 
 
 def test_an_id_that_no_text_can_carry_is_refused():
-    with pytest.raises(NotAllowed, match="not one of ours"):
+    with pytest.raises(NotAllowed, match="is invalid"):
         verify(headers() | {"Idempotency-Key": "\udcff"}, BODY, KEY, now=SIGNED)

@@ -108,7 +108,7 @@ class TestKeys:
         desk.create(schedule_id="s", idempotency_key="k1")
         desk("schedule/delete", schedule_id="s")
         desk.create(schedule_id="s")
-        with pytest.raises(Conflict, match="another one has its id"):
+        with pytest.raises(Conflict, match="another has its id"):
             desk.create(schedule_id="s", idempotency_key="k1")
 
     def test_a_request_that_is_refused_has_not_used_its_key(self, desk):

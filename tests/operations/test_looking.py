@@ -8,7 +8,7 @@ from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotF
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
 from noonmark.operations import schedule_edits
-from noonmark.operations.models.fields import MAX_LIMIT, read_cursor, write_cursor
+from noonmark.operations.models.fields import MAX_PAGE, read_cursor, write_cursor
 from noonmark.operations.table import OPERATIONS, perform
 from noonmark.stores.sqlite import SqliteStore
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Desk
@@ -96,9 +96,9 @@ class TestLists:
         assert refused.value.field == field
 
     def test_a_huge_limit_is_brought_down(self, desk):
-        for number in range(MAX_LIMIT + 1):
+        for number in range(MAX_PAGE + 1):
             desk.create(schedule_id=f"n{number:05}")
-        assert len(desk("schedule/list", limit=10**6)["schedules"]) == MAX_LIMIT
+        assert len(desk("schedule/list", limit=10**6)["schedules"]) == MAX_PAGE
 
     def test_the_cursor_of_another_tenant_leads_nowhere(self, desk):
         desk.create(schedule_id="a")
@@ -118,7 +118,7 @@ def test_a_cursor_is_read_as_it_was_written(values):
 
 @pytest.mark.parametrize("text", ["", "=", "W10", "x" * 2_000, write_cursor(2**70), write_cursor("\n"), "é", None])
 def test_what_is_no_cursor_is_refused(text):
-    with pytest.raises(ValueError, match="no cursor"):
+    with pytest.raises(ValueError, match="not a cursor"):
         read_cursor(text, int)
 
 
@@ -401,7 +401,7 @@ class TestWorkers:
         worker.start()
         answer = drive(perform(service, LOCAL, "worker/stop", {}))
         assert (answer["status"], worker.is_running) == ("stopped", False)
-        assert "worker/stop by local could not be noted" in caplog.text
+        assert "worker/stop by local could not be recorded" in caplog.text
 
     def test_nodes_that_were_heard_of(self, desk):
         assert desk("node/list") == {"nodes": []}

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from noonmark.wire import answers
 
 from noonmark.core.ids import manual
 from noonmark.core.instants import parse_instant
@@ -12,8 +11,10 @@ from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.plans import occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
+from noonmark.operations.models import answers
 from noonmark.operations.serializers import CLASSES, TERMS, failure_class, failure_detail, occurrence_document
 from noonmark.testing import factories
+from tests.operations.answers import check_answer
 from tests.operations.desk import REPORT, Desk
 
 
@@ -42,7 +43,7 @@ def test_one_that_has_ended_tells_its_last_run_and_its_end(desk):
     assert told["completed_at_utc"] == "2026-03-01T12:01:00Z"
     assert (told["failure_class"], told["failure_detail"]) == (None, None)
     assert told["delivery_correlation_id"] == told["occurrence_id"]
-    answers.Occurrence.model_validate(told)
+    check_answer(answers.Occurrence, told)
 
 
 @pytest.mark.parametrize(("early", "shown"), [(15_000, "12:00:00Z"), (-15_000, "12:00:00.015000Z")])
@@ -60,7 +61,7 @@ def test_one_that_waits_has_no_run_and_no_end(desk):
     for name in ("run_id", "node", "claimed_by", "started_at_utc", "dispatched_at_utc", "completed_at_utc"):
         assert told[name] is None, name
     assert (told["attempt_count"], told["failure_class"], told["failure_detail"]) == (0, None, None)
-    answers.Occurrence.model_validate(told)
+    check_answer(answers.Occurrence, told)
 
 
 def test_a_failure_is_told_with_its_class_also_before_the_next_attempt(desk):
@@ -89,7 +90,7 @@ def test_the_terms_are_those_of_the_present_declaration_until_it_is_edited(desk)
     desk("schedule/update", schedule_id=made["schedule_id"], max_runs=5)
     told = both(desk, made)
     assert [told[name] for name in TERMS] == [None, None, None, "allow", None]
-    answers.Occurrence.model_validate(told)
+    check_answer(answers.Occurrence, told)
 
 
 def test_a_large_target_is_told_by_the_occurrence_alone(desk):

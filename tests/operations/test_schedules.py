@@ -59,7 +59,7 @@ def test_an_edit_whose_upstreams_are_outrun_all_the_while_gives_up(rig):
         rig.store.meanwhile("change", be_faster)
 
     rig.store.meanwhile("change", be_faster)
-    with pytest.raises(Conflict, match="changed by others all the while"):
+    with pytest.raises(Conflict, match="kept changing"):
         drive(schedule_edits.edit(rig.store, made.uid, follows, lookahead=0))
     assert rig.store.calls["change"] == schedule_edits.MAX_TRIES
 

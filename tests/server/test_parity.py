@@ -229,6 +229,7 @@ def test_a_method_takes_every_argument_of_its_operation(operation):
     for one in inspect.signature(method).parameters.values():
         named = one.annotation.removeprefix("Unpack[").rstrip("]")
         taken |= set(getattr(requests, named).__annotations__) if one.kind is one.VAR_KEYWORD else {one.name}
+    assert inspect.getdoc(method).partition("\n")[0] == operation.summary
     missing = {one for one in operation.parameters if not {one, SPELLED.get(one, one)} & taken} - WALKED
     assert missing == NOT_TAKEN.get(operation.name, set())
 

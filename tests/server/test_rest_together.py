@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.operations import table
+from noonmark.operations import nodes
 from noonmark.operations.service import Limits
-from noonmark.operations.table import OPERATIONS
 from noonmark.server.app import API_THREADS
 from tests.embedded.waiting import SOON, together
 from tests.server.serving import GREET, NOON, serving
@@ -130,7 +129,7 @@ def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, mon
         assert opened.wait(SOON)
         return {"nodes": []}
 
-    monkeypatch.setitem(table.OPERATIONS, "node/list", OPERATIONS["node/list"]._replace(call=stuck))
+    monkeypatch.setattr(nodes, "list_nodes", stuck)
     with ThreadPoolExecutor(API_THREADS + 10) as pool:
         waiting = [pool.submit(served.client.get, "/nodes") for _ in range(API_THREADS + 10)]
         try:

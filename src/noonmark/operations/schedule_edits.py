@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core import edits
 from noonmark.core.errors import Conflict, NotFound, RevisionConflict
@@ -19,7 +19,6 @@ from noonmark.operations.secrets import check_secrets, secret_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from noonmark.core.audit import Note
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.own import OwnTerms
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
+    from noonmark.operations.service import Sign
     from noonmark.ports.records import Kept
     from noonmark.ports.store import Store
 
@@ -56,13 +56,6 @@ class Expected(NamedTuple):
 
 
 ANYHOW = Expected()
-
-
-class Sign(Protocol):
-    """Makes the audit entry of a change."""
-
-    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
-        """Make the entry of a change, or of a request that changes nothing."""
 
 
 async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept:

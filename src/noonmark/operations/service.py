@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets.command_rules import CommandRules
     from noonmark.core.targets.reach import Reach
-    from noonmark.operations.schedule_edits import Sign
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads
@@ -44,6 +43,13 @@ class Worker(Protocol):
 
     def status(self) -> dict[str, Any]:
         """Its state and its settings."""
+
+
+class Sign(Protocol):
+    """Makes the audit entry of a change."""
+
+    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
+        """Make the entry of a change, or of a request that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
