@@ -18,31 +18,17 @@ def check_answer(model, document):
 
 def _problems(hint, value, path):
     origin, parts = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return
     if origin in (Union, types.UnionType):
         found = [list(_problems(part, value, path)) for part in parts]
-        if all(found):
-            yield from min(found, key=len)
-    elif origin is Literal:
-        if value not in parts:
-            yield f"{path}: {value!r} is not one of {parts}"
-    elif origin is list:
-        if not isinstance(value, list):
-            yield f"{path}: {value!r} is not a list"
-        else:
-            for number, entry in enumerate(value):
-                yield from _problems(parts[0], entry, f"{path}[{number}]")
-    elif origin is dict:
-        if not isinstance(value, dict):
-            yield f"{path}: {value!r} is not an object"
-        else:
-            for name, entry in value.items():
-                yield from _problems(parts[1], entry, f"{path}.{name}")
-    elif is_dataclass(hint):
-        yield from _model_problems(hint, value, path)
-    elif not _is_a(hint, value):
-        yield f"{path}: {value!r} is not {hint.__name__}"
+        return min(found, key=len)
+    if origin in (list, dict):
+        if not isinstance(value, origin):
+            return [f"{path}: {value!r} is not a {origin.__name__}"]
+        entries = enumerate(value) if origin is list else value.items()
+        return [problem for name, entry in entries for problem in _problems(parts[-1], entry, f"{path}[{name}]")]
+    if is_dataclass(hint):
+        return list(_model_problems(hint, value, path))
+    return [] if _is_a(hint, value) else [f"{path}: {value!r} is not {hint}"]
 
 
 def _model_problems(model, value, path):
@@ -59,6 +45,8 @@ def _model_problems(model, value, path):
 
 
 def _is_a(kind, value):
+    if kind is Any or get_origin(kind) is Literal:
+        return kind is Any or value in get_args(kind)
     if kind is datetime:
         return isinstance(value, str) and parse_instant(value) is not None
     if kind is float:

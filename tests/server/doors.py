@@ -1,6 +1,7 @@
 """The doors to a service: each asks for an operation in its own way, and gives the answer or the refusal alike."""
 
 import json
+import re
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class Rest:
 
     def ask(self, row, arguments):
         rest, routes = dict(arguments), [one for one in ROUTES if one.operation == row.operation]
-        route = next((one for one in routes if "{schedule_id}" in one.path and "schedule_id" in rest), routes[0])
+        route = next((one for one in routes if set(re.findall(r"{(\w+)}", one.path)) <= rest.keys()), routes[0])
         path = route.path
         for name in [one for one in rest if f"{{{one}}}" in path]:
             path = path.replace(f"{{{name}}}", rest.pop(name))

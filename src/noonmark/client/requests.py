@@ -66,6 +66,7 @@ class NewFields(Fields, total=False):
 
     schedule_id: str
     user_id: str
+    prohibit_overlap: bool
 
 
 class Expected(TypedDict, total=False):
@@ -277,7 +278,7 @@ def fail(
 
 
 def cancel(occurrence_id: str, *, reason: str | None = None) -> Request[Occurrence]:
-    """Cancel an occurrence; a running one is arguments to stop."""
+    """Cancel an occurrence; a running one is asked to stop."""
     return ask("occurrence/cancel", _one(Occurrence), given(occurrence_id=occurrence_id, reason=reason))
 
 

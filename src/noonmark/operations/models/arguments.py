@@ -116,6 +116,8 @@ class NewSchedule(ScheduleFields):
     user_id: Name | None = None
     """The owner: the caller, unless an admin names someone else."""
     idempotency_key: Key | None = None
+    prohibit_overlap: Flag | None = None
+    """Another way to say the overlap policy: true is skip, false is allow."""
 
 
 class OneSchedule(Arguments):
