@@ -151,6 +151,13 @@ class TestUpserting:
         )
         assert (again["phase"], again["revision"]) == ("paused", 2)
 
+    def test_a_bad_value_is_refused_although_it_would_not_change_the_schedule(self, desk):
+        declared = {"schedule_id": "s1", "trigger": EVERY_MINUTE, "target": REPORT}
+        desk("schedule/upsert", **declared)
+        with pytest.raises(InvalidSchedule) as refused:
+            desk("schedule/upsert", **declared, enabled={})
+        assert refused.value.field == "enabled"
+
     def test_without_anything_to_know_it_by_it_is_refused(self, desk):
         with pytest.raises(InvalidRequest) as refused:
             desk("schedule/upsert", trigger=EVERY_MINUTE, target=REPORT)

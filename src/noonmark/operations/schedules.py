@@ -194,8 +194,8 @@ async def _declare(service: Service, caller: Caller, stored: Kept, document: dic
     """Replace the declaration of a schedule; NotFound if it was deleted meanwhile."""
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
-        said = {**document, "enabled": schedule.declaration.enabled}
-        return check_declaration(service, declare_again(said, schedule, now=from_micros(now)), schedule)
+        declared = declare_again(document, schedule, now=from_micros(now))
+        return check_declaration(service, replace(declared, enabled=schedule.declaration.enabled), schedule)
 
     sign = caller.signed()
     return await schedule_edits.declare(
