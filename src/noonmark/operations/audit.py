@@ -13,19 +13,17 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
 
 
-async def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) -> dict[str, Any]:
+def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) -> dict[str, Any]:
     """List the entries of the audit log, newest first."""
     limit = arguments.limit
     before = None if arguments.cursor is None else arguments.cursor[0]
-    found = await service.store.notes(caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id)
+    found = service.store.notes(caller.owner.tenant, limit + 1, before=before, schedule_id=arguments.schedule_id)
     page = found[:limit]
     following = write_cursor(page[-1].key or 0) if len(found) > limit else None
     return {"entries": [audit_document(entry) for entry in page], "next_cursor": following}
 
 
-async def record(
-    service: Service, caller: Caller, reason: str | None = None, *, schedule: Schedule | None = None
-) -> None:
+def record(service: Service, caller: Caller, reason: str | None = None, *, schedule: Schedule | None = None) -> None:
     """Record a request that leaves its schedule as it is, or concerns none."""
-    entry = caller.signed(reason)(schedule, schedule, now=await service.store.clock())
-    await service.store.note(caller.owner.tenant, [entry])
+    entry = caller.signed(reason)(schedule, schedule, now=service.store.clock())
+    service.store.note(caller.owner.tenant, [entry])

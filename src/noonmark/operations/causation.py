@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 CIRCLE = "a run of this schedule has led to this request"
 
 
-async def cause_of_event(service: Service, caller: Caller, event: Event) -> Trail | None:
+def cause_of_event(service: Service, caller: Caller, event: Event) -> Trail | None:
     """The chain that an emitted event continues; Conflict if the chain is full."""
-    if (found := await _cause(service, caller)) is None:
+    if (found := _cause(service, caller)) is None:
         return None
     occurrence, schedule = found
     trigger = schedule.declaration.trigger
@@ -43,7 +43,7 @@ async def cause_of_event(service: Service, caller: Caller, event: Event) -> Trai
     return trail_of_told(occurrence, event.event_type)
 
 
-async def cause_of_run(
+def cause_of_run(
     service: Service, caller: Caller, schedule_id: str, key: str | None
 ) -> tuple[Trail | None, str | None]:
     """The chain that a requested run continues, and the key of the run; Conflict if the chain is full.
@@ -51,7 +51,7 @@ async def cause_of_run(
     In a circle, each occurrence may request one run of a schedule: two would double with every turn. So the id of the
     occurrence is the key of the run.
     """
-    if (found := await _cause(service, caller)) is None:
+    if (found := _cause(service, caller)) is None:
         return None, key
     occurrence, chain = found[0], _chain_of_run(found[0])
     if not chain.leads_through(schedule_id):
@@ -61,9 +61,9 @@ async def cause_of_run(
     return chain, occurrence.id
 
 
-async def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Trail | None:
+def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Trail | None:
     """The chain that a backfill continues; Conflict in a circle, which it would multiply."""
-    if (found := await _cause(service, caller)) is None:
+    if (found := _cause(service, caller)) is None:
         return None
     chain = _chain_of_run(found[0])
     if chain.leads_through(schedule_id):
@@ -78,18 +78,18 @@ def _chain_of_run(occurrence: Occurrence) -> Trail:
     return chain
 
 
-async def _cause(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
+def _cause(service: Service, caller: Caller) -> tuple[Occurrence, Schedule] | None:
     """The occurrence whose work sent the request, and its schedule."""
     if not caller.chain:
         return None
     tenant = caller.owner.tenant
     try:
-        own = await service.store.own_key()
+        own = service.store.own_key()
     except StoreUnavailable:  # if the whole store is down, what follows reports it
         return None
     occurrence_id = proven_occurrence(caller.chain, chain_key(own, tenant))
-    occurrence = None if occurrence_id is None else await service.store.occurrence(occurrence_id)
-    snapshot = None if occurrence is None else await service.store.snapshot(occurrence.uid)
+    occurrence = None if occurrence_id is None else service.store.occurrence(occurrence_id)
+    snapshot = None if occurrence is None else service.store.snapshot(occurrence.uid)
     if occurrence is None or snapshot is None or snapshot.schedule.owner.tenant != tenant:
         return None
     return occurrence, snapshot.schedule

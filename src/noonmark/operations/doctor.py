@@ -55,18 +55,18 @@ _NAMES = {"nodes": "name", "served_routes": "route", "dependency_graphs": "tenan
 """Tables whose rows have a text for their key; the others have a number, `key`."""
 
 
-async def examine(service: Service, caller: Caller, arguments: DoctorRequest) -> dict[str, Any]:
+def examine(service: Service, caller: Caller, arguments: DoctorRequest) -> dict[str, Any]:
     """Check the store row by row, and the clocks; changes nothing."""
     if not caller.is_admin:
         raise NotAllowed("only an admin may check the rows of all tenants")
     store = service.store
-    condition = await store.condition()
+    condition = store.condition()
     checks = [_store_check(condition), _schema_check(condition)]
     seen, damaged, is_complete = 0, list["Damaged"](), False
     if checks[-1]["status"] == "ok":
-        seen, damaged, is_complete = await _rows(store, arguments.rows)
+        seen, damaged, is_complete = _rows(store, arguments.rows)
         checks.append(_rows_check(seen, damaged, is_complete=is_complete))
-        checks.append(await _clock_check(service))
+        checks.append(_clock_check(service))
     return {
         "status": "ok" if all(one["status"] == "ok" for one in checks) else "problems",
         "checks": checks,
@@ -76,12 +76,12 @@ async def examine(service: Service, caller: Caller, arguments: DoctorRequest) ->
     }
 
 
-async def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
+def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
     """Check rows, page by page: how many, the damaged ones, and whether those were all."""
     seen, damaged = 0, list["Damaged"]()
     after: Position | None = None
     while seen < most:
-        page = await store.inspect(after, limit=min(PAGE, most - seen))
+        page = store.inspect(after, limit=min(PAGE, most - seen))
         seen += page.rows
         damaged += page.damaged
         if page.after is None:
@@ -119,10 +119,10 @@ def _rows_check(seen: int, damaged: list[Damaged], *, is_complete: bool) -> dict
     return _check("rows", problems, f"{those} {seen} are sound")
 
 
-async def _clock_check(service: Service) -> dict[str, Any]:
+def _clock_check(service: Service) -> dict[str, Any]:
     """Compare the store's time with that of this machine and with the stored times."""
     store = service.store
-    remembered, now = await store.newest_time(), await store.clock()
+    remembered, now = store.newest_time(), store.clock()
     machine = now if service.machine is None else service.machine()
     problems = []
     if abs(now - machine) > APART:
@@ -146,12 +146,12 @@ async def _clock_check(service: Service) -> dict[str, Any]:
         )
     problems += [
         f"node {one.name} was last heard of {_seconds(one.seen - now)} in the future"
-        for one in await store.nodes()
+        for one in store.nodes()
         if one.seen > now + APART
     ]
     ahead = [
         one.schedule.schedule_id
-        for one in await store.planned_ahead(now=now, until=now + LEAP, after="", limit=PAGE)
+        for one in store.planned_ahead(now=now, until=now + LEAP, after="", limit=PAGE)
         if _is_ahead(one, now=now, lookahead=service.lookahead)
     ]
     if ahead:

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 WAYS = "name event_type and filters, a trigger, or a schedule_id"
 
 
-async def emit_event(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def emit_event(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Emit an event; schedules with a matching trigger start by themselves."""
     document = {"source": caller.source, **arguments}
-    event = parse_event(document, now=from_micros(await service.store.clock()))
-    event = replace(event, behind=await cause_of_event(service, caller, event))
-    emitted = await store_event(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
+    event = parse_event(document, now=from_micros(service.store.clock()))
+    event = replace(event, behind=cause_of_event(service, caller, event))
+    emitted = store_event(service.store, caller.owner.tenant, event, fresh_id=f"evt_{service.fresh_id()}")
     service.wake(None)
     return {"event_id": emitted.event_id} | ({"duplicate": True} if emitted.is_other else {})
 
@@ -49,66 +49,66 @@ class EmittedEvent(NamedTuple):
     is_other: bool = False
 
 
-async def emit(store: Store, tenant: str, event: Event, *, fresh_id: str) -> str:
+def emit(store: Store, tenant: str, event: Event, *, fresh_id: str) -> str:
     """Store an event as `store_event` does, and return its id."""
-    return (await store_event(store, tenant, event, fresh_id=fresh_id)).event_id
+    return (store_event(store, tenant, event, fresh_id=fresh_id)).event_id
 
 
-async def store_event(store: Store, tenant: str, event: Event, *, fresh_id: str) -> EmittedEvent:
+def store_event(store: Store, tenant: str, event: Event, *, fresh_id: str) -> EmittedEvent:
     """Store an event under the id that its sender chose, or else the fresh one.
 
     It is durable when this returns, before any schedule reacts to it. An event whose id is already stored is ignored,
     so a sender that does not know whether its request arrived can emit it again under the same id.
     """
     event_id = fresh_id if event.event_id is None else event.event_id
-    [is_new] = await store.emit(tenant, [replace(event, event_id=event_id)])
-    found = None if is_new else await store.event(tenant, event_id)
+    [is_new] = store.emit(tenant, [replace(event, event_id=event_id)])
+    found = None if is_new else store.event(tenant, event_id)
     given = (event.event_type, event.payload)
     return EmittedEvent(event_id, found is not None and (found.event_type, found.payload) != given)
 
 
-async def list_events(service: Service, caller: Caller, arguments: EventQuery) -> dict[str, Any]:
+def list_events(service: Service, caller: Caller, arguments: EventQuery) -> dict[str, Any]:
     """List events, newest first."""
     start = None if arguments.cursor is None else arguments.cursor[0]
 
-    async def fetch(count: int, last: Event | None) -> list[Event]:
+    def fetch(count: int, last: Event | None) -> list[Event]:
         before = start if last is None else last.emitted
-        return await service.store.events(caller.owner.tenant, count, before=before, event_type=arguments.event_type)
+        return service.store.events(caller.owner.tenant, count, before=before, event_type=arguments.event_type)
 
-    async def serialize(page: Sequence[Event]) -> list[dict[str, Any]]:
+    def serialize(page: Sequence[Event]) -> list[dict[str, Any]]:
         return [event.to_envelope() for event in page]
 
-    entries, end = await read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, fetch, serialize)
     return {"events": entries, "next_cursor": None if end is None else write_cursor(end.emitted)}
 
 
-async def match_events(service: Service, caller: Caller, arguments: MatchRequest) -> dict[str, Any]:
+def match_events(service: Service, caller: Caller, arguments: MatchRequest) -> dict[str, Any]:
     """Match the newest events, or a draft, against filters, a trigger or a schedule; each mismatch has its reason."""
-    return await matched(service.store, caller.owner.tenant, arguments)
+    return matched(service.store, caller.owner.tenant, arguments)
 
 
-async def matched(store: Store, tenant: str, arguments: MatchRequest) -> dict[str, Any]:
+def matched(store: Store, tenant: str, arguments: MatchRequest) -> dict[str, Any]:
     """Match the events of a tenant."""
-    now, schedule = await store.clock(), None
+    now, schedule = store.clock(), None
     if arguments.schedule_id is None:
         pattern = _pattern(arguments, now)
     elif any(one is not None for one in (arguments.event_type, arguments.filters, arguments.trigger)):
         raise InvalidRequest(f"cannot be combined with the others: {WAYS}", field="schedule_id")
     else:
-        schedule = (await schedule_edits.find(store, tenant, arguments.schedule_id)).schedule
+        schedule = (schedule_edits.find(store, tenant, arguments.schedule_id)).schedule
         pattern = _trigger_of(schedule)
 
-    async def fetch(count: int, last: Event | None) -> list[Event]:
-        return await _newest(store, tenant, pattern, count, None if last is None else last.emitted)
+    def fetch(count: int, last: Event | None) -> list[Event]:
+        return _newest(store, tenant, pattern, count, None if last is None else last.emitted)
 
-    async def serialize(page: Sequence[Event]) -> list[dict[str, Any]]:
+    def serialize(page: Sequence[Event]) -> list[dict[str, Any]]:
         reasons = [(event, why_not(pattern, event) or _own_event(schedule, event)) for event in page]
         return [{**event.to_envelope(), "matches": why is None, "why": why} for event, why in reasons]
 
     if arguments.event is None:
-        entries, _ = await read_page(arguments.limit, fetch, serialize)
+        entries, _ = read_page(arguments.limit, fetch, serialize)
     else:
-        entries = await serialize([_draft(arguments.event, pattern, now)])
+        entries = serialize([_draft(arguments.event, pattern, now)])
     return {"checked": len(entries), "matched": sum(entry["matches"] for entry in entries), "events": entries}
 
 
@@ -141,15 +141,15 @@ def _trigger_of(schedule: Schedule) -> EventTrigger:
     raise InvalidRequest("names a schedule without an event trigger", field="schedule_id")
 
 
-async def _newest(
+def _newest(
     store: Store, tenant: str, pattern: EventTrigger | Matcher, limit: int, before: Micros | None
 ) -> list[Event]:
     """The newest events of the types that the pattern names, or of all types."""
     if isinstance(pattern, Matcher):
-        return await store.events(tenant, limit, before=before)
+        return store.events(tenant, limit, before=before)
     found: list[Event] = []
     for event_type in pattern.event_types:
-        page = await store.events(tenant, limit, before=before, event_type=event_type)
+        page = store.events(tenant, limit, before=before, event_type=event_type)
         found = nlargest(limit, [*found, *page], key=lambda event: event.emitted)
     return found
 

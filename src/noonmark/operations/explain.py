@@ -26,11 +26,11 @@ LAST_ID = "~"
 """Sorts after the id of every occurrence."""
 
 
-async def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
+def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
     """Explain the state of an occurrence: each rule with its decision, and one sentence."""
-    occurrence, schedule = await find_occurrence(service, caller, arguments.occurrence_id)
-    runs = await service.store.occurrence_runs(occurrence.id)
-    explanation = explain.explain_occurrence(schedule, occurrence, runs, now=await service.store.clock())
+    occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
+    runs = service.store.occurrence_runs(occurrence.id)
+    explanation = explain.explain_occurrence(schedule, occurrence, runs, now=service.store.clock())
     about = {
         "occurrence_id": occurrence.id,
         "schedule_id": schedule.schedule_id,
@@ -39,51 +39,51 @@ async def explain_occurrence(service: Service, caller: Caller, arguments: OneOcc
     return about | explanation.to_document()
 
 
-async def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
+def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest) -> dict[str, Any]:
     """Explain what a schedule did, does or will do at an instant; without one, its last occurrence."""
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
-    return await explained(service.store, stored, arguments.at)
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    return explained(service.store, stored, arguments.at)
 
 
-async def explained(store: Store, stored: Kept, at: Micros | None) -> dict[str, Any]:
+def explained(store: Store, stored: Kept, at: Micros | None) -> dict[str, Any]:
     """Explain a schedule that was found."""
-    now, schedule = await store.clock(), stored.schedule
-    explanation, time = (await _latest(store, stored, now=now), now) if at is None else (None, at)
+    now, schedule = store.clock(), stored.schedule
+    explanation, time = (_latest(store, stored, now=now), now) if at is None else (None, at)
     if explanation is None:
         # A schedule that was never due is explained by its first fire.
         time = _first_fire(stored, now=now) if at is None else at
-        explanation = await _instant(store, stored, time, now=now)
+        explanation = _instant(store, stored, time, now=now)
     about = {"schedule_id": schedule.schedule_id, "at": text(time), "phase": str(schedule.phase)}
     return about | explanation.to_document()
 
 
-async def _instant(store: Store, stored: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
+def _instant(store: Store, stored: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
     uid, place = stored.schedule.uid, (time, LAST_ID)
-    newest = await store.occurrences(uid, NEWEST)
+    newest = store.occurrences(uid, NEWEST)
     near = [
         *(row for row in newest if row.nominal > time),
-        *await store.occurrences_at(uid, time, NEIGHBOURS),
-        *await store.occurrences(uid, NEIGHBOURS, before=place),
+        *store.occurrences_at(uid, time, NEIGHBOURS),
+        *store.occurrences(uid, NEIGHBOURS, before=place),
     ]
     rows = {row.id: row for row in near}.values()
-    exact = [run for row in rows if row.nominal == time for run in await store.occurrence_runs(row.id)]
-    runs = {run.id: run for run in [*exact, *await store.runs(uid, NEWEST, before=place)]}.values()
+    exact = [run for row in rows if row.nominal == time for run in store.occurrence_runs(row.id)]
+    runs = {run.id: run for run in [*exact, *store.runs(uid, NEWEST, before=place)]}.values()
     return explain.explain_instant(
         stored.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=stored.tally.admitted
     )
 
 
-async def _latest(store: Store, stored: Kept, *, now: Micros) -> explain.Explanation | None:
+def _latest(store: Store, stored: Kept, *, now: Micros) -> explain.Explanation | None:
     """Explain the last occurrence of a schedule; None if it has had none."""
     uid = stored.schedule.uid
-    rows = {row.id: row for row in await store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
-    for run in await store.runs(uid, 1):  # perhaps of a backfill, whose nominal time is long past
-        row = await store.occurrence(run.occurrence_id)
+    rows = {row.id: row for row in store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
+    for run in store.runs(uid, 1):  # perhaps of a backfill, whose nominal time is long past
+        row = store.occurrence(run.occurrence_id)
         rows |= {} if row is None else {row.id: row}
     last = explain.latest(list(rows.values()), now=now)
     if last is None:
         return None
-    runs = await store.occurrence_runs(last.id)
+    runs = store.occurrence_runs(last.id)
     return explain.explain_latest(stored.schedule, last, runs, now=now, next_run=next_run(stored, now=now))
 
 

@@ -26,16 +26,14 @@ def fires_of(trigger: Trigger | None, count: int, *, after: Micros | None, now: 
     return fires(trigger, from_micros(now - 1 if after is None else after), count)
 
 
-async def fires_of_schedule(
-    store: Store, stored: Kept, count: int, *, after: Micros | None, now: Micros
-) -> list[datetime]:
+def fires_of_schedule(store: Store, stored: Kept, count: int, *, after: Micros | None, now: Micros) -> list[datetime]:
     """The next fires of a schedule, limited by the runs it has left; fires that are due and not started come first."""
     declared = stored.schedule.declaration
     since = now if after is None else after
     trigger = declared.trigger
     if trigger is None or isinstance(trigger, EventTrigger) or stored.schedule.phase is SchedulePhase.COMPLETED:
         return []
-    due = await _due(store, stored.schedule, now)
+    due = _due(store, stored.schedule, now)
     if declared.max_runs is not None:
         skipped = trigger.count_between(from_micros(now), from_micros(max(now, since)))
         left = declared.max_runs - stored.tally.admitted - (0 if after is None else len(due) + skipped)
@@ -44,9 +42,9 @@ async def fires_of_schedule(
     return [*begun, *fires(trigger, from_micros(since), count)][:count]
 
 
-async def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
+def _due(store: Store, schedule: Schedule, now: Micros) -> list[Micros]:
     """The fires up to now that have yet to run."""
-    snapshot = await store.snapshot(schedule.uid) if schedule.phase is SchedulePhase.ACTIVE else None
+    snapshot = store.snapshot(schedule.uid) if schedule.phase is SchedulePhase.ACTIVE else None
     if snapshot is None:
         return []
     planned = plan(snapshot, now=now, lookahead=0)

@@ -16,44 +16,44 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.operations")
 
 
-async def list_nodes(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+def list_nodes(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """List the nodes seen within the last day."""
-    return {"nodes": [node_document(node) for node in await service.store.nodes()]}
+    return {"nodes": [node_document(node) for node in service.store.nodes()]}
 
 
-async def start_worker(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+def start_worker(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """Start the worker of the node that answers; a running one goes on."""
     worker = _worker(service)
-    await _record(service, caller)
+    _record(service, caller)
     worker.start()
     return _status(worker)
 
 
-async def stop_worker(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+def stop_worker(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """Stop the worker of the node that answers; running work is finished, and other nodes go on."""
     worker = _worker(service)
-    await _record(service, caller)
+    _record(service, caller)
     worker.stop()
     return _status(worker)
 
 
-async def confirm_time(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+def confirm_time(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """Confirm to the node that answers that the store's time is right although it leapt ahead."""
     worker = _worker(service)
     worker.confirm_time()
-    await _record(service, caller)
+    _record(service, caller)
     return _status(worker)
 
 
-async def get_worker_status(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+def get_worker_status(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """Get the status of the worker of the node that answers."""
     return _status(_worker(service))
 
 
-async def _record(service: Service, caller: Caller) -> None:
+def _record(service: Service, caller: Caller) -> None:
     """Record who asked, if the store answers: a worker is often stopped because the store is down."""
     try:
-        await audit.record(service, caller, f"node {service.node}")
+        audit.record(service, caller, f"node {service.node}")
     except StoreUnavailable as error:
         logger.warning("%s by %s could not be recorded: %s", caller.operation, caller.name, error)
 

@@ -47,49 +47,49 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Kept
 
 
-async def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuery) -> dict[str, Any]:
+def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuery) -> dict[str, Any]:
     """List the occurrences of a schedule, latest nominal time first."""
     phases = frozenset(arguments.phase or ())
     if not arguments.include_terminal:
         phases = frozenset(phases or LIVE) - FINAL
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
 
-    async def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
+    def fetch(count: int, last: Occurrence | None) -> list[Occurrence]:
         before = arguments.cursor if last is None else (last.nominal, last.id)
-        return await service.store.occurrences(stored.schedule.uid, count, before=before, phases=phases)
+        return service.store.occurrences(stored.schedule.uid, count, before=before, phases=phases)
 
-    async def serialize(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
-        runs = await service.store.last_runs([occurrence.id for occurrence in page if occurrence.has_begun])
+    def serialize(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
+        runs = service.store.last_runs([occurrence.id for occurrence in page if occurrence.has_begun])
         return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET)
 
-    entries, end = await read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, fetch, serialize)
     return {"occurrences": entries, "next_cursor": None if end is None else write_cursor(end.nominal, end.id)}
 
 
-async def get_occurrence(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
+def get_occurrence(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
     """Get an occurrence."""
-    return await _document(service, caller, arguments.occurrence_id)
+    return _document(service, caller, arguments.occurrence_id)
 
 
-async def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dict[str, Any]:
+def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dict[str, Any]:
     """Run a schedule now; its next fire stays. The same key again returns the same occurrence."""
     override = _overlap_policy(arguments)
     payload, schedule_id = arguments.payload, arguments.schedule_id
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
+    stored = schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
     check_payload(service, stored.schedule, payload)
-    now = await service.store.clock()
-    behind, key = await cause_of_run(service, caller, schedule_id, arguments.key)
+    now = service.store.clock()
+    behind, key = cause_of_run(service, caller, schedule_id, arguments.key)
     own = None if override is None and behind is None else OwnTerms(overlap_policy=override, behind=behind)
     requested = schedule_edits.run_now(
         stored.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own
     )
-    if (known := await service.store.occurrence(requested.id)) is None:
-        await _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)
-        if not (await service.store.add([requested]))[0]:
-            await _check_not_deleted(service, stored.schedule)
+    if (known := service.store.occurrence(requested.id)) is None:
+        _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)
+        if not (service.store.add([requested]))[0]:
+            _check_not_deleted(service, stored.schedule)
         service.wake(None)  # it is durable, so it need not wait for the audit entry
-        await audit.record(service, caller, arguments.reason, schedule=stored.schedule)
-        known = await service.store.occurrence(requested.id)
+        audit.record(service, caller, arguments.reason, schedule=stored.schedule)
+        known = service.store.occurrence(requested.id)
     elif (known.payload, _declared(known.own)) != (requested.payload, _declared(requested.own)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or requested, stored.schedule)
@@ -104,9 +104,9 @@ def _overlap_policy(arguments: RunRequest) -> OverlapPolicy | None:
     return policy
 
 
-async def _check_not_deleted(service: Service, schedule: Schedule) -> None:
+def _check_not_deleted(service: Service, schedule: Schedule) -> None:
     """Raise NotFound if rows were refused because the schedule was deleted, and not because they exist already."""
-    stored = await service.store.find_uid(schedule.uid)
+    stored = service.store.find_uid(schedule.uid)
     if stored is None or stored.schedule.phase is SchedulePhase.DELETED:
         raise NotFound("the schedule was deleted", field="schedule_id")
 
@@ -116,9 +116,9 @@ def _declared(own: OwnTerms | None) -> dict[str, Any]:
     return {} if own is None else own.said
 
 
-async def _check_overlap(service: Service, stored: Kept, policy: object) -> None:
+def _check_overlap(service: Service, stored: Kept, policy: object) -> None:
     """Refuse a run that would be skipped at once."""
-    [activity] = await service.store.activities([stored.schedule.uid])
+    [activity] = service.store.activities([stored.schedule.uid])
     if isinstance(policy, Skip) and activity.delivering:
         raise OverlapConflict(
             f"{activity.delivering[0]} is in flight, and the overlap policy is skip; ask with another overlap policy"
@@ -127,23 +127,23 @@ async def _check_overlap(service: Service, stored: Kept, policy: object) -> None
         )
 
 
-async def backfill(service: Service, caller: Caller, arguments: BackfillRequest) -> dict[str, Any]:
+def backfill(service: Service, caller: Caller, arguments: BackfillRequest) -> dict[str, Any]:
     """Run past fires of a schedule again, one after another or several at a time."""
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
-    now = await service.store.clock()
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    now = service.store.clock()
     times = _past_fires(stored.schedule, arguments, now=now)
     backfill_id = arguments.key or service.fresh_id()
     own = _backfill_terms(stored.schedule, backfill_id, arguments.concurrency)
-    behind = await cause_of_backfill(service, caller, arguments.schedule_id)
+    behind = cause_of_backfill(service, caller, arguments.schedule_id)
     if behind is not None:
         own = replace(own or OwnTerms(), behind=behind)
     origin = backfill_origin(backfill_id)
     # Due one microsecond apart, so that they start in the order of their times.
     rows = [plan_occurrence(stored.schedule, time, now + n, origin=origin, own=own) for n, time in enumerate(times)]
     if not arguments.dry_run and rows:
-        if not all(await service.store.add(rows)):
-            await _check_not_deleted(service, stored.schedule)
-        await audit.record(service, caller, schedule=stored.schedule)
+        if not all(service.store.add(rows)):
+            _check_not_deleted(service, stored.schedule)
+        audit.record(service, caller, schedule=stored.schedule)
         service.wake(None)
     return {
         "backfill_id": None if arguments.dry_run else backfill_id,
@@ -187,9 +187,9 @@ def _backfill_terms(schedule: Schedule, backfill_id: str, concurrency: int | Non
     return OwnTerms(overlap_policy=Allow(), concurrency=declared.concurrency or slots)
 
 
-async def complete(service: Service, caller: Caller, arguments: Completion) -> dict[str, Any]:
+def complete(service: Service, caller: Caller, arguments: Completion) -> dict[str, Any]:
     """Complete an occurrence that its target has accepted."""
-    return await _end(
+    return _end(
         service,
         caller,
         arguments.occurrence_id,
@@ -200,9 +200,9 @@ async def complete(service: Service, caller: Caller, arguments: Completion) -> d
     )
 
 
-async def fail(service: Service, caller: Caller, arguments: Failure) -> dict[str, Any]:
+def fail(service: Service, caller: Caller, arguments: Failure) -> dict[str, Any]:
     """Fail an occurrence that its target has accepted; its retry policy applies."""
-    return await _end(
+    return _end(
         service,
         caller,
         arguments.occurrence_id,
@@ -213,25 +213,25 @@ async def fail(service: Service, caller: Caller, arguments: Failure) -> dict[str
     )
 
 
-async def cancel(service: Service, caller: Caller, arguments: Cancellation) -> dict[str, Any]:
+def cancel(service: Service, caller: Caller, arguments: Cancellation) -> dict[str, Any]:
     """Cancel an occurrence; a running one is asked to stop."""
     occurrence_id = arguments.occurrence_id
     while True:
-        occurrence, schedule = await find_occurrence(service, caller, occurrence_id)
+        occurrence, schedule = find_occurrence(service, caller, occurrence_id)
         if occurrence.phase is Phase.AWAITING_COMPLETION:
-            return await _end(service, caller, occurrence_id, Outcome.CANCELLED)
+            return _end(service, caller, occurrence_id, Outcome.CANCELLED)
         if occurrence.phase in FINAL:
             raise Conflict(f"it has ended already, as {occurrence.phase}")
         # Both fail only if it has moved on in between, which cannot go on: attempts are counted.
-        if await service.store.cancel(occurrence_id) or await service.store.request_stop(occurrence_id):
+        if service.store.cancel(occurrence_id) or service.store.request_stop(occurrence_id):
             break
-    await audit.record(service, caller, arguments.reason, schedule=schedule)
+    audit.record(service, caller, arguments.reason, schedule=schedule)
     service.attend()
     service.wake(None)
-    return await _document(service, caller, occurrence_id)
+    return _document(service, caller, occurrence_id)
 
 
-async def _end(  # noqa: PLR0913 - what a caller may report
+def _end(  # noqa: PLR0913 - what a caller may report
     service: Service,
     caller: Caller,
     occurrence_id: str,
@@ -246,16 +246,16 @@ async def _end(  # noqa: PLR0913 - what a caller may report
 
     A token proves that the target has the work. Then the end may arrive before the answer that accepts it is written.
     """
-    occurrence, schedule = await find_occurrence(service, caller, occurrence_id)
+    occurrence, schedule = find_occurrence(service, caller, occurrence_id)
     may_end = {Phase.AWAITING_COMPLETION}
     if token is not None:
-        keys = token_keys(service.keys, await service.store.own_key())
+        keys = token_keys(service.keys, service.store.own_key())
         check_token(token, keys, occurrence_id=occurrence.id, fence=occurrence.fence)
         may_end.add(Phase.DISPATCHING)
     if occurrence.phase not in may_end:
-        raise Conflict(f"it does not await its completion: it is {occurrence.phase}")
-    now = await service.store.clock()
-    redactor = await redactor_for(service.store, service.seal, schedule, occurrence)
+        raise Conflict(f"it does not its completion: it is {occurrence.phase}")
+    now = service.store.clock()
+    redactor = redactor_for(service.store, service.seal, schedule, occurrence)
     delivered = Delivered(
         outcome=outcome,
         started=now if occurrence.started is None else occurrence.started,
@@ -265,24 +265,24 @@ async def _end(  # noqa: PLR0913 - what a caller may report
         usage=None if usage is None else Usage(tokens=usage.tokens, cost_usd=usage.cost_usd),
     )
     ended = settle(occurrence, schedule, delivered, node=occurrence.node or "")
-    if not (await service.store.settle([ended]))[0]:
+    if not (service.store.settle([ended]))[0]:
         raise Conflict("another caller has ended it a moment ago")
-    await audit.record(service, caller, schedule=schedule)
+    audit.record(service, caller, schedule=schedule)
     service.wake(None)
-    return await _document(service, caller, occurrence_id)
+    return _document(service, caller, occurrence_id)
 
 
-async def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str, Any]:
+def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str, Any]:
     """The document of an occurrence, with its last run and the terms of its schedule."""
-    occurrence, schedule = await find_occurrence(service, caller, occurrence_id)
-    runs = await service.store.last_runs([occurrence.id])
+    occurrence, schedule = find_occurrence(service, caller, occurrence_id)
+    runs = service.store.last_runs([occurrence.id])
     return occurrence_document(occurrence, schedule, runs.get(occurrence.id))
 
 
-async def find_occurrence(service: Service, caller: Caller, occurrence_id: str) -> tuple[Occurrence, Schedule]:
+def find_occurrence(service: Service, caller: Caller, occurrence_id: str) -> tuple[Occurrence, Schedule]:
     """Find an occurrence of the caller's tenant, with its schedule; NotFound if there is none."""
-    occurrence = await service.store.occurrence(occurrence_id)
-    snapshot = None if occurrence is None else await service.store.snapshot(occurrence.uid)
+    occurrence = service.store.occurrence(occurrence_id)
+    snapshot = None if occurrence is None else service.store.snapshot(occurrence.uid)
     if occurrence is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
         raise NotFound(f"there is no occurrence {occurrence_id!r}", field="occurrence_id")
     return occurrence, snapshot.schedule

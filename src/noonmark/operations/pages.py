@@ -11,7 +11,7 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
 Row = TypeVar("Row")
 
@@ -31,10 +31,10 @@ class Page(NamedTuple):
     end: Any
 
 
-async def read_page(
+def read_page(
     limit: int,
-    fetch: Callable[[int, Row | None], Awaitable[Sequence[Row]]],
-    serialize: Callable[[Sequence[Row]], Awaitable[list[dict[str, Any]]]],
+    fetch: Callable[[int, Row | None], Sequence[Row]],
+    serialize: Callable[[Sequence[Row]], list[dict[str, Any]]],
 ) -> Page:
     """Read a page of at most `limit` entries.
 
@@ -44,8 +44,8 @@ async def read_page(
     size, last, step = 0, None, min(limit + 1, FIRST)
     with _AT_ONCE:
         while True:
-            rows = await fetch(step, last)
-            documents = await serialize(rows)
+            rows = fetch(step, last)
+            documents = serialize(rows)
             fits, size = _fitting(documents[: limit - len(entries)], size, is_first=not entries)
             entries += fits
             last = rows[len(fits) - 1] if fits else last

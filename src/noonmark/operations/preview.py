@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
 
 
-async def preview(service: Service, caller: Caller, arguments: PreviewRequest) -> dict[str, Any]:
+def preview(service: Service, caller: Caller, arguments: PreviewRequest) -> dict[str, Any]:
     """Preview the next fires of a schedule or a trigger, with the trigger in words."""
     schedule_id, document, after = arguments.schedule_id, arguments.trigger, arguments.after
     if (schedule_id is None) == (document is None):
         raise InvalidRequest("name either a schedule_id or a trigger", field="trigger")
-    now = await service.store.clock()
+    now = service.store.clock()
     if schedule_id is None:
         trigger: Trigger | None = parse_trigger(document, now=from_micros(now), key=arguments.key)
         times = fires_of(trigger, arguments.count, after=after, now=now)
     else:
-        stored = await schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
+        stored = schedule_edits.find(service.store, caller.owner.tenant, schedule_id)
         trigger = stored.schedule.declaration.trigger
-        times = await fires_of_schedule(service.store, stored, arguments.count, after=after, now=now)
+        times = fires_of_schedule(service.store, stored, arguments.count, after=after, now=now)
     described = None if trigger is None else describe(trigger, now=from_micros(now if after is None else after))
     return {
         "fires": [to_text(to_micros(time)) for time in times],

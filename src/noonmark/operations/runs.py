@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
 
 
-async def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str, Any]:
+def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str, Any]:
     """List the runs of a schedule, latest start first."""
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
 
-    async def fetch(count: int, last: Run | None) -> list[Run]:
+    def fetch(count: int, last: Run | None) -> list[Run]:
         before = arguments.cursor if last is None else (last.started, last.id)
-        return await service.store.runs(stored.schedule.uid, count, before=before)
+        return service.store.runs(stored.schedule.uid, count, before=before)
 
-    async def serialize(page: Sequence[Run]) -> list[dict[str, Any]]:
+    def serialize(page: Sequence[Run]) -> list[dict[str, Any]]:
         return [run_document(run, arguments.schedule_id) for run in page]
 
-    entries, end = await read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, fetch, serialize)
     return {"runs": entries, "next_cursor": None if end is None else write_cursor(end.started, end.id)}
 
 
-async def list_occurrence_runs(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
+def list_occurrence_runs(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
     """List the runs of an occurrence, latest start first."""
-    occurrence, schedule = await find_occurrence(service, caller, arguments.occurrence_id)
-    found = await service.store.occurrence_runs(occurrence.id)
+    occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
+    found = service.store.occurrence_runs(occurrence.id)
     return {"runs": [run_document(run, schedule.schedule_id) for run in found], "next_cursor": None}
 
 
-async def get_run(service: Service, caller: Caller, arguments: OneRun) -> dict[str, Any]:
+def get_run(service: Service, caller: Caller, arguments: OneRun) -> dict[str, Any]:
     """Get a run."""
-    found = await service.store.run(arguments.run_id)
-    snapshot = None if found is None else await service.store.snapshot(found[0])
+    found = service.store.run(arguments.run_id)
+    snapshot = None if found is None else service.store.snapshot(found[0])
     if found is None or snapshot is None or snapshot.schedule.owner.tenant != caller.owner.tenant:
         raise NotFound(f"there is no run {arguments.run_id!r}", field="run_id")
     return run_document(found[1], snapshot.schedule.schedule_id)

@@ -58,36 +58,36 @@ class Expected(NamedTuple):
 ANYHOW = Expected()
 
 
-async def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept:
+def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept:
     """Find a schedule by its id, perhaps a deleted one; NotFound if there is none."""
-    stored = await store.find(tenant, schedule_id, deleted=deleted)
+    stored = store.find(tenant, schedule_id, deleted=deleted)
     if stored is None:
         raise NotFound(f"there is no schedule {schedule_id!r}", field="schedule_id")
     return stored
 
 
-async def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
+def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
     """Store a new schedule with its first plan; False if its id is taken."""
-    await check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
+    check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     plan = first_plan(schedule, lookahead=lookahead)
     if sign is not None:
         plan = replace(plan, note=sign(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
-        [created] = await store.create([replace(plan, graph=await _check_order(store, schedule))])
-        if created or await store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
+        [created] = store.create([replace(plan, graph=_check_order(store, schedule))])
+        if created or store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
             return created
     raise Conflict("other schedules kept changing; try again")
 
 
-async def create_many(store: Store, schedules: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
+def create_many(store: Store, schedules: Sequence[Schedule], *, lookahead: Micros) -> list[bool]:
     """Store new schedules, those without dependencies in one transaction; False where an id is taken."""
     for schedule in schedules:
-        await check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
+        check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     alone = [schedule for schedule in schedules if not schedule.declaration.depends_on]
     plans = [first_plan(schedule, lookahead=lookahead) for schedule in alone]
-    created = dict(zip((schedule.uid for schedule in alone), await store.create(plans), strict=True))
+    created = dict(zip((schedule.uid for schedule in alone), store.create(plans), strict=True))
     return [
-        created[schedule.uid] if schedule.uid in created else await create(store, schedule, lookahead=lookahead)
+        created[schedule.uid] if schedule.uid in created else create(store, schedule, lookahead=lookahead)
         for schedule in schedules
     ]
 
@@ -109,7 +109,7 @@ def new_schedule(
     )
 
 
-async def change(
+def change(
     store: Store,
     uid: str,
     decide: Decide,
@@ -123,13 +123,13 @@ async def change(
     checked = _Checked()
     for _ in range(MAX_TRIES):
         decision = _Decision(decide, sign, expected, checked)
-        written = await store.change(uid, decision)
+        written = store.change(uid, decision)
         if decision.before is None:
             raise NotFound("the schedule was deleted", field="schedule_id")
         after = decision.before if decision.plan is None else decision.plan.schedule or decision.before
         if written or decision.plan is None:
             return after
-        checked = await _checked(store, after, decision.before.declaration)
+        checked = _checked(store, after, decision.before.declaration)
     raise Conflict("the schedules it depends on kept changing; try again")
 
 
@@ -180,12 +180,12 @@ class _Decision:
         return plan if self._checked.covers(before.declaration, after.declaration) else None
 
 
-async def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
+def edit(store: Store, uid: str, declaration: Declaration, *, lookahead: Micros) -> Schedule:
     """Replace the declaration; the same one again changes nothing."""
-    return await declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
+    return declare(store, uid, lambda _, __: declaration, lookahead=lookahead)
 
 
-async def declare(
+def declare(
     store: Store,
     uid: str,
     read: Callable[[Schedule, Micros], Declaration],
@@ -206,20 +206,20 @@ async def declare(
             return None
         return edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
 
-    return await change(store, uid, decide, sign)
+    return change(store, uid, decide, sign)
 
 
-async def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
+def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
     """Pause a schedule: its trigger starts nothing until it is resumed."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         _check_goes_on(snapshot.schedule, "pause")
         return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
 
-    return await change(store, uid, decide, sign, expected)
+    return change(store, uid, decide, sign, expected)
 
 
-async def resume(
+def resume(
     store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None, expected: Expected = ANYHOW
 ) -> Schedule:
     """Resume a schedule: plan from now on."""
@@ -230,7 +230,7 @@ async def resume(
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
-    return await change(store, uid, decide, sign, expected)
+    return change(store, uid, decide, sign, expected)
 
 
 def _check_goes_on(schedule: Schedule, verb: str) -> None:
@@ -238,50 +238,50 @@ def _check_goes_on(schedule: Schedule, verb: str) -> None:
         raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to start again")
 
 
-async def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
+def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
     """Delete a schedule: nothing of it starts from now on; its history is kept."""
-    return await change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
+    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
 
 
-async def cancel(store: Store, stored: Kept) -> int:
+def cancel(store: Store, stored: Kept) -> int:
     """Delete a schedule and ask its running deliveries to stop; returns how many. NotFound if it has completed."""
     schedule = stored.schedule
-    [activity] = await store.activities([schedule.uid])
+    [activity] = store.activities([schedule.uid])
     # A completed schedule may have another requested run, which is due at a time or waits for a running one.
     if schedule.phase is SchedulePhase.COMPLETED and not activity.delivering and stored.next_due is None:
         raise NotFound("the schedule has completed: there is nothing to cancel", field="schedule_id")
-    await delete(store, schedule.uid)
-    [activity] = await store.activities([schedule.uid])
-    return sum([await store.request_stop(one) for one in activity.delivering])
+    delete(store, schedule.uid)
+    [activity] = store.activities([schedule.uid])
+    return sum([store.request_stop(one) for one in activity.delivering])
 
 
-async def _checked(store: Store, after: Schedule, before: Declaration) -> _Checked:
+def _checked(store: Store, after: Schedule, before: Declaration) -> _Checked:
     """Check the new parts of a declaration against the rest of the store."""
     target = upstreams = graph = None
     if after.declaration.target != before.target:
         target = after.declaration.target
-        await check_secrets(store, after.owner.tenant, target)
+        check_secrets(store, after.owner.tenant, target)
     if after.declaration.depends_on != before.depends_on:
         upstreams = after.declaration.depends_on
-        graph = await _check_order(store, after)
+        graph = _check_order(store, after)
     return _Checked(target, upstreams, graph)
 
 
-async def _check_order(store: Store, schedule: Schedule) -> int | None:
+def _check_order(store: Store, schedule: Schedule) -> int | None:
     """Refuse a dependency cycle; returns the version of the graph that was checked, None without upstreams."""
     upstreams = schedule.declaration.depends_on
     if not upstreams:
         return None
-    graph = await store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
+    graph = store.graph(schedule.owner.tenant, [one.schedule_id for one in upstreams])
     cycle = find_cycle(schedule.schedule_id, upstreams, graph.upstreams)
-    names = await _names(store, schedule.owner.tenant, cycle)
+    names = _names(store, schedule.owner.tenant, cycle)
     check_order(schedule.schedule_id, upstreams, graph.upstreams, names)
     return graph.version
 
 
-async def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
+def _names(store: Store, tenant: str, schedule_ids: Sequence[str]) -> dict[str, str]:
     """The names of schedules, by id; those that have none are left out."""
-    found = [await store.find(tenant, one) for one in schedule_ids]
+    found = [store.find(tenant, one) for one in schedule_ids]
     declared = {one.schedule.schedule_id: one.schedule.declaration.name for one in found if one is not None}
     return {schedule_id: name for schedule_id, name in declared.items() if name is not None}
 

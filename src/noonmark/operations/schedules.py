@@ -66,16 +66,16 @@ RESERVED_IDS = (".", "..", "count", "preview", "upsert")
 """Ids that mean something else in the path of a request."""
 
 
-async def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
     document, owner, key = _split(caller, arguments)
-    now, uid = await service.store.clock(), service.fresh_id()
+    now, uid = service.store.clock(), service.fresh_id()
     if key is not None:
         # A refused request must not use up its key.
-        await check_secrets(service.store, owner.tenant, _parse(service, document, now=now, key="").target)
-        uid = await _uid_for(service, owner, key, document, now=now)
-        if await service.store.snapshot(uid) is not None:
-            return await _created_before(service, owner, uid, document, now=now)
+        check_secrets(service.store, owner.tenant, _parse(service, document, now=now, key="").target)
+        uid = _uid_for(service, owner, key, document, now=now)
+        if service.store.snapshot(uid) is not None:
+            return _created_before(service, owner, uid, document, now=now)
     schedule_id = document.get("schedule_id") or f"sch_{uid}"
     schedule = schedule_edits.new_schedule(
         _parse(service, document, now=now, key=str(schedule_id)),
@@ -85,20 +85,20 @@ async def create_schedule(service: Service, caller: Caller, arguments: Mapping[s
         source=caller.source,
         now=now,
     )
-    if not await schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
-        taken = await service.store.find_uid(uid)
+    if not schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+        taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
         return schedule_document(taken, now=now)
-    return await _written(service, schedule)
+    return _written(service, schedule)
 
 
-async def _created_before(
+def _created_before(
     service: Service, owner: Owner, uid: str, document: Mapping[str, Any], *, now: Micros
 ) -> dict[str, Any]:
     """The schedule that the same request has created, even if it was deleted since."""
     schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
-    stored = await service.store.find(owner.tenant, schedule_id, deleted=True)
+    stored = service.store.find(owner.tenant, schedule_id, deleted=True)
     if stored is None or stored.schedule.uid != uid:
         raise Conflict(
             "the schedule that this request created was deleted, and another has its id", field="schedule_id"
@@ -106,7 +106,7 @@ async def _created_before(
     return schedule_document(stored, now=now)
 
 
-async def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Create a schedule, or replace its declaration; the same declaration again changes nothing.
 
     It is identified by `schedule_id`, or else by its owner and its workflow or name. A paused schedule stays paused.
@@ -116,24 +116,24 @@ async def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[s
         document["schedule_id"] = _id_of(document, owner)
     schedule_id = document["schedule_id"]
     while True:
-        stored = await service.store.find(owner.tenant, _identifier(schedule_id))
+        stored = service.store.find(owner.tenant, _identifier(schedule_id))
         if stored is not None:
             _check_owner(stored, owner, caller)
             try:
-                edited = await _declare(service, caller, stored, document)
+                edited = _declare(service, caller, stored, document)
             except NotFound:
                 continue  # deleted a moment ago, so it is created
-            return await _written(service, edited)
-        now, uid = await service.store.clock(), service.fresh_id()
+            return _written(service, edited)
+        now, uid = service.store.clock(), service.fresh_id()
         declaration = _parse(service, document, now=now, key=str(schedule_id))
         schedule = schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
-        if await schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
-            return await _written(service, schedule)
+        if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+            return _written(service, schedule)
 
 
-async def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Change some fields of a schedule; null resets a field, and `enabled` pauses or resumes it."""
     changes = dict(arguments)
     found = ExpectedSchedule.read({name: changes.pop(name, None) for name in ExpectedSchedule.fields()})
@@ -142,7 +142,7 @@ async def update_schedule(service: Service, caller: Caller, arguments: Mapping[s
     allowed = ScheduleFields.fields()
     if unknown := [name for name in changes if name not in allowed]:
         raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, found.schedule_id)
+    stored = schedule_edits.find(service.store, caller.owner.tenant, found.schedule_id)
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
         expected.check(schedule)
@@ -150,16 +150,14 @@ async def update_schedule(service: Service, caller: Caller, arguments: Mapping[s
         return check_declaration(service, declare_again(document, schedule, now=from_micros(now)), schedule)
 
     sign = caller.signed()
-    edited = await schedule_edits.declare(
-        service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign
-    )
+    edited = schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
         if changes["enabled"] is False and not is_paused:
-            edited = await schedule_edits.pause(service.store, edited.uid, sign)
+            edited = schedule_edits.pause(service.store, edited.uid, sign)
         elif changes["enabled"] is not False and is_paused:
-            edited = await schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
-    return await _written(service, edited)
+            edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
+    return _written(service, edited)
 
 
 def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +188,7 @@ def _kind(trigger: object) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-async def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> Schedule:
+def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> Schedule:
     """Replace the declaration of a schedule; NotFound if it was deleted meanwhile."""
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
@@ -198,9 +196,7 @@ async def _declare(service: Service, caller: Caller, stored: Kept, document: dic
         return check_declaration(service, replace(declared, enabled=schedule.declaration.enabled), schedule)
 
     sign = caller.signed()
-    return await schedule_edits.declare(
-        service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign
-    )
+    return schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
 
 
 def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
@@ -252,11 +248,11 @@ def _id_of(document: Mapping[str, Any], owner: Owner) -> str:
     return "sch_" + _digest(owner.tenant, owner.user, *what)
 
 
-async def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
+def _uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
     """The uid of the schedule that a request with this key creates: the same for every copy of the request."""
     said = json.dumps(present(**document), sort_keys=True)
     fingerprint = _digest(owner.user, "schedule/create", said)
-    claimed = await service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
+    claimed = service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
     if claimed.fingerprint != fingerprint:
         raise KeyReused("this key came with another request within the last 24 hours", field="idempotency_key")
     return _digest(owner.tenant, key, str(claimed.created))
@@ -267,102 +263,100 @@ def _digest(*parts: str) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=13, person=b"noonmark-key").hexdigest()
 
 
-async def pause_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
+def pause_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished."""
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
     sign, expected = caller.signed(arguments.reason), _expected(arguments)
-    return await _written(
-        service, await schedule_edits.pause(service.store, stored.schedule.uid, sign, expected=expected)
-    )
+    return _written(service, schedule_edits.pause(service.store, stored.schedule.uid, sign, expected=expected))
 
 
-async def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
+def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Resume a paused schedule from now on."""
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
-    resumed = await schedule_edits.resume(
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
+    resumed = schedule_edits.resume(
         service.store,
         stored.schedule.uid,
         lookahead=service.lookahead,
         sign=caller.signed(arguments.reason),
         expected=_expected(arguments),
     )
-    return await _written(service, resumed)
+    return _written(service, resumed)
 
 
-async def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
+def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Delete a schedule; its history is kept. Deleting it again changes nothing."""
-    stored = await schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
+    stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
     if stored.schedule.phase is not SchedulePhase.DELETED:
         sign = caller.signed(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
-            await schedule_edits.delete(service.store, stored.schedule.uid, sign, expected=_expected(arguments))
+            schedule_edits.delete(service.store, stored.schedule.uid, sign, expected=_expected(arguments))
         service.wake(None)
-    deleted = await service.store.find_uid(stored.schedule.uid)
-    return schedule_document(deleted or stored, now=await service.store.clock())
+    deleted = service.store.find_uid(stored.schedule.uid)
+    return schedule_document(deleted or stored, now=service.store.clock())
 
 
 def _expected(arguments: ScheduleAction) -> Expected:
     return Expected(arguments.expected_revision, arguments.expected_updated_at_utc)
 
 
-async def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
+def _written(service: Service, schedule: Schedule) -> dict[str, Any]:
     """The document of a schedule that was just written."""
     # Not by its id: it may have been deleted since, and another one created under that id.
-    stored = await service.store.find_uid(schedule.uid)
+    stored = service.store.find_uid(schedule.uid)
     if stored is None:
         raise NotFound("the schedule was deleted", field="schedule_id")
     service.wake(stored.next_due)
-    return schedule_document(stored, now=await service.store.clock())
+    return schedule_document(stored, now=service.store.clock())
 
 
-async def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
+def get_schedule(service: Service, caller: Caller, arguments: ScheduleLookup) -> dict[str, Any]:
     """Get a schedule; a deleted one only with `include_deleted`."""
-    stored = await schedule_edits.find(
+    stored = schedule_edits.find(
         service.store, caller.owner.tenant, arguments.schedule_id, deleted=arguments.include_deleted
     )
-    return schedule_document(stored, now=await service.store.clock())
+    return schedule_document(stored, now=service.store.clock())
 
 
-async def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:
+def list_schedules(service: Service, caller: Caller, arguments: ScheduleQuery) -> dict[str, Any]:
     """List the schedules that match every filter, in the order of their creation or newest first."""
     wanted, deleted = _filter(arguments)
     wanted = replace(wanted, kinds=_trigger_types(arguments))
     if arguments.workflow_id is not None:
         wanted = replace(wanted, target="workflow")
-    page, following = await _page(service, caller, arguments, wanted, deleted=deleted)
+    page, following = _page(service, caller, arguments, wanted, deleted=deleted)
     return {"schedules": page, "next_cursor": following}
 
 
-async def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:
+def list_triggers(service: Service, caller: Caller, arguments: TriggerQuery) -> dict[str, Any]:
     """List the schedules with an event trigger that match every filter."""
     wanted, deleted = _filter(arguments)
     wanted = replace(wanted, kinds=frozenset(KINDS["event"]), event_type=arguments.event_type)
-    page, following = await _page(service, caller, arguments, wanted, deleted=deleted)
+    page, following = _page(service, caller, arguments, wanted, deleted=deleted)
     return {"triggers": page, "next_cursor": following}
 
 
-async def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters) -> dict[str, Any]:
+def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters) -> dict[str, Any]:
     """Count the schedules that match every filter."""
     wanted, deleted = _filter(arguments)
     wanted = replace(wanted, kinds=_trigger_types(arguments))
-    return {"count": await service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
+    return {"count": service.store.count_schedules(caller.owner.tenant, wanted, deleted=deleted)}
 
 
-async def _page(
+def _page(
     service: Service, caller: Caller, arguments: ScheduleQuery | TriggerQuery, wanted: Wanted, *, deleted: bool
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The documents of a page, and the cursor of the next one."""
     workflow = arguments.workflow_id if isinstance(arguments, ScheduleQuery) else None
-    now, skipped, offset = await service.store.clock(), 0, arguments.offset
+    now, skipped, offset = service.store.clock(), 0, arguments.offset
     start = None if arguments.cursor is None else arguments.cursor[0]
 
-    async def fetch(count: int, last: Kept | None) -> list[Kept]:
+    def fetch(count: int, last: Kept | None) -> list[Kept]:
         nonlocal start, skipped
         found: list[Kept] = []
         start = start if last is None else last.schedule.uid
         while len(found) < count:
             step = count if workflow is None and skipped == offset else max(count, USUAL_PAGE)
-            page = await service.store.schedules(
+            page = service.store.schedules(
                 caller.owner.tenant,
                 after=start,
                 limit=step,
@@ -378,10 +372,10 @@ async def _page(
             start = page[-1].schedule.uid
         return found
 
-    async def serialize(page: Sequence[Kept]) -> list[dict[str, Any]]:
+    def serialize(page: Sequence[Kept]) -> list[dict[str, Any]]:
         return [schedule_document(stored, now=now) for stored in page]
 
-    entries, end = await read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, fetch, serialize)
     return entries, None if end is None else write_cursor(end.schedule.uid)
 
 

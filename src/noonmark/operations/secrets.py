@@ -57,33 +57,33 @@ class NewSecret(NamedTuple):
         return f"NewSecret({self.name!r})"
 
 
-async def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Set a secret that requests to some hosts may carry; an existing one gets the new value and hosts."""
-    given, now = read_secret(arguments), await service.store.clock()
+    given, now = read_secret(arguments), service.store.clock()
     entry = caller.signed(f"secret {given.name}")(None, None, now=now)
-    return secret_document(await store_secret(service.store, service.seal, caller.owner.tenant, given, entry))
+    return secret_document(store_secret(service.store, service.seal, caller.owner.tenant, given, entry))
 
 
-async def list_secrets(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+def list_secrets(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """List the secrets by name, each with its hosts and without its value."""
-    stored = await service.store.secrets(caller.owner.tenant)
+    stored = service.store.secrets(caller.owner.tenant)
     return {"secrets": [secret_document(secret) for secret in stored]}
 
 
-async def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Delete a secret; requests that need it are no longer sent, and say why."""
     name = read_name(arguments)
-    entry = caller.signed(f"secret {name}")(None, None, now=await service.store.clock())
-    return secret_document(await remove_secret(service.store, caller.owner.tenant, name, entry))
+    entry = caller.signed(f"secret {name}")(None, None, now=service.store.clock())
+    return secret_document(remove_secret(service.store, caller.owner.tenant, name, entry))
 
 
-async def get_signing_key(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
+def get_signing_key(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
     """Get the key that requests are signed with, for receivers that verify them; the access is recorded."""
     if not caller.is_admin:
         raise NotAllowed("only an administrator may read the key that requests are signed with")
     tenant = caller.owner.tenant
-    key = given_key(service.keys, tenant) or tenant_key(service.keys, await service.store.own_key(), tenant)
-    await audit.record(service, caller)
+    key = given_key(service.keys, tenant) or tenant_key(service.keys, service.store.own_key(), tenant)
+    audit.record(service, caller)
     return {"signing_key": key}
 
 
@@ -116,35 +116,33 @@ def _hosts(reader: ArgumentReader) -> tuple[str, ...]:
         return ()
 
 
-async def store_secret(
-    store: Store, seal: Seal | None, tenant: str, given: NewSecret, entry: Note | None = None
-) -> Secret:
+def store_secret(store: Store, seal: Seal | None, tenant: str, given: NewSecret, entry: Note | None = None) -> Secret:
     """Seal a secret and store it with its audit entry; Conflict if there is no key to seal it with."""
     if seal is None:
         raise Conflict(
             "there is no key to seal it with: put the output of `noonmark secret key` into the setting secret_key, the"
             " same on every node, best as the variable NOONMARK_SECRET_KEY, and start again"
         )
-    now = await store.clock()
+    now = store.clock()
     sealed = seal.close(tenant, given.name, given.value)
     secret = Secret(name=given.name, hosts=given.hosts, sealed=sealed, created=now, updated=now)
-    stored = await store.keep_secret(tenant, secret, most=MAX_SECRETS, note=entry)
+    stored = store.keep_secret(tenant, secret, most=MAX_SECRETS, note=entry)
     if stored is None:
         raise QuotaExceeded(f"there are {MAX_SECRETS:,} secrets already; delete one", field="name")
     return stored
 
 
-async def remove_secret(store: Store, tenant: str, name: str, entry: Note | None = None) -> Secret:
+def remove_secret(store: Store, tenant: str, name: str, entry: Note | None = None) -> Secret:
     """Delete a secret with its audit entry, and return it; NotFound if there is none of that name."""
-    removed = await store.forget_secret(tenant, name, note=entry)
+    removed = store.forget_secret(tenant, name, note=entry)
     if removed is None:
         raise NotFound("there is no secret of that name", field="name")
     return removed
 
 
-async def warn_of_unreadable(service: Service, tenant: str) -> None:
+def warn_of_unreadable(service: Service, tenant: str) -> None:
     """Log the secrets that this node cannot open: it does not send requests that need them."""
-    stored, seal = await service.store.secrets(tenant), service.seal
+    stored, seal = service.store.secrets(tenant), service.seal
     unreadable = [one.name for one in stored if seal is None or seal.open(tenant, one.name, one.sealed) is None]
     if not unreadable:
         return
@@ -154,19 +152,17 @@ async def warn_of_unreadable(service: Service, tenant: str) -> None:
     logger.warning("this node does not send requests that need these secrets, because %s: %s", why, names)
 
 
-async def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
+def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
     """Refuse a target that names an unknown secret, or one not bound to its host; this is checked again when sent."""
     if not isinstance(target, HttpTarget) or not target.secret_headers:
         return
-    known = await vault.find_secrets(tenant, set(target.secret_headers.values()))
+    known = vault.find_secrets(tenant, set(target.secret_headers.values()))
     problems = header_problems(target.secret_headers, target.address, {secret.name: secret for secret in known})
     if problems:
         raise refusal(problems)
 
 
-async def redactor_for(
-    vault: Vault, seal: Seal | None, schedule: Schedule, occurrence: Occurrence
-) -> Concealment | None:
+def redactor_for(vault: Vault, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Concealment | None:
     """What removes the secrets of a request from what its receiver reports later.
 
     None if one of them is no longer known, because it was changed or deleted, or cannot be opened here: then nothing
@@ -175,9 +171,9 @@ async def redactor_for(
     tenant, started = schedule.owner.tenant, occurrence.started or 0
     if occurrence.revision == schedule.revision:
         names = secret_names(schedule.declaration.target)
-        known = await vault.find_secrets(tenant, names) if names else []
+        known = vault.find_secrets(tenant, names) if names else []
     else:  # the target may have been edited, so it may have been any of them
-        names, known = set(), await vault.secrets(tenant)
+        names, known = set(), vault.secrets(tenant)
     values = [
         seal.open(tenant, secret.name, secret.sealed) if seal is not None and secret.updated < started else None
         for secret in known

@@ -18,12 +18,12 @@ from noonmark.operations.models import answers
 from noonmark.operations.models import arguments as takes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from noonmark.operations.models.fields import Arguments
     from noonmark.operations.service import Caller, Service
 
-    Handler = Callable[[Service, Caller, Any], Awaitable[dict[str, Any]]]
+    Handler = Callable[[Service, Caller, Any], dict[str, Any]]
 
 
 class Scope(StrEnum):
@@ -348,7 +348,7 @@ _ROWS = (
 OPERATIONS: Mapping[str, Operation] = {row.name: row for row in _ROWS}
 
 
-async def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of an operation, perform it, and return its answer as JSON."""
     operation = OPERATIONS.get(name)
     if operation is None:
@@ -356,7 +356,7 @@ async def perform(service: Service, caller: Caller, name: str, arguments: Mappin
     if operation.is_change and operation.scope is not Scope.ADMIN:
         _check_clock(service)
     model = operation.arguments
-    return await operation.call(
+    return operation.call(
         service, replace(caller, operation=name), arguments if model.is_document else model.read(arguments)
     )
 

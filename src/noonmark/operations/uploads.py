@@ -35,9 +35,9 @@ CREATE = "upload/create"
 """What the audit log calls an upload. It is not in the table of operations, because a file is not JSON."""
 
 
-async def list_uploads(service: Service, caller: Caller, arguments: PageQuery) -> dict[str, Any]:
+def list_uploads(service: Service, caller: Caller, arguments: PageQuery) -> dict[str, Any]:
     """List the uploads, newest first."""
-    await announce_pending(service, caller.owner.tenant)
+    announce_pending(service, caller.owner.tenant)
     page, end = uploads_of(service).page(caller.owner.tenant, arguments.limit, after=arguments.cursor)
     return {
         "uploads": [upload.to_document() for upload in page],
@@ -45,13 +45,13 @@ async def list_uploads(service: Service, caller: Caller, arguments: PageQuery) -
     }
 
 
-async def delete_upload(service: Service, caller: Caller, arguments: OneUpload) -> dict[str, Any]:
+def delete_upload(service: Service, caller: Caller, arguments: OneUpload) -> dict[str, Any]:
     """Delete an upload; runs that its event has started go on."""
     checked = _checked_id(arguments.upload_id)
     deleted = uploads_of(service).remove(caller.owner.tenant, checked)
     if deleted is None:
         raise _unknown(checked)
-    await audit.record(service, caller, f"upload {checked}")
+    audit.record(service, caller, f"upload {checked}")
     return deleted.to_document()
 
 
@@ -80,19 +80,19 @@ class Intake:
         self._receiving: Receiving = uploads.receive(self._tenant, new_id, expected=expected)
         self.write, self.drop = self._receiving.write, self._receiving.drop
 
-    async def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
+    def finish(self, said: Mapping[str, Any], content_type: str | None) -> dict[str, Any]:
         """Store the file under the given `filename` and `path`, announce it, and return its document."""
         filename, path = names(said)
-        await announce_pending(self._service, self._tenant)
-        now = await self._service.store.clock()
+        announce_pending(self._service, self._tenant)
+        now = self._service.store.clock()
         kind = media_type(content_type)
         named = {"filename": filename, "path": path, "content_type": kind}
         event = Event(event_type=EVENT_TYPE, emitted=now, source=SOURCE, payload=named)
-        behind = await cause_of_event(self._service, self._caller, event)
+        behind = cause_of_event(self._service, self._caller, event)
         upload = self._receiving.keep(filename=filename, path=path, content_type=kind, now=now)
-        await announce(self._service, self._tenant, upload, behind)
+        announce(self._service, self._tenant, upload, behind)
         if upload.created == now:  # else it was stored and recorded before
-            await audit.record(self._service, self._caller, f"upload {upload.upload_id}")
+            audit.record(self._service, self._caller, f"upload {upload.upload_id}")
         return upload.to_document()
 
 
@@ -111,28 +111,28 @@ def names(said: Mapping[str, Any]) -> tuple[str, str]:
     return filename, path or virtual_path(None, filename)
 
 
-async def announce(service: Service, tenant: str, upload: Upload, behind: Trail | None = None) -> None:
+def announce(service: Service, tenant: str, upload: Upload, behind: Trail | None = None) -> None:
     """Emit the event of a file; a second time changes nothing."""
     uploads = uploads_of(service)
     event = replace(upload.to_event(uploads.stored_path(tenant, upload)), behind=behind)
-    await service.store.emit(tenant, [event])
+    service.store.emit(tenant, [event])
     uploads.announced(tenant, upload.upload_id)
     service.wake(None)
 
 
-async def announce_pending(service: Service, tenant: str) -> None:
+def announce_pending(service: Service, tenant: str) -> None:
     """Announce the files that were stored while the store was down."""
     for upload in uploads_of(service).untold(tenant):
         logger.warning("announcing upload %s, which was stored while the store was down", upload.upload_id)
-        await announce(service, tenant, upload)
+        announce(service, tenant, upload)
 
 
-async def recover(service: Service) -> None:
+def recover(service: Service) -> None:
     """Remove incomplete files of a server that was killed, and announce those that it did not announce."""
     if service.uploads is not None:
         for tenant, upload in service.uploads.sweep():
             logger.warning("announcing upload %s, which was stored before a server stopped", upload.upload_id)
-            await announce(service, tenant, upload)
+            announce(service, tenant, upload)
 
 
 def content(service: Service, caller: Caller, upload_id: object) -> tuple[Upload, BinaryIO]:
