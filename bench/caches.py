@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.triggers import expression as expressions
-from noonmark.core.triggers import fields, wallclock, zones
+from noonmark.core.triggers import cron_expression, wallclock, zones
+from noonmark.core.triggers import cron_expression as expressions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ def _caches(*modules: ModuleType) -> dict[str, Callable[[], None]]:
     }
 
 
-PARSED = _caches(expressions, fields, wallclock)
+PARSED = _caches(expressions, cron_expression, wallclock)
 LOADED = _caches(zones)
 
 

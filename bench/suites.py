@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from bench import counting, cron, first_fire, hostile
 from bench.history import tables as history
-from bench.ledger import tables as ledger
 from bench.postgres import tables as postgres
 from bench.service import tables as service
+from bench.uow import tables as uow
 from bench.work import tables as work
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "first": first_fire.tables,
     "counting": counting.tables,
     "hostile": hostile.tables,
-    "burst": ledger.bursts,
-    "embedded": ledger.embedded,
-    "steady": ledger.steady,
-    "stored": ledger.stored,
+    "burst": uow.bursts,
+    "embedded": uow.embedded,
+    "steady": uow.steady,
+    "stored": uow.stored,
     "postgres": postgres.tables,
     "history": history.tables,
     "service": service.tables,

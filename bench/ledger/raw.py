@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import time
 
-from bench.ledger.ours import _once, _scheduler, keep
+from bench.uow.ours import _once, _scheduler, keep
 from noonmark.driver.drive import drive
 
 BATCH = 1_000

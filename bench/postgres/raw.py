@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from bench.ledger.ours import percentiles
+from bench.uow.ours import percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

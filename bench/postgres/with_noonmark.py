@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.ledger import ours
+from bench.uow import ours
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.driver.drive import drive
 
 if TYPE_CHECKING:
-    from bench.postgres.agenda import Load, Outcome
+    from bench.postgres.due_index import Load, Outcome
     from noonmark.stores.postgres import PostgresStore
 
 YEAR = 365 * 86_400
@@ -44,15 +44,15 @@ def work(url: str, load: Load) -> Outcome:
     """Store every job as a schedule that fires once, then run a node until all have ended."""
     scheduler = Scheduler(url)
     scheduler.register_function("note", ours.note_lateness)
-    agenda = load.begin()
-    triggers = [OnceTrigger(from_micros(int(due * SECOND))) for due in agenda.dues()]
+    due_index = load.begin()
+    triggers = [OnceTrigger(from_micros(int(due * SECOND))) for due in due_index.dues()]
     ours.keep(scheduler, ours._schedules(scheduler, "note", triggers))  # noqa: SLF001 - a part of the bench
-    agenda.all_stored()
+    due_index.all_stored()
     scheduler.start()
     node = scheduler._engines.current.loop.driver.node  # type: ignore[union-attr] # noqa: SLF001 - it tells without a query
-    while not agenda.is_over and (len(ours.LATENESS) < load.count or node.load):
+    while not due_index.is_over and (len(ours.LATENESS) < load.count or node.load):
         time.sleep(0.002 if len(ours.LATENESS) > 0.95 * load.count else 0.02)
-    outcome = agenda.outcome(ours.LATENESS)
+    outcome = due_index.outcome(ours.LATENESS)
     scheduler.stop(timeout=5)
     scheduler.close()
     return outcome

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import httpcore2
 
-from bench.ledger.ours import CHUNK, OWNER
 from bench.service.jobs import LOOPBACK
+from bench.uow.ours import CHUNK, OWNER
 from noonmark import OnceTrigger, Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
@@ -23,7 +23,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED, parse_schedule
 from noonmark.driver.drive import drive
 from noonmark.operations.schedule_edits import new_schedule
-from noonmark.ports.records import Wanted
+from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.target import Assignment
 from noonmark.targets.http import MAX_CALLS, HttpCaller
 from noonmark.testing import factories
@@ -105,7 +105,9 @@ def calls_of_schedules(port: int, count: int) -> dict[str, float]:
         scheduler.start()
         limit, store_of_it = due + PATIENCE, scheduler.runtime.store
         while (
-            drive(store_of_it.count_schedules(OWNER.tenant, Wanted(phases=frozenset({SchedulePhase.COMPLETED}))))
+            drive(
+                store_of_it.count_schedules(OWNER.tenant, ScheduleFilter(phases=frozenset({SchedulePhase.COMPLETED})))
+            )
             < count
         ):
             assert time.time() < limit, "the calls did not end"

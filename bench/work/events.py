@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from bench.ledger import ours
+from bench.uow import ours
 from noonmark import EventTrigger, Scheduler
 
 if TYPE_CHECKING:

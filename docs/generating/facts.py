@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from docs.generating.words import NOTE
-from noonmark.core.chains import MAX_DEPTH, MAX_FACTS, MAX_OF_TYPE
-from noonmark.core.events import NOONMARK
-from noonmark.core.facts import MAX_ERROR, MAX_LINE, Fact, of_lost_node, of_occurrence, of_schedule
+from noonmark.core.causation import MAX_DEPTH, MAX_FACTS, MAX_OF_TYPE
+from noonmark.core.chain import MAX_STEPS
+from noonmark.core.event import NOONMARK
 from noonmark.core.ids import TRIGGER
-from noonmark.core.trails import MAX_STEPS
+from noonmark.core.system_events import MAX_ERROR, MAX_LINE, SystemEvent, of_lost_node, of_occurrence, of_schedule
 from noonmark.testing import factories
 
 OF_SCHEDULES = {
@@ -69,7 +69,7 @@ def events_page() -> str:
     made = factories.schedule()
     one = factories.occurrence(made, TRIGGER)
     lost = of_lost_node("", seen=0, started=0, version="", load=0, routes=())
-    examples = (of_occurrence(Fact.FAILED, made, one), of_schedule(Fact.SCHEDULE_CREATED, made), lost)
+    examples = (of_occurrence(SystemEvent.FAILED, made, one), of_schedule(SystemEvent.SCHEDULE_CREATED, made), lost)
     for fields, event in zip((OCCURRENCES, SCHEDULES, NODES), examples, strict=True):
         if event is None or list(fields) != list(event.payload):
             raise ValueError(f"{event} has other fields than the page tells of: {list(fields)}")
@@ -80,7 +80,7 @@ def events_page() -> str:
         f"nothing is kept. The source of all of them is `{NOONMARK}`, which nobody else may use; the types are free\n"
         "for everybody, so that an alert can be tried.\n\n"
         "| type | told when |\n| --- | --- |\n"
-        + "".join(f"| `{fact}` | {fact.sentence} |\n" for fact in Fact)
+        + "".join(f"| `{fact}` | {fact.sentence} |\n" for fact in SystemEvent)
         + "\n## What ends the chain\n\n"
         "- No schedule is set off by a fact about itself, by an event that its own run has emitted, or by an event\n"
         "  that follows from one of these.\n"

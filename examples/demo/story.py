@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from noonmark.ports.sink import Ended, Planned, Settled
+from noonmark.ports.events import Ended, Planned, Settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.occurrence import Occurrence
-    from noonmark.ports.sink import Happening
+    from noonmark.ports.events import DriverEvent
 
 BUCKETS = (1, 2, 5, 10, 50)
 """Milliseconds of lateness; what is later than the last is counted beyond it."""
@@ -42,7 +42,7 @@ class Story:
         self.lateness: list[float] = []
         self.on_line: Callable[[Line], None] = lambda _: None
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """Take note of what has happened."""
         for one in happenings:
             match one:

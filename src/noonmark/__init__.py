@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         TriggerNeverFires,
         Unreachable,
     )
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
+    from noonmark.core.filters.match import matches
     from noonmark.core.lifecycle import Phase
-    from noonmark.core.matching import matches
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.schedule import parse_schedule
@@ -82,9 +82,9 @@ _HOMES = {
         "TriggerNeverFires",
         "Unreachable",
     ),
-    "noonmark.core.events": ("Event",),
+    "noonmark.core.event": ("Event",),
     "noonmark.core.lifecycle": ("Phase",),
-    "noonmark.core.matching": ("matches",),
+    "noonmark.core.filters.match": ("matches",),
     "noonmark.core.occurrence": ("Occurrence",),
     "noonmark.core.run": ("Run",),
     "noonmark.core.schedule": ("parse_schedule",),

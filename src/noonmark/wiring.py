@@ -77,7 +77,7 @@ def make_seal(keys: str | None) -> Seal | None:
     """What seals and opens secrets with the keys of a setting; None without any, and nothing is sealed."""
     if keys is None:
         return None
-    from noonmark.sealing import AesSeal, read_keys
+    from noonmark.secret_cipher import AesSeal, read_keys
 
     try:
         return AesSeal(read_keys(keys))

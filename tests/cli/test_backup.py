@@ -12,7 +12,7 @@ import pytest
 from noonmark import IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
-from noonmark.ports.records import Beat
+from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import backup
 from noonmark.testing import FakeClock, ManualDriver
 from tests.cli.calling import call
@@ -153,7 +153,7 @@ class TestRestore:
         call("backup", str(copy), "--store", url)
         keeper.schedule(nothing, name="later", trigger=NEVER)
         store = keeper.runtime.store
-        drive(store.beat(Beat(node="busy-node", lease=60 * SECOND), now=drive(store.clock())))
+        drive(store.beat(Heartbeat(node="busy-node", lease=60 * SECOND), now=drive(store.clock())))
         [complaint] = call("restore", str(copy), "--store", url).complaints
         assert complaint.startswith("--store: busy-node may still be at work in ")
         assert len(names(url)) == 2

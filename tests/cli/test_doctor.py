@@ -9,8 +9,8 @@ import pytest
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 from noonmark.driver.drive import drive
-from noonmark.ports.records import Beat
-from noonmark.stores.sqlite import SqliteStore, opening
+from noonmark.ports.records import Heartbeat
+from noonmark.stores.sqlite import SqliteStore, bootstrap
 from tests.cli.calling import Desk, call
 from tests.service.server import serving
 
@@ -100,7 +100,7 @@ def test_what_a_wrong_clock_has_left_is_told(file):
     damaged(file, "UPDATE schedule_states SET watermark = ? WHERE schedule = 1", now + 5 * year)
     damaged(file, "UPDATE notes SET noted = ?", now + 5 * year)
     store = SqliteStore(file, SystemClock().micros)
-    drive(store.beat(Beat(node="hasty", lease=SECOND), now=now + 7_200 * SECOND))
+    drive(store.beat(Heartbeat(node="hasty", lease=SECOND), now=now + 7_200 * SECOND))
     drive(store.close())
     done = call("doctor", "--store", f"sqlite:///{file}")
     assert done.code == 1
@@ -143,8 +143,8 @@ def test_a_server_is_asked_the_same_and_counts_what_it_met(file, tmp_path):
 
 
 def test_a_file_too_large_to_be_checked_to_its_end_is_not_called_sound(file, monkeypatch):
-    monkeypatch.setattr(opening, "MOST_STEPS", -1)
-    monkeypatch.setattr(opening, "STEP", 1)
+    monkeypatch.setattr(bootstrap, "MOST_STEPS", -1)
+    monkeypatch.setattr(bootstrap, "STEP", 1)
     done = call("doctor", "--store", f"sqlite:///{file}")
     assert done.code == 0
     assert "too large to be checked to its end" in done.out

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from noonmark.driver.drive import drive
-from noonmark.sealing import fresh_key, read_keys
+from noonmark.secret_cipher import fresh_key, read_keys
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.wiring import make_seal
 from tests.cli.calling import Desk, call

@@ -7,7 +7,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.schedule import Owner
 from noonmark.ports.records import Backlog, Shares
 from noonmark.stores.memory import MemoryStore
-from noonmark.stores.memory.agenda import SLACK, Agenda, Lines, take
+from noonmark.stores.memory.due_index import SLACK, DueIndex, WaitLines, take
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
@@ -35,18 +35,18 @@ def test_claiming_and_planning_read_only_what_is_due():
     schedules = [factories.schedule(f"uid-{number}") for number in range(2_000)]
     due = factories.schedule("due", created=NOW - MINUTE)
     done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*schedules, due]]))
-    ledger = store._ledger
-    ledger.rows, ledger.sheets = Counted(ledger.rows), Counted(ledger.sheets)
+    uow = store._uow
+    uow.rows, uow.states = Counted(uow.rows), Counted(uow.states)
     assert done(store.claim("node", [ROUTE], now=NOW, until=NOW, limit=100, lease=LEASE)) == []
     assert done(store.plannable(NOW, 100)) == []
     assert done(store.next_time([ROUTE])) == NOW + MINUTE - LOOKAHEAD
     assert done(store.backlog(NOW - 1, 100)) == Backlog()
-    assert (ledger.rows.asked, ledger.sheets.asked) == (0, 0)
+    assert (uow.rows.asked, uow.states.asked) == (0, 0)
     claims = done(store.claim("node", [ROUTE], now=NOW, until=NOW + MINUTE, limit=10, lease=LEASE))
     assert len(claims) == 10
-    assert ledger.rows.asked == 10
+    assert uow.rows.asked == 10
     assert done(store.backlog(NOW + MINUTE, 20)) == Backlog(schedules=20, due=20)
-    assert ledger.rows.asked == 30
+    assert uow.rows.asked == 30
 
 
 def test_a_share_reads_only_what_it_gives():
@@ -56,38 +56,38 @@ def test_a_share_reads_only_what_it_gives():
     many = [factories.schedule(f"due-{number}", created=NOW - MINUTE, owner=people[0]) for number in range(500)]
     single = factories.schedule("single", created=NOW - MINUTE, owner=people[1])
     done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*later, *many, single]]))
-    ledger = store._ledger
-    ledger.rows = Counted(ledger.rows)
+    uow = store._uow
+    uow.rows = Counted(uow.rows)
     now = NOW + MINUTE - 1
     assert done(store.claim("node", [ROUTE], now=now, until=now, limit=9, lease=LEASE, shares=Shares(each=2))) == []
-    assert ledger.rows.asked == 0
+    assert uow.rows.asked == 0
     shares = Shares(each=2, besides=frozenset(people[2:]))
     claims = done(store.claim("node", [ROUTE], now=now + 1, until=now + 1, limit=9, lease=LEASE, shares=shares))
     assert len(claims) == 4
-    assert ledger.rows.asked == 4
+    assert uow.rows.asked == 4
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | st.integers(0, 9))), st.integers(0, 9))
 def test_an_agenda_is_a_sorted_dict(steps, until):
-    agenda, expected = Agenda(), {}
+    due_index, expected = DueIndex(), {}
     for key, time in steps:
         if time is None:
-            agenda.discard(key)
+            due_index.discard(key)
             expected.pop(key, None)
         else:
-            agenda.put(key, time)
+            due_index.put(key, time)
             expected[key] = time
-        assert agenda.first() == min(((time, 0, key) for key, time in expected.items()), default=None)
+        assert due_index.first() == min(((time, 0, key) for key, time in expected.items()), default=None)
     due = sorted((time, key) for key, time in expected.items() if time <= until)
-    assert list(take([(agenda, until)], 4)) == [key for _, key in due[:4]]
+    assert list(take([(due_index, until)], 4)) == [key for _, key in due[:4]]
 
 
 def test_a_key_that_moves_all_day_takes_no_room():
-    agenda = Agenda()
+    due_index = DueIndex()
     for time in range(10_000):
-        agenda.put("renewed", time)
-    assert len(agenda._heap) <= SLACK + 2
-    assert agenda.first() == (9_999, 0, "renewed")
+        due_index.put("renewed", time)
+    assert len(due_index._heap) <= SLACK + 2
+    assert due_index.first() == (9_999, 0, "renewed")
 
 
 @given(
@@ -95,7 +95,7 @@ def test_a_key_that_moves_all_day_takes_no_room():
     st.integers(0, 9),
 )
 def test_lines_are_agendas_of_owners(steps, until):
-    lines, expected, filed = Lines(), {}, {}
+    lines, expected, filed = WaitLines(), {}, {}
     for owner, key, time in steps:
         if (before := filed.pop(key, None)) is not None:
             before.discard(key)

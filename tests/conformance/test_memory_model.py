@@ -33,8 +33,8 @@ from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
-from noonmark.ports.records import Admitted, Beat, Hold, Shares
-from noonmark.stores.memory import MemoryStore, dependents
+from noonmark.ports.records import Admitted, Heartbeat, Lease, Shares
+from noonmark.stores.memory import MemoryStore, dependencies
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
@@ -63,8 +63,8 @@ def done(verb):
     return answer.value.value
 
 
-def ready_entries(ledger):
-    return {key: entry for line in ledger.ready[ROUTE]._lines.values() for key, entry in line._entries.items()}
+def ready_entries(uow):
+    return {key: entry for line in uow.ready[ROUTE]._lines.values() for key, entry in line._entries.items()}
 
 
 class TwoNodes(RuleBasedStateMachine):
@@ -72,7 +72,7 @@ class TwoNodes(RuleBasedStateMachine):
         super().__init__()
         self.clock = HandClock()
         self.store = MemoryStore(self.clock)
-        self.ledger = self.store._ledger
+        self.uow = self.store._uow
         self.claims = {"node-a": [], "node-b": []}
         self.decisions = {"node-a": [], "node-b": []}
         self.started = {"node-a": [], "node-b": []}
@@ -182,22 +182,22 @@ class TwoNodes(RuleBasedStateMachine):
 
     def see_whether_it_is_over(self, uid, edited=None):
         """A schedule that has run as often as it may names no times, until an edit lets it run more."""
-        sheet = self.ledger.sheets[uid]
+        state = self.uow.states[uid]
         over, known = self.over.pop(uid, (None, ()))
-        is_over = sheet.exhausted and is_used_up(sheet.schedule, sheet.admitted)
+        is_over = state.exhausted and is_used_up(state.schedule, state.admitted)
         if over is not None:
-            until = sheet.watermark if is_over else max(over, edited.updated)
-            trigger = sheet.schedule.declaration.trigger
+            until = state.watermark if is_over else max(over, edited.updated)
+            trigger = state.schedule.declaration.trigger
             named = 0 if trigger is None else trigger.count_micros(over, until)
             self.unnamed[uid] += named - sum(over < nominal <= until for nominal in known)
         if is_over:
             # What was cancelled ahead of its time has its outcome.
-            ahead = [one.nominal for one in self.named(sheet) if one.nominal > sheet.watermark]
-            self.over[uid] = (sheet.watermark, ahead)
+            ahead = [one.nominal for one in self.named(state) if one.nominal > state.watermark]
+            self.over[uid] = (state.watermark, ahead)
 
-    def named(self, sheet):
+    def named(self, state):
         """The occurrences of the trigger."""
-        rows = [row.occurrence for row in chain(sheet.live.values(), sheet.ended.values())]
+        rows = [row.occurrence for row in chain(state.live.values(), state.ended.values())]
         return [one for one in rows if one.origin == TRIGGER and one.phase is not Phase.SUPERSEDED]
 
     @rule(
@@ -253,7 +253,7 @@ class TwoNodes(RuleBasedStateMachine):
         occurrence, schedule = self.started[node][index]
         delivered = Delivered(outcome=outcome, started=self.now(), ended=self.now())
         settlement = settle(occurrence, schedule, delivered, node=node)
-        before = self.ledger.rows.get(occurrence.id)
+        before = self.uow.rows.get(occurrence.id)
         before = before and before.occurrence.fence
         [accepted] = done(self.store.settle([settlement]))
         assert not accepted or before == occurrence.fence
@@ -293,7 +293,7 @@ class TwoNodes(RuleBasedStateMachine):
 
     @rule(node=nodes, serves=st.booleans())
     def beat(self, node, serves):
-        done(self.store.beat(Beat(node=node, routes=(ROUTE,) if serves else ()), now=self.now()))
+        done(self.store.beat(Heartbeat(node=node, routes=(ROUTE,) if serves else ()), now=self.now()))
 
     @rule(node=nodes, lease=st.sampled_from([LEASE, SECOND]))
     def lead(self, node, lease):
@@ -347,7 +347,7 @@ class TwoNodes(RuleBasedStateMachine):
 
     def holds(self, node):
         held = chain((claim.occurrence for claim in self.claims[node]), (one for one, _ in self.started[node]))
-        return [Hold(occurrence_id=one.id, fence=one.fence) for one in held]
+        return [Lease(occurrence_id=one.id, fence=one.fence) for one in held]
 
     @rule(node=nodes)
     def renew(self, node):
@@ -359,7 +359,7 @@ class TwoNodes(RuleBasedStateMachine):
 
     @invariant()
     def fences_never_fall(self):
-        for one, row in self.ledger.rows.items():
+        for one, row in self.uow.rows.items():
             assert row.occurrence.fence >= self.fences.get(one, 0)
             self.fences[one] = row.occurrence.fence
 
@@ -377,31 +377,31 @@ class TwoNodes(RuleBasedStateMachine):
 
     @invariant()
     def one_holds_the_slot_and_nobody_waits_for_a_free_one(self):
-        for sheet in self.ledger.sheets.values():
-            assert [row for row in sheet.live.values() if row.occurrence.holds_slot] == (
-                [] if sheet.holder is None else [sheet.holder]
+        for state in self.uow.states.values():
+            assert [row for row in state.live.values() if row.occurrence.holds_slot] == (
+                [] if state.holder is None else [state.holder]
             )
-            assert sheet.queue == sorted(sheet.queue)
-            if sheet.holder is None:
-                assert all(sheet.holds_back(sheet.live[one]) for *_, one in sheet.queue)
+            assert state.queue == sorted(state.queue)
+            if state.holder is None:
+                assert all(state.holds_back(state.live[one]) for *_, one in state.queue)
 
     @invariant()
     def places_under_a_key_are_counted_and_handed_on(self):
-        for key, held in self.ledger.holders.items():
-            assert held == {one for one, row in self.ledger.rows.items() if row.key == key}
+        for key, held in self.uow.holders.items():
+            assert held == {one for one, row in self.uow.rows.items() if row.key == key}
             assert len(held) <= LIMIT.limit
-        for key, line in self.ledger.waiting.items():
-            rows = [self.ledger.rows[one] for *_, one in line]
-            if any(not self.ledger.sheet_of(row).holds_back(row) for row in rows):
-                assert len(self.ledger.holders[key]) == LIMIT.limit
+        for key, line in self.uow.waiting.items():
+            rows = [self.uow.rows[one] for *_, one in line]
+            if any(not self.uow.state_of(row).holds_back(row) for row in rows):
+                assert len(self.uow.holders[key]) == LIMIT.limit
 
     @invariant()
     def whatever_is_live_has_an_owner_a_time_or_something_it_waits_for(self):
-        for sheet in self.ledger.sheets.values():
-            for one, row in sheet.live.items():
-                ready = ready_entries(self.ledger).get(one)
-                lease = self.ledger.leases[ROUTE]._entries.get(one)
-                deadline = self.ledger.deadlines._entries.get(one)
+        for state in self.uow.states.values():
+            for one, row in state.live.items():
+                ready = ready_entries(self.uow).get(one)
+                lease = self.uow.leases[ROUTE]._entries.get(one)
+                deadline = self.uow.deadlines._entries.get(one)
                 if row.occurrence.phase in (Phase.DISPATCHING, Phase.AWAITING_COMPLETION):
                     assert (deadline and deadline[0]) == row.occurrence.deadline
                 else:
@@ -414,25 +414,25 @@ class TwoNodes(RuleBasedStateMachine):
                     assert (ready, lease) == (None, (row.lease_end, row.occurrence.nominal, one))
                     continue
                 assert lease is None
-                if sheet.holds_back(row):
+                if state.holds_back(row):
                     assert ready is None
                 elif row.ready is not None:
                     assert ready == (row.ready, row.occurrence.nominal, one)
                 elif row.occurrence.waiting_for is Reason.QUEUED:
-                    assert row.turn in sheet.queue
+                    assert row.turn in state.queue
                 elif row.occurrence.waiting_for is Reason.CONCURRENCY_LIMIT:
-                    assert row.turn in self.ledger.waiting[row.wants[0]]
+                    assert row.turn in self.uow.waiting[row.wants[0]]
                 else:
                     assert done(self.store.plannable(self.now(), 10))
 
     @invariant()
     def nobody_waits_for_upstreams_in_vain(self):
-        for sheet in self.ledger.sheets.values():
-            for row in sheet.live.values():
-                if not dependents.waits(self.ledger, row):
+        for state in self.uow.states.values():
+            for row in state.live.values():
+                if not dependencies.waits(self.uow, row):
                     continue
-                claim = Claim(occurrence=row.occurrence, schedule=sheet.schedule, claimed=self.now())
-                standings = dependents.of_claim(self.ledger, claim)
+                claim = Claim(occurrence=row.occurrence, schedule=state.schedule, claimed=self.now())
+                standings = dependencies.of_claim(self.uow, claim)
                 upstreams = [one.between(*times_in_question(claim)) for one in standings.each]
                 # Of two upstreams, one may get another last outcome while the other is waited for.
                 if all(one.is_named for one in upstreams if one.has_failed):
@@ -440,50 +440,50 @@ class TwoNodes(RuleBasedStateMachine):
 
     @invariant()
     def whoever_owes_a_fire_to_its_upstreams_is_planned(self):
-        for uid, sheet in self.ledger.sheets.items():
-            if sheet.schedule.phase is SchedulePhase.ACTIVE and owed(self.ledger_snapshot(sheet)) is not None:
-                assert sheet.plan_at is not None
-                assert self.ledger.plans._entries[uid][0] <= self.now()
-            if sheet.schedule.phase is SchedulePhase.COMPLETED:
-                assert owed(self.ledger_snapshot(sheet)) is None
+        for uid, state in self.uow.states.items():
+            if state.schedule.phase is SchedulePhase.ACTIVE and owed(self.ledger_snapshot(state)) is not None:
+                assert state.plan_at is not None
+                assert self.uow.plans._entries[uid][0] <= self.now()
+            if state.schedule.phase is SchedulePhase.COMPLETED:
+                assert owed(self.ledger_snapshot(state)) is None
 
-    def ledger_snapshot(self, sheet):
-        return self.ledger.snapshot(sheet, dependents.of_schedule(self.ledger, sheet))
+    def ledger_snapshot(self, state):
+        return self.uow.snapshot(state, dependencies.of_schedule(self.uow, state))
 
     @invariant()
     def nothing_that_ended_is_left_in_a_line_or_an_agenda(self):
-        live = set(chain.from_iterable(sheet.live for sheet in self.ledger.sheets.values()))
-        assert ready_entries(self.ledger).keys() <= live
-        for agenda in (self.ledger.leases[ROUTE], self.ledger.deadlines):
-            assert agenda._entries.keys() <= live
-        lines = chain(self.ledger.waiting.values(), (sheet.queue for sheet in self.ledger.sheets.values()))
+        live = set(chain.from_iterable(state.live for state in self.uow.states.values()))
+        assert ready_entries(self.uow).keys() <= live
+        for due_index in (self.uow.leases[ROUTE], self.uow.deadlines):
+            assert due_index._entries.keys() <= live
+        lines = chain(self.uow.waiting.values(), (state.queue for state in self.uow.states.values()))
         assert {one for line in lines for *_, one in line} <= live
 
     @invariant()
     def tallies_are_the_sum_of_what_ended(self):
-        for uid, sheet in self.ledger.sheets.items():
-            ended = [row.occurrence for row in sheet.ended.values() if row.occurrence.phase is not Phase.SUPERSEDED]
-            assert sheet.total == sum(max(1, one.missed_count) for one in ended)
-            declared = sheet.schedule.declaration
-            assert uid in self.relimited or declared.max_runs is None or sheet.admitted <= declared.max_runs
-            for row in chain(sheet.live.values(), sheet.ended.values()):
+        for uid, state in self.uow.states.items():
+            ended = [row.occurrence for row in state.ended.values() if row.occurrence.phase is not Phase.SUPERSEDED]
+            assert state.total == sum(max(1, one.missed_count) for one in ended)
+            declared = state.schedule.declaration
+            assert uid in self.relimited or declared.max_runs is None or state.admitted <= declared.max_runs
+            for row in chain(state.live.values(), state.ended.values()):
                 assert len({run.id for run in row.runs}) == len(row.runs)
                 waits = row.occurrence.phase is Phase.AWAITING_COMPLETION
                 assert sum(run.ended is None for run in row.runs) == waits
 
     @invariant()
     def every_fire_up_to_the_watermark_is_accounted_for_once(self):
-        for uid, sheet in self.ledger.sheets.items():
-            named = self.named(sheet)
-            trigger = sheet.schedule.declaration.trigger
+        for uid, state in self.uow.states.items():
+            named = self.named(state)
+            trigger = state.schedule.declaration.trigger
             if trigger is None:
                 assert len({one.nominal for one in named}) == len(named)
-                assert all(one.nominal <= sheet.watermark for one in named)
+                assert all(one.nominal <= state.watermark for one in named)
                 continue
             # What was cancelled or deleted ahead of its time is counted when that comes.
-            counted = sum(max(1, one.missed_count) for one in named if one.nominal <= sheet.watermark)
+            counted = sum(max(1, one.missed_count) for one in named if one.nominal <= state.watermark)
             self.see_whether_it_is_over(uid)  # failures may have paused it
-            assert counted == trigger.count_micros(NOW - 1, sheet.watermark) - self.unnamed[uid]
+            assert counted == trigger.count_micros(NOW - 1, state.watermark) - self.unnamed[uid]
 
 
 TwoNodes.TestCase.settings = settings(max_examples=200, stateful_step_count=60)

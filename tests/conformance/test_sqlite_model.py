@@ -15,8 +15,8 @@ class TwoNodesAndAFile(TwoNodesAndATwin):
         return SqliteStore(Path(self.folder.name) / "noonmark.db", self.clock)
 
     def on_twin(self, work):
-        with self.twin._reading() as ledger:
-            return work(ledger.session)
+        with self.twin._reading() as uow:
+            return work(uow.session)
 
     def teardown(self):
         super().teardown()

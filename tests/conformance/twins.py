@@ -7,14 +7,14 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, refused
-from noonmark.core.audit import Note
+from noonmark.core.audit import AuditEntry
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
-from noonmark.ports.records import Wanted
+from noonmark.ports.records import ScheduleFilter
 from noonmark.stores.memory import MemoryStore
-from noonmark.stores.sql.sharing import due_in_turn
+from noonmark.stores.sql.claim_queries import due_in_turn
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from tests.conformance.test_memory_model import LIMIT, UIDS, TwoNodes, done, nodes, overlaps, uids
 
@@ -67,7 +67,7 @@ class Both:
 
     async def commit_plans(self, plans):
         """Each with a note, so that these are compared as well."""
-        noted = [replace(one, note=Note(at=one.watermark, caller="ada", operation="commit")) for one in plans]
+        noted = [replace(one, note=AuditEntry(at=one.watermark, caller="ada", operation="commit")) for one in plans]
         return await self.__getattr__("commit_plans")(noted)
 
     async def change(self, uid, decide):
@@ -76,7 +76,7 @@ class Both:
 
         def noted(snapshot, now):
             made = decide(snapshot, now)
-            note = made and replace(made, note=Note(at=now, caller="ada", operation="change"))
+            note = made and replace(made, note=AuditEntry(at=now, caller="ada", operation="change"))
             decided.append((snapshot, note))
             return note
 
@@ -122,10 +122,10 @@ class Both:
         assert only is None
         now = min(now, await self._one.clock())
         found = self._on_twin(lambda session: due_in_turn(session, routes, shares, now=now, until=until, limit=limit))
-        rows = [self._one._ledger.rows[columns[2]] for columns in found]
+        rows = [self._one._uow.rows[columns[2]] for columns in found]
         expected = await self._one.claim(node, routes, now=now, until=until, limit=limit, lease=lease, shares=shares)
         owners = [claim.schedule.owner for claim in expected]
-        assert list(dict.fromkeys(row.sheet.schedule.owner for row in rows)) == list(dict.fromkeys(owners))
+        assert list(dict.fromkeys(row.state.schedule.owner for row in rows)) == list(dict.fromkeys(owners))
         for claim in expected:
             only = claim.occurrence.id
             [same] = await self._other.claim(node, routes, now=now, until=until, limit=1, lease=lease, only=only)
@@ -148,7 +148,7 @@ class TwoNodesAndATwin(TwoNodes):
     def __init__(self):
         super().__init__()
         memory = MemoryStore(self.clock)
-        self.ledger = memory._ledger
+        self.uow = memory._uow
         self.twin = self.make_twin()
         done(self.twin.open())
         self.store = Both(memory, self.twin, self.on_twin)
@@ -224,7 +224,7 @@ class TwoNodesAndATwin(TwoNodes):
             for run in done(self.store.runs(uid)):
                 done(self.store.runs(uid, limit, before=(run.started, run.id)))
                 assert done(self.store.run(run.id)) == (uid, run)
-        wanted = Wanted(phases=frozenset(of))
+        wanted = ScheduleFilter(phases=frozenset(of))
         for after in (None, *UIDS):
             done(self.store.schedules("acme", limit=limit, after=after, wanted=wanted, newest_first=newest_first))
         done(self.store.count_schedules("acme", wanted))

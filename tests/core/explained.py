@@ -4,11 +4,11 @@ import json
 import re
 
 from noonmark.core.explain import Rule, explain_occurrence
+from noonmark.core.frozen import evolve
 from noonmark.core.lifecycle import Phase
 from noonmark.core.plans import occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
-from noonmark.core.values import altered
 from tests.core.scheduled import at, scheduled
 
 NOW = at(300)
@@ -23,7 +23,7 @@ def row(schedule, nominal=0, *, phase=Phase.PENDING, **fields):
     for name in ("first_due", "missed_first", "missed_last", "caught_up", "started", "deadline"):
         if name in fields:
             fields[name] = at(fields[name])
-    return altered(made, phase=phase, detail="" if facts is None else json.dumps(facts), **fields)
+    return evolve(made, phase=phase, detail="" if facts is None else json.dumps(facts), **fields)
 
 
 def run(of, started=1, ended=3, *, outcome=Outcome.COMPLETED, **fields):

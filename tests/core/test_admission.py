@@ -14,7 +14,7 @@ from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.misfire import CatchUpAll, CatchUpOne, CatchUpWithin, Skip, Spread
 from noonmark.core.policies.overlap import Allow, CancelRunning, Queue, QueueOne
 from noonmark.core.policies.overlap import Skip as SkipOverlap
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
@@ -85,10 +85,13 @@ def test_a_place_under_the_concurrency_key_is_taken_every_time():
 
 def test_what_was_said_of_one_occurrence_comes_before_what_its_schedule_says():
     mine, ours = Concurrency(key="backfill", limit=1), Concurrency(key="db", limit=2)
-    claim = claimed(policies={"concurrency": ours}, own=OwnTerms(overlap_policy=Allow(), concurrency=mine))
+    claim = claimed(policies={"concurrency": ours}, overrides=Overrides(overlap_policy=Allow(), concurrency=mine))
     start = admitted(claim)
     assert (start.takes_slot, start.concurrency) == (False, mine)
-    assert admitted(claimed(policies={"concurrency": ours}, own=OwnTerms(overlap_policy=Allow()))).concurrency == ours
+    assert (
+        admitted(claimed(policies={"concurrency": ours}, overrides=Overrides(overlap_policy=Allow()))).concurrency
+        == ours
+    )
 
 
 @pytest.mark.parametrize(

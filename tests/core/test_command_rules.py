@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.targets.command_rules import CommandRules
+from noonmark.core.targets.command import CommandRules
 
 RULES = CommandRules(env=frozenset({"LEVEL"}), folders=("/srv/jobs", "/data/"), reserved=frozenset({"NOONMARK_STORE"}))
 

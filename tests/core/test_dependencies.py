@@ -7,7 +7,8 @@ import pytest
 
 from noonmark.core import edits, ids
 from noonmark.core.admission import Claim, End, Wait, after_upstreams, depends_on_others, times_in_question
-from noonmark.core.chains import trail_after, trail_behind
+from noonmark.core.causation import chain_after, chain_behind
+from noonmark.core.chain import Chain, joined
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import MIN_INSTANT, SECOND
 from noonmark.core.lifecycle import ENDINGS, FINAL, LIVE, Phase, SchedulePhase
@@ -18,7 +19,6 @@ from noonmark.core.policies.dependencies import FollowUp, Standing, Standings, c
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
-from noonmark.core.trails import Trail, joined
 from tests.core.scheduled import LOOKAHEAD, after_noon, at, every, scheduled
 
 DAY = 86_400
@@ -234,7 +234,7 @@ def test_a_follower_fires_when_all_have_ended_since_its_last_fire(each, has_fire
     assert fire == (None if expected is None else FollowUp(nominal=at(expected[0]), detail=detail))
 
 
-SHALLOW, DEEP = Trail(1, 1).then("a", "x"), Trail(2, 1).then("b", "x")
+SHALLOW, DEEP = Chain(1, 1).then("a", "x"), Chain(2, 1).then("b", "x")
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,10 @@ def test_a_follow_up_stands_where_the_deepest_of_those_stands_that_have_ended_si
 def test_the_row_of_a_follow_up_knows_what_led_to_it(phase):
     made = plan(followed(ended(phase, leads=DEEP)), now=at(55), lookahead=LOOKAHEAD)
     [row] = [*made.planned, *made.closed]
-    assert trail_behind(row) == DEEP
-    assert trail_after(row) == DEEP.then(row.schedule_id)
+    assert chain_behind(row) == DEEP
+    assert chain_after(row) == DEEP.then(row.schedule_id)
     made = plan(followed(ended(phase)), now=at(55), lookahead=LOOKAHEAD)
-    assert [trail_behind(row) for row in (*made.planned, *made.closed)] == [Trail()]
+    assert [chain_behind(row) for row in (*made.planned, *made.closed)] == [Chain()]
 
 
 def follower(**fields):

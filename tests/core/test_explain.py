@@ -6,7 +6,8 @@ import pytest
 
 from noonmark.core import ids
 from noonmark.core.explain import Rule, explain_occurrence
-from noonmark.core.explain.standing import DECIDED_BY
+from noonmark.core.explain.deciding_rule import DECIDED_BY
+from noonmark.core.frozen import evolve
 from noonmark.core.instants import SECOND, parse_instant
 from noonmark.core.lifecycle import ENDINGS, LIVE, Phase, SchedulePhase
 from noonmark.core.policies import misfire, overlap
@@ -16,7 +17,6 @@ from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import CronTrigger, EventTrigger
-from noonmark.core.values import altered
 from tests.core.explained import ERROR, GAP, NOW, check, decisions, explained, row, run, step
 from tests.core.scheduled import at, every, scheduled
 
@@ -270,7 +270,7 @@ def test_an_event_is_told_by_its_type(payload, event_type):
 
 def test_a_schedule_without_a_trigger_was_set_off_by_its_upstreams():
     one = scheduled(**UPSTREAM)
-    one = altered(one, declaration=replace(one.declaration, trigger=None))
+    one = evolve(one, declaration=replace(one.declaration, trigger=None))
     occurrence = row(one, waiting_for=Reason.DEPENDENCY_PENDING)
     explanation = explain_occurrence(one, occurrence, now=NOW)
     assert step(explanation, "trigger").decision == "upstreams_ended"
@@ -297,7 +297,7 @@ def test_a_schedule_without_a_trigger_was_set_off_by_its_upstreams():
 def test_what_a_change_of_the_clock_did_to_a_fire_is_told(expression, nominal, decision, told):
     one = scheduled(CronTrigger(expression, "Europe/Berlin"))
     time = parse_instant(nominal)
-    explanation = explain_occurrence(one, altered(row(one), nominal=time, due=time, first_due=time), now=NOW)
+    explanation = explain_occurrence(one, evolve(row(one), nominal=time, due=time, first_due=time), now=NOW)
     check(explanation)
     assert step(explanation, "dst").decision == decision
     assert {"timezone": "Europe/Berlin", **told}.items() <= step(explanation, "dst").facts.items()
@@ -307,7 +307,7 @@ def test_a_jump_of_a_day_moves_nothing():
     # Apia had no 30 December 2011; the day after it begins as usual.
     one = scheduled(CronTrigger("0 0 * * *", "Pacific/Apia"))
     time = parse_instant("2011-12-30T10:00:00Z")
-    explanation = explain_occurrence(one, altered(row(one), nominal=time), now=NOW)
+    explanation = explain_occurrence(one, evolve(row(one), nominal=time), now=NOW)
     assert step(explanation, "dst").decision == "ordinary"
 
 
@@ -368,7 +368,7 @@ def test_a_deadline_and_a_timeout_are_told():
 
 
 def test_a_deletion_is_told_with_its_time():
-    one = altered(scheduled(phase=SchedulePhase.DELETED), deleted=at(200))
+    one = evolve(scheduled(phase=SchedulePhase.DELETED), deleted=at(200))
     gone = row(one, 400, phase=Phase.CANCELLED, reason=Reason.DELETED)
     explanation = explain_occurrence(one, gone, now=NOW)
     assert explanation.summary == "It did not run: the schedule was deleted at 2026-11-15 12:03:20 UTC."
@@ -387,7 +387,7 @@ def test_a_record_without_a_reason_is_told_as_such(phase):
 @pytest.mark.parametrize("detail", ["not JSON", "[1]", '"text"'])
 def test_a_detail_that_is_no_object_is_told_as_it_is(detail):
     one = scheduled()
-    damaged = altered(row(one, phase=Phase.SKIPPED, reason=Reason.OVERLAP), detail=detail)
+    damaged = evolve(row(one, phase=Phase.SKIPPED, reason=Reason.OVERLAP), detail=detail)
     assert step(explain_occurrence(one, damaged, now=NOW), "overlap").facts["detail"] == detail
 
 

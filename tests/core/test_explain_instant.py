@@ -7,6 +7,7 @@ import pytest
 
 from noonmark.core import ids
 from noonmark.core.explain import explain_instant
+from noonmark.core.frozen import evolve
 from noonmark.core.instants import parse_instant, to_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import plan
@@ -14,7 +15,6 @@ from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger
-from noonmark.core.values import altered
 from tests.core.explained import GAP, check, decisions, row, run, step
 from tests.core.scheduled import LOOKAHEAD, at, every, moment, read, scheduled
 
@@ -73,15 +73,15 @@ def test_between_the_missed_ones_the_trigger_names_nothing():
 
 
 def test_what_an_earlier_rule_missed_is_told_even_where_the_present_one_is_silent():
-    one = altered(scheduled(revision=2), anchored=OUTAGE)
-    explanation = asked(one, 550, altered(missed(one), revision=1))
+    one = evolve(scheduled(revision=2), anchored=OUTAGE)
+    explanation = asked(one, 550, evolve(missed(one), revision=1))
     assert explanation.summary.startswith("It did not run: 12 fires ")
     assert "the misfire policy of that time" in explanation.summary
 
 
 def test_an_edit_that_keeps_the_times_leaves_no_doubt_which_were_named():
     one = scheduled(revision=2)
-    gap = altered(missed(one), revision=1)
+    gap = evolve(missed(one), revision=1)
     assert decisions(asked(one, 550, gap))["trigger"] == "not_named"
     assert asked(one, 500, gap).occurrence_id == gap.id
 
@@ -130,14 +130,14 @@ def test_of_what_was_asked_for_at_one_time_the_last_is_told():
 def test_what_an_edit_moved_away_is_not_in_a_gap_that_reaches_over_it():
     one = scheduled(revision=3)
     moved = ended(one, 550, phase=Phase.SUPERSEDED, reason=Reason.EDITED, attempt=0, revision=1)
-    assert asked(one, 550, altered(missed(one), revision=2), moved).occurrence_id == moved.id
+    assert asked(one, 550, evolve(missed(one), revision=2), moved).occurrence_id == moved.id
 
 
 def test_the_missed_before_a_caught_up_one_are_told_with_it():
     one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
     late = plan(read(one, -100), now=OUTAGE, lookahead=LOOKAHEAD)
     caught_up = next(row for row in late.planned if row.caught_up is not None)
-    running = altered(caught_up, phase=Phase.DISPATCHING, attempt=1)
+    running = evolve(caught_up, phase=Phase.DISPATCHING, attempt=1)
     explanation = explain_instant(one, running.nominal, now=OUTAGE, rows=[running, *late.closed])
     assert step(explanation, "misfire").facts["missed_before"]["missed_count"] == 10
     assert step(explanation, "misfire").decision == "caught_up"
@@ -200,7 +200,7 @@ def test_what_was_due_then_is_told(fields):
     one = scheduled()
     moved = row(one, 100, **fields)
     assert asked(one, 150, moved, now=at(120)).occurrence_id == moved.id
-    superseded = altered(moved, phase=Phase.SUPERSEDED, reason=Reason.EDITED)
+    superseded = evolve(moved, phase=Phase.SUPERSEDED, reason=Reason.EDITED)
     assert asked(one, 150, superseded, now=at(120)).occurrence_id is None
 
 
@@ -212,14 +212,14 @@ def test_a_run_of_another_time_says_nothing_of_one_that_the_trigger_names():
 
 
 def test_what_an_edit_moved_away_is_told():
-    one = altered(scheduled(revision=2), anchored=at(20))
+    one = evolve(scheduled(revision=2), anchored=at(20))
     moved = row(one, 50, revision=1, phase=Phase.SUPERSEDED, reason=Reason.EDITED)
     explanation = asked(one, 50, moved)
     assert explanation.summary == ("It did not run: the schedule was edited, and its new rule does not name this time.")
 
 
 def test_before_the_last_edit_of_the_trigger_another_rule_was_in_force():
-    one = altered(scheduled(revision=2), anchored=at(150))
+    one = evolve(scheduled(revision=2), anchored=at(150))
     explanation = asked(one, 100)
     assert explanation.summary == (
         "Nothing ran at 2026-11-15 12:01:40 UTC: nothing is recorded, and another rule was in force then; the present "
@@ -238,25 +238,25 @@ START = {"trigger": every(100, start=500, end=900)}
         (scheduled(**START), 400, "before_start", "the trigger starts at 2026-11-15 12:08:20 UTC"),
         (scheduled(**START), 1_000, "after_end", "the trigger ended at 2026-11-15 12:15:00 UTC"),
         (
-            altered(scheduled(phase=SchedulePhase.DELETED), deleted=at(50)),
+            evolve(scheduled(phase=SchedulePhase.DELETED), deleted=at(50)),
             100,
             "deleted",
             "the schedule was deleted at 2026-11-15 12:00:50 UTC",
         ),
         (
-            altered(scheduled(phase=SchedulePhase.COMPLETED, max_runs=2), updated=at(150)),
+            evolve(scheduled(phase=SchedulePhase.COMPLETED, max_runs=2), updated=at(150)),
             200,
             "completed",
             "the schedule was completed by 2026-11-15 12:02:30 UTC: it may run 2 times",
         ),
         (
-            altered(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), updated=at(101)),
+            evolve(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), updated=at(101)),
             200,
             "completed",
             "the schedule was completed by 2026-11-15 12:01:41 UTC: nothing more was to come",
         ),
         (
-            altered(scheduled(phase=SchedulePhase.COMPLETED, max_runs=1), updated=at(700)),
+            evolve(scheduled(phase=SchedulePhase.COMPLETED, max_runs=1), updated=at(700)),
             500,
             "completed",
             "the schedule was completed by 2026-11-15 12:11:40 UTC: it may run once",
@@ -285,7 +285,7 @@ def test_the_ends_of_what_a_trigger_names_are_told():
 
 
 def test_a_time_before_the_rule_was_in_force_is_not_told_as_the_one_before():
-    one = altered(scheduled(every(100), revision=2), anchored=at(120))
+    one = evolve(scheduled(every(100), revision=2), anchored=at(120))
     assert "; none before it, the next one is " in asked(one, 150).summary
 
 
@@ -299,7 +299,7 @@ def test_a_schedule_that_waits_for_events_has_no_times():
 
 def test_a_schedule_that_follows_others_has_no_times():
     one = scheduled(depends_on=(Dependency(schedule_id="extract"), Dependency(schedule_id="load")))
-    one = altered(one, declaration=replace(one.declaration, trigger=None))
+    one = evolve(one, declaration=replace(one.declaration, trigger=None))
     explanation = asked(one, 100)
     assert explanation.summary == (
         "Nothing ran at 2026-11-15 12:01:40 UTC: the schedule has no times of its own; it fires when all of `extract`, "
@@ -326,7 +326,7 @@ def test_a_time_to_come_is_told_as_it_would_be_planned():
 
 @pytest.mark.parametrize(("seconds", "lead"), [(1_200, "Nothing ran"), (1_300, "Nothing will run")])
 def test_while_it_is_paused_nothing_runs(seconds, lead):
-    one = altered(scheduled(phase=SchedulePhase.PAUSED), updated=at(150))
+    one = evolve(scheduled(phase=SchedulePhase.PAUSED), updated=at(150))
     for rows in ([ended(one, 100)], []):
         explanation = asked(one, seconds, *rows)
         assert explanation.summary.startswith(f"{lead} at ")
@@ -386,7 +386,7 @@ def test_a_time_to_come_for_which_no_run_is_left(admitted, rows, seconds, told):
 
 @pytest.mark.parametrize("phase", [SchedulePhase.ACTIVE, SchedulePhase.PAUSED, SchedulePhase.DELETED])
 def test_what_is_not_kept_any_more_is_told_as_such(phase):
-    one = altered(scheduled(phase=phase), updated=at(1_000))
+    one = evolve(scheduled(phase=phase), updated=at(1_000))
     kept = [ended(one, 900), ended(one, 800)]
     explanation = asked(one, 500, *kept)
     assert explanation.summary == (
@@ -398,7 +398,7 @@ def test_what_is_not_kept_any_more_is_told_as_such(phase):
     assert {one.decision for one in explanation.steps[3:-1]} <= {"not_known", "does_not_apply"}
     assert step(asked(one, 500), "runs").decision == "forgotten"
     assert "oldest_kept" not in step(asked(one, 500), "runs").facts
-    edited = asked(altered(one, revision=2), 500, *kept)
+    edited = asked(evolve(one, revision=2), 500, *kept)
     assert edited.summary.endswith(", or its declaration of then, which an edit has changed since, named nothing.")
 
 
@@ -409,7 +409,7 @@ def test_a_schedule_that_was_never_changed_forgets_as_well():
 
 
 def test_what_was_cancelled_ahead_says_nothing_of_the_times_before_it():
-    one = altered(scheduled(phase=SchedulePhase.PAUSED), updated=at(50))
+    one = evolve(scheduled(phase=SchedulePhase.PAUSED), updated=at(50))
     ahead = row(one, 400, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
     for now in (at(250), at(500)):
         assert decisions(asked(one, 200, ahead, ended(one, 0), now=now))["pause"] == "paused"
@@ -487,6 +487,6 @@ def test_a_change_of_the_clock_is_not_told_where_it_is_not_the_reason(expression
 def test_at_the_ends_of_time_there_is_no_wall_clock():
     first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     for instant in (first, last):
-        one = altered(berlin("* * * * *"), created=to_micros(first))
+        one = evolve(berlin("* * * * *"), created=to_micros(first))
         explanation = explain_instant(one, to_micros(instant), now=at(0))
         check(explanation)

@@ -6,12 +6,12 @@ import pytest
 
 from noonmark.core import ids
 from noonmark.core.explain import explain_latest, latest
+from noonmark.core.frozen import evolve
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
-from noonmark.core.values import altered
 from tests.core.explained import ERROR, NOW, check, row, run
 from tests.core.scheduled import at, every, scheduled
 
@@ -21,11 +21,11 @@ NO_MORE = "no other time is planned"
 
 def ended(nominal, end, **fields):
     fields = {"phase": Phase.COMPLETED, "reason": Reason.SUCCEEDED, "attempt": 1} | fields
-    return altered(row(ONE, nominal, **fields), ended=at(end))
+    return evolve(row(ONE, nominal, **fields), ended=at(end))
 
 
 def by_hand(nominal, **fields):
-    return altered(row(ONE, nominal, **fields), id="by-hand", origin=ids.manual("m1"))
+    return evolve(row(ONE, nominal, **fields), id="by-hand", origin=ids.manual("m1"))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def told(occurrence, *, schedule=ONE, next_run=400):
     ],
 )
 def test_it_is_told_with_its_id_its_origin_and_the_next_time(origin, came):
-    one = altered(ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED), origin=origin)
+    one = evolve(ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED), origin=origin)
     which = f"About its last occurrence, `{one.id}`, {came} 2026-11-15 12:03:20 UTC"
     assert told(one) == f"{which}: {FAILED}; it is next due at 2026-11-15 12:06:40 UTC."
 
@@ -88,7 +88,7 @@ def test_it_is_told_with_its_id_its_origin_and_the_next_time(origin, came):
     ],
 )
 def test_without_a_next_time_it_is_told_what_may_come(changes, declared, after):
-    schedule = altered(ONE, declaration=replace(ONE.declaration, **declared), **changes)
+    schedule = evolve(ONE, declaration=replace(ONE.declaration, **declared), **changes)
     one = ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED)
     assert told(one, schedule=schedule, next_run=None).endswith(f": {FAILED}; {after}.")
 

@@ -6,7 +6,7 @@ import pytest
 
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.ids import event as event_origin
 from noonmark.core.ids import occurrence_id
 from noonmark.core.instants import SECOND, from_micros, to_text

@@ -180,7 +180,7 @@ def is_accounted_for(site, job_id):
     named = sorted(time for row in ended for time in fires(row))
     assert named == [*range(named[0], named[-1] + 1, EVERY)]
     assert all(len(fires(row)) == row.missed_count for row in ended if row.missed_count)
-    assert drive(site.store.find(OWNER.tenant, job_id)).tally.total == len(named)
+    assert drive(site.store.find(OWNER.tenant, job_id)).counters.total == len(named)
 
 
 def counters_that_are_wrong(server, database):

@@ -9,7 +9,7 @@ from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered
 from noonmark.driver.drive import drive
-from noonmark.driver.duties import Driver
+from noonmark.driver.driver import Driver
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
@@ -179,7 +179,7 @@ class Rig:
             )
         )
         self.node = self.driver.node
-        self.target.open(self.driver.report, self.node.reckoning.now)
+        self.target.open(self.driver.report, self.node.store_clock.now)
 
     def __getattr__(self, duty):
         """A duty of the driver, done at once: a store in memory never suspends."""

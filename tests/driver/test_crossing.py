@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import overlap
@@ -15,11 +15,11 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
 from noonmark.driver.drive import drive
-from noonmark.driver.reports import AdmitReport, SettleReport
+from noonmark.driver.steps.reports import AdmitReport, SettleReport
 from noonmark.operations import schedule_edits
 from noonmark.testing.factories import MINUTE
 from tests.driver.rig import Rig
-from tests.driver.test_duties import quiet
+from tests.driver.test_steps import quiet
 
 
 @pytest.fixture

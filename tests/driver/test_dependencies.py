@@ -11,8 +11,8 @@ from noonmark.core.policies.dependencies import WAIT_LIMIT
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
-from noonmark.driver.alarm import Alarm
-from noonmark.driver.reports import AdmitReport
+from noonmark.driver.steps.reports import AdmitReport
+from noonmark.driver.wakeup import Wakeup
 from noonmark.testing.factories import MINUTE
 from tests.driver.rig import Rig
 
@@ -92,11 +92,11 @@ def test_what_is_claimed_shortly_before_its_limit_is_kept_until_then(changes, li
 
 def test_an_alarm_rings_once_for_all_who_ask_within_a_while():
     async def rung():
-        alarm = Alarm()
+        wakeup = Wakeup()
         for _ in range(3):
-            alarm.ring_within(1_000)
-        await alarm.wait(60 * SECOND)
-        alarm.ring_within(1_000)
-        await alarm.wait(60 * SECOND)
+            wakeup.set_within(1_000)
+        await wakeup.wait(60 * SECOND)
+        wakeup.set_within(1_000)
+        await wakeup.wait(60 * SECOND)
 
     asyncio.run(asyncio.wait_for(rung(), 30))

@@ -7,8 +7,8 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies import overlap
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver import planning
-from noonmark.driver.reports import AdmitReport, ClaimReport, RenewReport, SettleReport
+from noonmark.driver.steps import plan as plan_step
+from noonmark.driver.steps.reports import AdmitReport, ClaimReport, RenewReport, SettleReport
 from noonmark.testing.factories import MINUTE
 from tests.driver.rig import Rig
 
@@ -273,14 +273,14 @@ class TestOneThatMakesNoSense:
 def test_a_schedule_that_cannot_be_planned_is_set_aside_and_the_others_are_planned(rig, monkeypatch, caplog):
     broken, sound = rig.create("broken"), rig.create("sound")
     rig.advance(MINUTE)
-    real = planning.plan
+    real = plan_step.plan
 
     def plan(snapshot, **given):
         if snapshot.schedule.uid == broken.uid:
             raise OverflowError("date value out of range")
         return real(snapshot, **given)
 
-    monkeypatch.setattr(planning, "plan", plan)
+    monkeypatch.setattr(plan_step, "plan", plan)
     assert rig.plan_once().planned == 1
     assert rig.plan_once().planned == 0
     assert len(rig.rows(sound)) > len(rig.rows(broken))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from noonmark.clocks import SystemClock
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
@@ -19,10 +19,10 @@ from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
 from noonmark.driver import retries
-from noonmark.driver.alarm import Alarm
 from noonmark.driver.drive import drive
 from noonmark.driver.loop import Loop
-from noonmark.ports import sink
+from noonmark.driver.wakeup import Wakeup
+from noonmark.ports import events as driver_events
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
@@ -56,8 +56,8 @@ class Heard(Record):
         super().__init__()
         self._news = asyncio.Event()
 
-    def tell(self, happenings):
-        super().tell(happenings)
+    def tell(self, driver_events):
+        super().tell(driver_events)
         self._news.set()
 
     async def until(self, is_there):
@@ -117,7 +117,9 @@ class Place:
             return await self.task
 
     async def started(self, one):
-        await self.sink.until(lambda told: one.id in [x.occurrence.id for x in told if isinstance(x, sink.Started)])
+        await self.sink.until(
+            lambda told: one.id in [x.occurrence.id for x in told if isinstance(x, driver_events.Started)]
+        )
         return next(given for given in self.target.given if given.occurrence.id == one.id)
 
 
@@ -133,7 +135,7 @@ def test_it_runs_what_is_due_and_writes_its_end():
         one = place.add(place.create(), "one")
         async with place.running():
             place.target.end(await place.started(one))
-            await place.sink.until_kind(sink.Settled)
+            await place.sink.until_kind(driver_events.Settled)
         assert place.row(one).phase is Phase.COMPLETED
         kinds = place.sink.kinds()
         assert kinds[0] == "NodeStarted"
@@ -159,7 +161,7 @@ def test_an_event_runs_what_waits_for_it():
         assert [one.origin for one in drive(place.store.store.occurrences(made.uid))] == ["event:b", "event:a"]
 
     def begun(told):
-        return [one.occurrence.origin for one in told if isinstance(one, sink.Started)]
+        return [one.occurrence.origin for one in told if isinstance(one, driver_events.Started)]
 
     asyncio.run(story())
 
@@ -185,9 +187,9 @@ def test_what_comes_later_than_what_it_waits_for_does_not_wake_it():
         async with place.running() as loop:
             await turns(lambda: loop._look_at is not None)
             loop.wake(now + 2 * HOUR)
-            assert not loop._look._is_rung
+            assert not loop._look._is_set
             loop.wake(now + HOUR // 2)
-            assert loop._look._is_rung
+            assert loop._look._is_set
 
     asyncio.run(story())
 
@@ -202,7 +204,7 @@ def test_what_comes_while_it_looks_is_not_overlooked():
             async def add():
                 # The answer of the store is on its way, and does not know of this one.
                 loop.wake(place.add(made, "new", HOUR).due)
-                rung.append(loop._look._is_rung)
+                rung.append(loop._look._is_set)
 
             place.store.afterwards("next_time", add)
             loop.wake()
@@ -220,7 +222,7 @@ def test_without_looking_it_begins_only_what_it_is_asked_to_fetch():
         async with place.running(looks=False) as loop:
             await loop.fetch(wanted.id)
             place.target.end(await place.started(wanted))
-            await place.sink.until_kind(sink.Settled)
+            await place.sink.until_kind(driver_events.Settled)
         assert place.row(wanted).phase is Phase.COMPLETED
         assert place.row(other).phase is Phase.PENDING
 
@@ -259,7 +261,7 @@ def test_stopping_waits_for_what_runs():
             assert await place.ended() == 0
         assert place.row(one).phase is Phase.COMPLETED
         assert place.row(late).phase is Phase.PENDING
-        assert place.sink.told[-1] == sink.NodeStopped("node-a", 0)
+        assert place.sink.told[-1] == driver_events.NodeStopped("node-a", 0)
 
     asyncio.run(story())
 
@@ -335,7 +337,7 @@ def test_what_it_has_claimed_is_given_back_when_the_event_loop_ends_around_it():
         place = Place(lookahead=HOUR)
         one = place.add(place.create(), "one", HOUR // 2)
         async with place.running():
-            await place.sink.until_kind(sink.Claimed)
+            await place.sink.until_kind(driver_events.Claimed)
             place.task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await place.ended()
@@ -346,7 +348,7 @@ def test_what_it_has_claimed_is_given_back_when_the_event_loop_ends_around_it():
 
 
 def test_a_lease_is_renewed_so_early_that_one_attempt_may_fail(monkeypatch):
-    class Watched(Alarm):
+    class Watched(Wakeup):
         def __init__(self):
             super().__init__()
             self.pauses = []
@@ -355,7 +357,7 @@ def test_a_lease_is_renewed_so_early_that_one_attempt_may_fail(monkeypatch):
             self.pauses.append(pause)
             await super().wait(pause)
 
-    monkeypatch.setattr(loop_module, "Alarm", Watched)
+    monkeypatch.setattr(loop_module, "Wakeup", Watched)
 
     async def story():
         place = Place()
@@ -373,13 +375,13 @@ def test_what_has_not_ended_in_the_grace_period_is_handed_back():
         one, soon = place.add(made, "one"), place.add(made, "soon", HOUR // 2)
         async with place.running() as loop:
             assignment = await place.started(one)
-            await place.sink.until_kind(sink.Claimed, 2)
+            await place.sink.until_kind(driver_events.Claimed, 2)
             loop.stop(SECOND // 20)
             assert await place.ended() == 1
         assert assignment.stop_reason is not None
         assert place.row(one).phase is Phase.PENDING
         assert place.row(soon).phase is Phase.PENDING
-        assert place.sink.told[-1] == sink.NodeStopped("node-a", 1)
+        assert place.sink.told[-1] == driver_events.NodeStopped("node-a", 1)
 
     asyncio.run(story())
 
@@ -394,7 +396,7 @@ def test_stopping_ends_even_when_the_store_is_gone(grace):
         place.add(made, "soon", HOUR // 2)
         async with place.running() as loop:
             assignment = await place.started(one)
-            await place.sink.until_kind(sink.Claimed, 2)
+            await place.sink.until_kind(driver_events.Claimed, 2)
             place.store.is_down = True
             loop.stop(grace)
             place.target.end(assignment)
@@ -415,8 +417,8 @@ def test_an_end_is_written_when_the_store_comes_back_before_the_last_run_has_end
             place.store.is_down = True
             loop.stop(None)
             place.target.end(short)
-            failed = sum(isinstance(one, sink.StoreFailed) for one in place.sink.told)
-            await place.sink.until_kind(sink.StoreFailed, failed + 30)
+            failed = sum(isinstance(one, driver_events.StoreFailed) for one in place.sink.told)
+            await place.sink.until_kind(driver_events.StoreFailed, failed + 30)
             place.store.is_down = False
             place.target.end(long)
             assert await place.ended() == 0
@@ -432,7 +434,7 @@ def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
         place.store.is_down = True
 
         def looks(told):
-            return [x for x in told if isinstance(x, sink.StoreFailed) and x.duty == "_look_once"]
+            return [x for x in told if isinstance(x, driver_events.StoreFailed) and x.duty == "_look_once"]
 
         async with place.running():
             await place.sink.until(lambda told: len(looks(told)) >= 4)
@@ -503,7 +505,7 @@ def test_leases_are_renewed_while_everybody_else_waits_for_the_store():
 
 
 def failed(told, duty):
-    return [one for one in told if isinstance(one, sink.StoreFailed) and one.duty == duty]
+    return [one for one in told if isinstance(one, driver_events.StoreFailed) and one.duty == duty]
 
 
 def test_whoever_finds_that_the_store_is_back_lets_the_others_try_at_once(monkeypatch):
@@ -559,7 +561,7 @@ def test_an_end_that_could_not_be_written_is_written_by_itself_later():
             assignment = await place.started(one)
             place.store.fail("settle", times=2)
             place.target.end(assignment)
-            await place.sink.until_kind(sink.Settled)
+            await place.sink.until_kind(driver_events.Settled)
         assert place.row(one).phase is Phase.COMPLETED
 
     asyncio.run(story())
@@ -594,7 +596,7 @@ def test_history_is_cut_down_to_size_however_much_there_is():
         ]
         drive(place.store.store.add(ended))
         async with place.running():
-            pruned = lambda told: sum(one.count for one in told if isinstance(one, sink.Pruned))  # noqa: E731
+            pruned = lambda told: sum(one.count for one in told if isinstance(one, driver_events.Pruned))  # noqa: E731
             await place.sink.until(lambda told: pruned(told) == 6)
         assert len(drive(place.store.store.occurrences(made.uid))) == 1
 

@@ -22,7 +22,7 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict
 from noonmark.core.policies import misfire, overlap
 from noonmark.core.policies.delivery import Delivery
-from noonmark.ports.sink import Abandoned, Settled
+from noonmark.ports.events import Abandoned, Settled
 from noonmark.testing import FakeClock
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases, together
 

@@ -13,7 +13,7 @@ import pytest
 
 from noonmark import AsyncScheduler, Scheduler
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
-from noonmark.sealing import fresh_key
+from noonmark.secret_cipher import fresh_key
 from noonmark.targets.hushing import LOGGERS
 from tests.embedded.waiting import NEVER
 from tests.targets.receiving import receiving

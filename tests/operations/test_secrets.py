@@ -19,7 +19,7 @@ from noonmark.core.targets import parse_target
 from noonmark.driver.drive import drive
 from noonmark.operations import schedule_edits
 from noonmark.operations.secrets import read_secret
-from noonmark.sealing import fresh_key
+from noonmark.secret_cipher import fresh_key
 from noonmark.testing.factories import schedule
 from noonmark.wiring import make_seal
 from tests.operations.desk import EVERY_MINUTE, FOREIGN, LOCAL, Desk

@@ -165,7 +165,7 @@ class TestBackfilling:
             )
         )
         assert len(claims) == asked["count"]
-        assert {one.occurrence.own.concurrency.limit for one in claims} == {2}
+        assert {one.occurrence.overrides.concurrency.limit for one in claims} == {2}
 
     def test_it_may_begin_with_the_first_of_all_times(self, desk):
         made = desk.create(trigger={"type": "cron", "expression": "0 0 1 1 *", "start_at_utc": "2025-06-01T00:00:00Z"})

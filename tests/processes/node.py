@@ -13,7 +13,7 @@ import threading
 from contextlib import nullcontext
 
 from noonmark import Scheduler
-from noonmark.ports import sink
+from noonmark.ports import events
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sqlite import SqliteStore
 from tests.processes.clocks import WrongClock
@@ -31,7 +31,7 @@ class JournalSink:
     def tell(self, happenings):
         for one in happenings:
             _note(one)
-        if self._freezes and any(isinstance(one, sink.Claimed) for one in happenings):
+        if self._freezes and any(isinstance(one, events.Claimed) for one in happenings):
             self._freezes = False
             # The signal goes to this thread, so that it does not leave the lock before all of them stand still.
             with between_transactions(self.store):
@@ -46,17 +46,17 @@ def between_transactions(store):
 
 def _note(one):
     match one:
-        case sink.Claimed(occurrence, found_in):
+        case events.Claimed(occurrence, found_in):
             note("claimed", occurrence=occurrence.id, fence=occurrence.fence, found_in=found_in)
-        case sink.Started(occurrence):
+        case events.Started(occurrence):
             note("started", occurrence=occurrence.id, fence=occurrence.fence, revision=occurrence.revision)
-        case sink.Settled(occurrence, phase, reason):
+        case events.Settled(occurrence, phase, reason):
             note("settled", occurrence=occurrence.id, fence=occurrence.fence, phase=phase, reason=reason)
-        case sink.LeaseLost(occurrence_id, run):
+        case events.LeaseLost(occurrence_id, run):
             note("lost", occurrence=occurrence_id, had_ended=run is not None)
-        case sink.LeaderChanged(node, term, leader):
+        case events.LeaderChanged(node, term, leader):
             note("leader", term=term, leads=leader == node)
-        case sink.StoreFailed(duty, error):
+        case events.StoreFailed(duty, error):
             note("store_failed", duty=duty, error=error)
 
 

@@ -50,7 +50,7 @@ def test_a_schedule_that_fires_every_millisecond_can_be_changed_at_once(fleet, f
     changes = Changes(fleet, monkeypatch)
     for number in range(COUNT):
         rapid = fleet.scheduler.schedule(work.nothing, trigger=IntervalTrigger(0.001), overlap="allow")
-        fleet.until(lambda one=rapid: fleet.kept(one).tally.total > 0)
+        fleet.until(lambda one=rapid: fleet.kept(one).counters.total > 0)
         changes.make("pause", rapid)
         assert fleet.phase(rapid) is SchedulePhase.PAUSED
         changes.make("resume", rapid)

@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 
-from noonmark.core.chains import MAX_DEPTH
+from noonmark.core.causation import MAX_DEPTH
 from noonmark.core.signatures import chain_key, chain_proof
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving

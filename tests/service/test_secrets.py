@@ -10,7 +10,7 @@ from noonmark import Scheduler
 from noonmark.client import Client
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
-from noonmark.core.targets.reach import Reach
+from noonmark.core.targets.egress import EgressPolicy
 from noonmark.driver.drive import drive
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
@@ -250,7 +250,7 @@ def test_nothing_shows_a_secret_by_accident():
         }
     )
     shown = [repr(loaded), repr(loaded.settings), str(loaded.shown()), repr(target)]
-    shown.append(repr(Outbound(reach=Reach(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
+    shown.append(repr(Outbound(reach=EgressPolicy(), keys=KeySettings(signing_key=SIGNING, secret_key=SIGNING))))
     assert found("".join(shown)) == []
 
 

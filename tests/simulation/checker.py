@@ -10,7 +10,7 @@ from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
 from noonmark.driver.drive import drive
 from noonmark.ports.records import Admitted
-from noonmark.stores.memory.ledger import DELIVERING
+from noonmark.stores.memory.unit_of_work import DELIVERING
 from tests.simulation.accounts import Account, Rule
 from tests.simulation.hearing import Hearing
 from tests.simulation.targets import Effect
@@ -30,11 +30,11 @@ class Checker:
     """What must hold, as the outside sees it."""
 
     def __init__(self, world):
-        self._world, self._ledger = world, world.ledger
+        self._world, self._uow = world, world.uow
         self.known = {}
         """Every schedule's rows as they were last seen; what was pruned stays."""
         self.accounts = {}
-        self.hearing = Hearing(self._ledger, self.known)
+        self.hearing = Hearing(self._uow, self.known)
         self._fences = {}
         self._accepted = set()
         self._exclusive = set()
@@ -103,22 +103,22 @@ class Checker:
 
     def check_everything(self):
         """Also what has ended: it stays as it is, and everything is counted."""
-        for uid, sheet in self._ledger.sheets.items():
+        for uid, state in self._uow.states.items():
             known = self.known[uid]
-            for one, row in sheet.ended.items():
+            for one, row in state.ended.items():
                 if known.get(one) != row.occurrence:
                     raise Violation("final rows", f"{summary(known[one])} has become {summary(row.occurrence)}")
             self.check_account(uid)
 
     def check_account(self, uid):
-        self.accounts[uid].check(self._ledger.sheets[uid], self.known[uid])
+        self.accounts[uid].check(self._uow.states[uid], self.known[uid])
 
     def check_gaps(self):
         for uid, account in self.accounts.items():
             account.check_gaps(self.known[uid])
 
     def _row(self, occurrence_id):
-        row = self._ledger.rows.get(occurrence_id)
+        row = self._uow.rows.get(occurrence_id)
         return None if row is None else row.occurrence
 
     def _runs(self, uid):
@@ -203,18 +203,18 @@ class Checker:
         for plan, written in zip(plans, answers, strict=True):
             if written:
                 uid = plan.snapshot.schedule.uid
-                sheet = self._ledger.sheets[uid]
+                state = self._uow.states[uid]
                 self._changed.add(uid)
                 if plan.rewound is not None:
-                    self._note_rewound(plan, sheet, self.known[uid])
-                self.accounts[uid].committed(plan, sheet, self.known[uid], self._runs(uid))
+                    self._note_rewound(plan, state, self.known[uid])
+                self.accounts[uid].committed(plan, state, self.known[uid], self._runs(uid))
 
-    def _note_rewound(self, plan, sheet, known):
+    def _note_rewound(self, plan, state, known):
         """Of what has ended, only gaps that a clock ahead had closed may change, and only to count less."""
         for undone in plan.rewound.undone:
             known.pop(undone, None)
         for gap in plan.rewound.shortened:
-            was, row = known.get(gap.id), sheet.ended.get(gap.id)
+            was, row = known.get(gap.id), state.ended.get(gap.id)
             if was is not None and row is not None:
                 if not was.missed_count >= row.occurrence.missed_count >= 1:
                     raise Violation("gap rows", f"{summary(was)} has become {summary(row.occurrence)}")
@@ -222,35 +222,35 @@ class Checker:
 
     def _note_mended(self):
         """Times of ends that lay ahead are set back; nothing else about them changes."""
-        for uid, sheet in self._ledger.sheets.items():
+        for uid, state in self._uow.states.items():
             known = self.known[uid]
-            for one, row in sheet.ended.items():
+            for one, row in state.ended.items():
                 if one in known and replace(known[one], ended=row.occurrence.ended) == row.occurrence:
                     known[one] = row.occurrence
 
     def _note_pauses(self):
-        for uid, sheet in self._ledger.sheets.items():
-            before, self._phases[uid] = self._phases.get(uid), sheet.schedule.phase
-            failed = before is SchedulePhase.ACTIVE and sheet.schedule.phase is SchedulePhase.PAUSED
+        for uid, state in self._uow.states.items():
+            before, self._phases[uid] = self._phases.get(uid), state.schedule.phase
+            failed = before is SchedulePhase.ACTIVE and state.schedule.phase is SchedulePhase.PAUSED
             if failed and uid not in self._changed:
-                self.accounts[uid].paused(sheet, self._runs(uid))
+                self.accounts[uid].paused(state, self._runs(uid))
         self._changed.clear()
 
     def _look(self):
-        for uid, sheet in self._ledger.sheets.items():
+        for uid, state in self._uow.states.items():
             known = self.known[uid]
-            for one in [one for one, was in known.items() if was.phase in LIVE and one not in sheet.live]:
-                if one not in sheet.ended:  # a plan has withdrawn it
+            for one in [one for one, was in known.items() if was.phase in LIVE and one not in state.live]:
+                if one not in state.ended:  # a plan has withdrawn it
                     del known[one]
-            for one, row in reversed(sheet.ended.items()):
+            for one, row in reversed(state.ended.items()):
                 if known.get(one) is row.occurrence:
                     break
                 self._saw(known, row)
-            for row in sheet.live.values():
+            for row in state.live.values():
                 if known.get(row.occurrence.id) is not row.occurrence:
                     self._saw(known, row)
-                self._check_live(sheet, row)
-            self._check_slot(uid, sheet)
+                self._check_live(state, row)
+            self._check_slot(uid, state)
 
     def _saw(self, known, row):
         """A row is new, or not what it was."""
@@ -271,12 +271,12 @@ class Checker:
             self._exclusive.discard(one.id)
             self._keys.pop(one.id, None)
 
-    def _check_live(self, sheet, row):
+    def _check_live(self, state, row):
         """It has an owner with a lease, a time at which somebody can take it, or something it waits for."""
         one = row.occurrence
         match one.phase:
             case Phase.PENDING:
-                fine = sheet.holds_back(row) or row.ready is not None or self._waits(sheet, row)
+                fine = state.holds_back(row) or row.ready is not None or self._waits(state, row)
             case Phase.AWAITING_COMPLETION:
                 fine = one.deadline is not None and row.lease_end is None
             case _:
@@ -284,18 +284,18 @@ class Checker:
         if not fine:
             raise Violation("stranded row", f"{summary(one)} of {one.uid} has no owner and no time")
 
-    def _waits(self, sheet, row):
+    def _waits(self, state, row):
         match row.occurrence.waiting_for:
             case None:
-                return sheet.plan_at is not None and sheet.schedule.phase is SchedulePhase.ACTIVE
+                return state.plan_at is not None and state.schedule.phase is SchedulePhase.ACTIVE
             case Reason.QUEUED:
-                return sheet.holder is not None and _stands_in(sheet.queue, row.turn)
+                return state.holder is not None and _stands_in(state.queue, row.turn)
             case _:
-                return row.wants is not None and _stands_in(self._ledger.waiting[row.wants[0]], row.turn)
+                return row.wants is not None and _stands_in(self._uow.waiting[row.wants[0]], row.turn)
 
-    def _check_slot(self, uid, sheet):
+    def _check_slot(self, uid, state):
         """From its start to its end, retries included, nothing else of its schedule runs."""
-        running = [one for one in sheet.live if one in self._exclusive]
+        running = [one for one in state.live if one in self._exclusive]
         if len(running) > 1:
             raise Violation("overlap", f"{uid} has {len(running)} in flight at once: {sorted(map(short, running))}")
 

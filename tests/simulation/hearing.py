@@ -14,8 +14,8 @@ LISTENING = (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
 class Hearing:
     """Who waited for each event when it was emitted, and what came of it."""
 
-    def __init__(self, ledger, known):
-        self._ledger, self._known = ledger, known
+    def __init__(self, uow, known):
+        self._uow, self._known = uow, known
         self._owed = {}
         """By event id: the uids of those who waited for it, each with the moment its trigger was declared."""
         self._emitted = set()
@@ -23,7 +23,7 @@ class Hearing:
 
     def look(self):
         """See what was emitted, and what was matched, since the last look."""
-        for stream in self._ledger.streams.values():
+        for stream in self._uow.streams.values():
             # By their ids: their moments are set back after the clock was ahead.
             fresh = takewhile(lambda one: one.event_id not in self._emitted, reversed(stream.waiting))
             for event in reversed(list(fresh)):
@@ -38,15 +38,15 @@ class Hearing:
 
     def check_ends(self):
         """Whatever an event has set off has come to an end."""
-        if self._ledger.behind.first() is not None:
+        if self._uow.behind.first() is not None:
             raise Violation("events", "some are not matched")
         for uid, row in sorted(self._rows):
             if self._known[uid][row].phase not in FINAL:
                 raise Violation("events", f"{self._known[uid][row]} has no outcome")
 
     def _listeners(self, event):
-        for uid, sheet in self._ledger.sheets.items():
-            made = sheet.schedule
+        for uid, state in self._uow.states.items():
+            made = state.schedule
             trigger, declared = made.declaration.trigger, _declared(made)
             if made.phase not in LISTENING or not isinstance(trigger, EventTrigger) or declared > event.emitted:
                 continue
@@ -56,7 +56,7 @@ class Hearing:
     def _check(self, event):
         """It has a row wherever it was waited for, unless whoever waited does so no longer."""
         for uid, declared in self._owed.pop(event.event_id).items():
-            row, made = occurrence_id(uid, event_origin(event.event_id), 0), self._ledger.sheets[uid].schedule
+            row, made = occurrence_id(uid, event_origin(event.event_id), 0), self._uow.states[uid].schedule
             gave_up = made.phase is SchedulePhase.DELETED or _declared(made) != declared
             # By the clock, it was emitted after the end: that stood still meanwhile, or went back.
             is_over = made.phase is SchedulePhase.COMPLETED and event.emitted > made.updated

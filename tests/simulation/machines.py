@@ -1,8 +1,8 @@
 """The machines of a simulation: clocks that are wrong in their own ways, and the nodes that run on them."""
 
 from noonmark.core.instants import SECOND
-from noonmark.driver.duties import Driver
-from noonmark.driver.reckoning import Reckoning
+from noonmark.driver.driver import Driver
+from noonmark.driver.store_clock import StoreClock
 from noonmark.ports.runtime import Runtime
 from tests.simulation.calls import Call, Pause, Task
 from tests.simulation.targets import SimulatedTarget
@@ -36,7 +36,7 @@ class MachineClock:
         return (self._world.time - since) * (MILLION + self.drift) // MILLION
 
 
-class NotedReckoning(Reckoning):
+class NotedReckoning(StoreClock):
     """Remembers when the store's time was last told."""
 
     def __init__(self, clock, world):
@@ -61,8 +61,8 @@ class Machine:
         runtime = Runtime(node=name, store=world.store, clock=self.clock, target=self.target, timing=world.timing)
         self.driver = Driver(runtime, Call)
         self.node = self.driver.node
-        self.node.reckoning = self.reckoning = NotedReckoning(self.clock, world)
-        self.target.open(self.driver.report, self.reckoning.now)
+        self.node.store_clock = self.store_clock = NotedReckoning(self.clock, world)
+        self.target.open(self.driver.report, self.store_clock.now)
         self.tasks = []
         self.frozen_until = 0
         self.is_leaving = self.is_gone = False
@@ -76,7 +76,7 @@ class Machine:
 
         None if the store's clock went back since then.
         """
-        noted = self.reckoning.noted
+        noted = self.store_clock.noted
         if noted is None:
             return 0
         gained = self.clock.lapse(noted) - (self.world.time - noted)

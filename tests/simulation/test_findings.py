@@ -5,7 +5,7 @@ from dataclasses import replace
 from noonmark.core import edits
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.limits import Concurrency
-from noonmark.driver.duties import Driver
+from noonmark.driver.driver import Driver
 from noonmark.ports.runtime import Runtime
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, hold, try_case

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from noonmark.stores.memory import planning
+from noonmark.stores.memory import plan_writes
 from noonmark.stores.postgres import PostgresStore
 from tests.simulation import mutants
 from tests.simulation.running import SimulationFailed, simulate
@@ -48,7 +48,7 @@ def test_a_clock_that_is_ahead_again_and_again_leaves_nothing_lost_silent_or_cou
 
 def test_a_gap_that_is_not_shortened_is_noticed(monkeypatch):
     """What a clock ahead has counted is counted twice, if it is only named again."""
-    monkeypatch.setattr(planning, "_rewind", lambda ledger, sheet, rewound: None)
+    monkeypatch.setattr(plan_writes, "_rewind", lambda uow, state, rewound: None)
     with pytest.raises(SimulationFailed):
         leap(range(1, 40))
 

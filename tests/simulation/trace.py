@@ -7,10 +7,10 @@ from hashlib import blake2b
 from noonmark.core.admission import Busy, Claim
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.plans import Snapshot
-from noonmark.core.reactions import Audience
+from noonmark.core.reactions import UnmatchedEvent
 from noonmark.core.run import Run
 from noonmark.core.schedule import Schedule
-from noonmark.ports.records import Admitted, Kept, Leadership, LeaseLost, Renewal
+from noonmark.ports.records import Admitted, Leadership, LeaseLost, Renewal, StoredSchedule
 
 SHOWN = 20
 
@@ -73,7 +73,7 @@ def _(answer: Occurrence):
 
 
 @summary.register
-def _(answer: Audience):
+def _(answer: UnmatchedEvent):
     return f"{answer.event.event_id}@{answer.cursor}+{len(answer.listeners)}"
 
 
@@ -108,7 +108,7 @@ def _(answer: Schedule):
 
 
 @summary.register
-def _(answer: Kept):
+def _(answer: StoredSchedule):
     return summary(answer.schedule)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from noonmark.core import edits
-from noonmark.core.events import parse_event
+from noonmark.core.event import parse_event
 from noonmark.core.ids import backfill, event, occurrence_id
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import LIVE, Phase
@@ -83,7 +83,7 @@ class Users:
 
     async def emit(self):
         """A new event or several, or one that somebody does not know to have been kept."""
-        stream, rng = self._world.ledger.streams.get(TENANT), self._rng
+        stream, rng = self._world.uow.streams.get(TENANT), self._rng
         known = [] if stream is None else [one.event_id for one in (*stream.matched, *stream.waiting)]
         for _ in range(rng.choice([1, 1, 4])):
             event_id = rng.choice(known) if known and rng.random() < 0.2 else f"e{self._next()}"
@@ -149,7 +149,7 @@ class Users:
         return self._numbers
 
     def _uids(self):
-        return list(self._world.ledger.ids.values())
+        return list(self._world.uow.ids.values())
 
     def _uid(self):
         return self._rng.choice(self._uids() or ["nobody"])
@@ -158,8 +158,8 @@ class Users:
         wanted = phases or LIVE
         rows = [
             one
-            for sheet in self._world.ledger.sheets.values()
-            for one, row in sheet.live.items()
+            for state in self._world.uow.states.values()
+            for one, row in state.live.items()
             if row.occurrence.phase in wanted
         ]
         return self._rng.choice(rows) if rows else None

@@ -52,7 +52,7 @@ class World:
             lookahead=rng.choice([0, 2 * SECOND, 2 * SECOND]),
         )
         self.memory = MemoryStore(lambda: self.store_time)
-        self.ledger = self.memory._ledger
+        self.uow = self.memory._uow
         self.checker = Checker(self)
         self.twin = None if make_twin is None else make_twin(lambda: self.store_time)
         self.store = WatchedStore(self._both(), self)
@@ -81,7 +81,7 @@ class World:
         if self.twin is None:
             return self.memory
         drive(self.twin.open())
-        return Both(self.memory, self.twin, lambda work: self.twin._quick(lambda ledger: work(ledger.session)))
+        return Both(self.memory, self.twin, lambda work: self.twin._quick(lambda uow: work(uow.session)))
 
     @property
     def store_time(self):
@@ -185,14 +185,14 @@ class World:
         began = self.store_time
         self._match_events()
         self._work_off(lambda: self._overdue(began))
-        self.others.append(self.users.delete_all(list(self.ledger.ids.values())))
+        self.others.append(self.users.delete_all(list(self.uow.ids.values())))
         self._finish_tasks()
-        self._work_off(lambda: [row.occurrence for sheet in self.ledger.sheets.values() for row in sheet.live.values()])
+        self._work_off(lambda: [row.occurrence for state in self.uow.states.values() for row in state.live.values()])
         self.checker.check_everything()
         self.checker.check_gaps()
         self.checker.hearing.check_ends()
-        for uid, sheet in self.ledger.sheets.items():
-            self.trace.add(uid, *(summary(row.occurrence) for row in sheet.ended.values()))
+        for uid, state in self.uow.states.items():
+            self.trace.add(uid, *(summary(row.occurrence) for row in state.ended.values()))
 
     def _change_shifts(self):
         """Most nodes go, two fresh ones come, and all of them know the time."""
@@ -223,7 +223,7 @@ class World:
     def _match_events(self):
         """Every look matches a page at least."""
         for _ in range(DRAIN_STEPS * DRAIN_STEPS):
-            if self.ledger.behind.first() is None:
+            if self.uow.behind.first() is None:
                 return
             self.machines[0].begin("match")
             self._finish_tasks()
@@ -243,14 +243,14 @@ class World:
             raise Violation("not drained", f"{summary(one)} of {one.uid} was first due at {one.first_due}: {one}")
 
     def _live(self):
-        return sum(len(sheet.live) for sheet in self.ledger.sheets.values())
+        return sum(len(state.live) for state in self.uow.states.values())
 
     def _overdue(self, began):
         """What was due when the faults ended, unless a pause holds it, or whoever is before it in the slot."""
         late = []
-        for sheet in self.ledger.sheets.values():
-            is_held = sheet.holder is not None and sheet.holds_back(sheet.holder)
-            rows = [row for row in sheet.live.values() if not is_held and not sheet.holds_back(row)]
+        for state in self.uow.states.values():
+            is_held = state.holder is not None and state.holds_back(state.holder)
+            rows = [row for row in state.live.values() if not is_held and not state.holds_back(row)]
             late += [row.occurrence for row in rows if max(row.occurrence.due, row.occurrence.first_due) <= began]
         return late
 
@@ -285,8 +285,8 @@ class World:
 
     def _next_time(self):
         """When something is due next, by the time that really passes."""
-        ledger = self.ledger
-        agendas = [ledger.plans, ledger.deadlines, *ledger.ready.values(), *ledger.leases.values()]
+        uow = self.uow
+        agendas = [uow.plans, uow.deadlines, *uow.ready.values(), *uow.leases.values()]
         times = [first[0] - self.shift for one in agendas if (first := one.first()) is not None]
         times += [time - self.shift for one in self.awake() if (time := one.target.next_time()) is not None]
         times += [time - self.shift for one in self.awake() if (time := one.node.next_decision) is not None]

@@ -49,7 +49,7 @@ class Stores:
 
 
 def ask(store, text, *parameters):
-    return store._glance(lambda ledger: ledger.session.query(text, *parameters))
+    return store._glance(lambda uow: uow.session.query(text, *parameters))
 
 
 def occupy(store, lines):

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from noonmark.core import edits
-from noonmark.core.audit import Note
-from noonmark.core.events import Event
+from noonmark.core.audit import AuditEntry
+from noonmark.core.event import Event
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.policies import overlap
 from noonmark.core.policies.limits import Concurrency, Dependency
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
@@ -20,7 +20,7 @@ from noonmark.core.secret import Secret
 from noonmark.core.settlement import Accepted
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 from noonmark.driver.drive import drive
-from noonmark.ports.records import Beat
+from noonmark.ports.records import Heartbeat
 from noonmark.testing.factories import MINUTE, NOW
 from tests.driver.rig import ROUTE, Rig
 
@@ -70,7 +70,7 @@ def populate(make_store):
     for of, edit in ((rig.paused, edits.pause), (rig.gone, edits.delete)):
         assert drive(store.commit_plans([edit(drive(store.snapshot(of.uid)), now=rig.world.now)])) == [True]
     for key in ("a", "b", "c"):
-        rig.add(rig.crowd, key, payload={"n": 1}, own=OwnTerms(overlap_policy=overlap.Queue()))
+        rig.add(rig.crowd, key, payload={"n": 1}, overrides=Overrides(overlap_policy=overlap.Queue()))
     rig.add(rig.keyed, "a")
     rig.add(rig.keyed_too, "a")
     rig.add(rig.again, "a")
@@ -79,13 +79,15 @@ def populate(make_store):
     live(rig, MINUTE, keep=("crowd", "keyed"))
     emit(rig, "left", n=1)
     for name, left in (("alive", False), ("gone", True), ("lost", False)):
-        drive(store.beat(Beat(node=name, routes=(ROUTE,), capacity=9, lease=15 * SECOND), now=rig.world.now))
+        drive(store.beat(Heartbeat(node=name, routes=(ROUTE,), capacity=9, lease=15 * SECOND), now=rig.world.now))
         if left:
             drive(store.leave(name))
     for tenant in TENANTS:
         now = rig.world.now
         for number in range(2):
-            note = Note(at=now, caller="ada", operation="schedule/create", schedule_id="schedule-of-one", uid="one")
+            note = AuditEntry(
+                at=now, caller="ada", operation="schedule/create", schedule_id="schedule-of-one", uid="one"
+            )
             drive(store.note(tenant, [note]))
             drive(store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE))
             secret = Secret(name=f"s{number}", hosts=("example.com",), sealed="sealed", created=now, updated=now)
@@ -193,7 +195,7 @@ def watch(make_store, now):
     told = Told()
     rig = Rig(make_store=make_store, node="node-b", lease=15 * SECOND, keep_for=MINUTE, keep_count=2)
     rig.world.now, rig.told = now, told
-    rig.__dict__["node"].reckoning.note(now)
+    rig.__dict__["node"].store_clock.note(now)
     rig.__dict__["node"].must_rewind = True  # as after a clock was ahead: then times of every kind are looked at
     store = rig.store.store
     with listened(told.lines):

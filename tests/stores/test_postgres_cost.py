@@ -145,7 +145,7 @@ def test_no_statement_walks_a_table(stores, watcher, monkeypatch, work):
     store = stores.open()
     work(Bench(store, store._clock))
     multiply(watcher, stores.name)
-    store._library.forget()
+    store._schedule_cache.forget()
     traced = Traced(store, monkeypatch)
     traced.explain()
     work(traced.bench)

@@ -82,16 +82,16 @@ def test_both_go_on_with_connections_of_their_own(store):
 
 
 def served_by(name):
-    return lambda ledger: ledger.session.put("served_routes", ("route", "seen"), [(name, 0)])
+    return lambda uow: uow.session.put("served_routes", ("route", "seen"), [(name, 0)])
 
 
 def test_a_child_is_forked_while_the_parent_is_in_the_middle_of_a_transaction(store):
-    def work(ledger):
-        served_by("parent")(ledger)
+    def work(uow):
+        served_by("parent")(uow)
         child = Child(lambda: store._quick(served_by("child")))
         with closing(child):
             child.next()
-        return ledger.session.query("SELECT route FROM served_routes ORDER BY route")
+        return uow.session.query("SELECT route FROM served_routes ORDER BY route")
 
     assert store._quick(work) == [("child",), ("parent",)]
 

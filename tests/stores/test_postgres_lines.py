@@ -27,7 +27,7 @@ LONG = "SELECT pg_sleep(60)"
 
 
 def write_node(name):
-    return lambda ledger: ledger.session.put("served_routes", ("route", "seen"), [(name, 0)])
+    return lambda uow: uow.session.put("served_routes", ("route", "seen"), [(name, 0)])
 
 
 def test_there_are_never_more_connections_than_the_pool_allows(stores):
@@ -72,11 +72,11 @@ def test_connections_that_were_ended_while_nobody_used_them_are_replaced(stores)
 def test_what_was_interrupted_is_done_again(stores):
     store, tries = stores.open(), []
 
-    def work(ledger):
+    def work(uow):
         tries.append(len(tries))
-        write_node(f"try-{len(tries)}")(ledger)
+        write_node(f"try-{len(tries)}")(uow)
         if len(tries) < 3:
-            ledger.session.query(END_MYSELF)
+            uow.session.query(END_MYSELF)
         return "done"
 
     assert store._careful(["acme"], work) == "done"
@@ -87,9 +87,9 @@ def test_what_was_interrupted_is_done_again(stores):
 def test_what_is_interrupted_again_and_again_is_given_up(stores):
     store, tries = stores.open(), []
 
-    def work(ledger):
+    def work(uow):
         tries.append(len(tries))
-        ledger.session.query(END_MYSELF)
+        uow.session.query(END_MYSELF)
 
     with pytest.raises(StoreUnavailable, match=r"the database .* did not answer: .*terminating connection"):
         store._quick(work)
@@ -120,9 +120,9 @@ def test_a_statement_that_takes_too_long_is_given_up_once_and_the_connection_kep
     store, tries = stores.open("timeout=0.5"), []
     before = stores.backends()
 
-    def work(ledger):
+    def work(uow):
         tries.append(len(tries))
-        ledger.session.query(LONG)
+        uow.session.query(LONG)
 
     with pytest.raises(StoreUnavailable, match="canceling statement due to statement timeout"):
         store._quick(work)
@@ -145,13 +145,13 @@ def test_a_client_that_is_frozen_in_a_transaction_keeps_its_locks_for_a_while_on
     frozen, other = stores.open("timeout=1"), stores.open("timeout=10")
     inside, thaw, tries = threading.Event(), threading.Event(), []
 
-    def work(ledger):
+    def work(uow):
         tries.append(len(tries))
-        write_node("frozen")(ledger)
+        write_node("frozen")(uow)
         if len(tries) == 1:
             inside.set()
             thaw.wait(SOON)
-        return ledger.session.query("SELECT 1")
+        return uow.session.query("SELECT 1")
 
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(frozen._careful, ["acme"], work)
@@ -169,14 +169,14 @@ def test_a_mistake_of_ours_is_told_as_it_is_and_breaks_nothing(stores):
     occupy(store, 5)
     before = stores.backends()
 
-    def work(ledger):
+    def work(uow):
         tries.append(len(tries))
-        ledger.session.query("SELECT ?::integer", 2**40)
+        uow.session.query("SELECT ?::integer", 2**40)
 
     with pytest.raises(asyncpg.DataError):
         store._quick(work)
     with pytest.raises(ZeroDivisionError):
-        store._quick(lambda ledger: 1 // 0)
+        store._quick(lambda uow: 1 // 0)
     with pytest.raises(asyncpg.UndefinedTableError):
         ask(store, "SELECT * FROM nowhere")
     assert len(tries) == 1
@@ -188,9 +188,9 @@ def test_a_statement_that_was_prepared_before_a_table_changed_is_prepared_again(
     store = stores.open()
     looks = "SELECT seen FROM served_routes"
     store._quick(write_node("one"))
-    assert store._read(lambda ledger: ledger.session.query(looks)) == [(0,)]
+    assert store._read(lambda uow: uow.session.query(looks)) == [(0,)]
     watcher.execute(f"ALTER TABLE {stores.name}.served_routes ALTER seen TYPE numeric")
-    assert store._read(lambda ledger: ledger.session.query(looks)) == [(0,)]
+    assert store._read(lambda uow: uow.session.query(looks)) == [(0,)]
 
 
 def test_verbs_are_called_where_an_event_loop_is_running(stores):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from noonmark.core.admission import Wait
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.reasons import Reason
 from noonmark.stores.postgres import news

@@ -2,7 +2,7 @@
 
 import pytest
 
-from noonmark.core.discriminators import discriminator
+from noonmark.core.filters.index import discriminator
 from noonmark.core.instants import from_micros
 from noonmark.core.planner import first_plan
 from noonmark.core.policies.limits import Horizon
@@ -10,9 +10,9 @@ from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.backlog import ALWAYS, EXPIRED, READY, WAITING
-from noonmark.stores.sql.finding import READY_ROUTES
-from noonmark.stores.sql.listening import FIELDS, LISTENERS
-from noonmark.stores.sql.plain import ENDABLE, STARTABLE
+from noonmark.stores.sql.claim_queries import READY_ROUTES
+from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
+from noonmark.stores.sql.subscriptions import FIELDS, LISTENERS
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import ROUTE
 from noonmark.testing.factories import NOW
@@ -36,7 +36,7 @@ def store(database):
 
 @pytest.mark.parametrize(("query", "values"), [(STARTABLE, (1, 0, IDS, 1)), (ENDABLE, (IDS, 1, 0))])
 def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(store, query, values):
-    plan = store._glance(lambda ledger: ledger.session.query(f"EXPLAIN {query}", *values))
+    plan = store._glance(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on schedule_states" not in steps, steps
 
@@ -47,7 +47,7 @@ def test_what_starts_or_ends_is_found_by_its_id_and_no_other_schedule_is_read(st
     ids=["ready", "expired", "waiting", "routes"],
 )
 def test_a_backlog_is_counted_by_what_is_in_it(store, query, values):
-    plan = store._glance(lambda ledger: ledger.session.query(f"EXPLAIN {query}", *values))
+    plan = store._glance(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on occurrences" not in steps, steps
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from noonmark.core.discriminators import discriminator
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.filters.index import discriminator
 from noonmark.stores.postgres import PostgresStore, opening, upgrading
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.sql import migrations, upgrade
@@ -278,7 +278,7 @@ def test_a_running_node_goes_on_after_a_newer_one_added_columns(postgres, schema
     for table in ("schedules", "schedule_states", "occurrences", "runs", "events", "concurrency_keys"):
         postgres.sql(f"ALTER TABLE {schema}.{table} ADD COLUMN colour text NOT NULL DEFAULT 'red'")
     postgres.sql(f"TRUNCATE {', '.join(f'{schema}.{name}' for name in tables_of(postgres, schema))}")
-    store._library.forget()
+    store._schedule_cache.forget()
     work(Bench(store, clock))
     done(store.close())
 

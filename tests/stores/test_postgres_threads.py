@@ -17,7 +17,7 @@ from noonmark.core.admission import (
     depends_on_others,
     refused,
 )
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -30,7 +30,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
-from noonmark.ports.records import Admitted, Beat, Hold, Shares
+from noonmark.ports.records import Admitted, Heartbeat, Lease, Shares
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
@@ -298,10 +298,10 @@ class Node:
         return found
 
     def hold(self):
-        holds = [Hold(occurrence_id=one.id, fence=one.fence) for one, _ in self.started]
+        holds = [Lease(occurrence_id=one.id, fence=one.fence) for one, _ in self.started]
         done(self.store.renew(holds, now=self.now(), lease=LEASE))
         claims = self.some(self.claims, 1)
-        done(self.store.release([Hold(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims]))
+        done(self.store.release([Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims]))
         return holds
 
     def cancel(self):
@@ -316,7 +316,7 @@ class Node:
         )
 
     def look(self):
-        done(self.store.beat(Beat(node=self.name, routes=(ROUTE, "http")), now=self.now()))
+        done(self.store.beat(Heartbeat(node=self.name, routes=(ROUTE, "http")), now=self.now()))
         done(self.store.lead(self.name, now=self.now(), lease=SECOND))
         assert len(done(self.store.nodes())) <= NODES
         done(self.store.next_time([ROUTE]))

@@ -4,7 +4,7 @@
 
 from noonmark.driver.drive import drive
 from noonmark.operations.secrets import NewSecret, keep
-from noonmark.sealing import fresh_key
+from noonmark.secret_cipher import fresh_key
 from noonmark.stores.postgres import PostgresStore
 from noonmark.wiring import make_seal
 

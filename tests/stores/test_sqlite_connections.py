@@ -7,7 +7,7 @@ import pytest
 
 from noonmark.core import edits
 from noonmark.core.errors import StoreUnavailable
-from noonmark.ports.records import Beat
+from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import SqliteStore, connections
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, Bench
@@ -45,7 +45,7 @@ def test_whoever_reads_cannot_write(path):
 
     with pytest.raises(StoreUnavailable):
         write_anyway()
-    done(bench.store.beat(Beat(node="somebody"), now=bench.now))
+    done(bench.store.beat(Heartbeat(node="somebody"), now=bench.now))
     done(bench.store.close())
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from noonmark.core import edits
 from noonmark.core.admission import Busy, Place, Wait, after_upstreams
-from noonmark.core.audit import Note
-from noonmark.core.events import Event
-from noonmark.core.facts import Fact, of_lost_node
+from noonmark.core.audit import AuditEntry
+from noonmark.core.event import Event
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -19,8 +18,9 @@ from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.reactions import Reaction, match
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
+from noonmark.core.system_events import SystemEvent, of_lost_node
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.records import Admitted, Beat, Shares, Wanted
+from noonmark.ports.records import Admitted, Heartbeat, ScheduleFilter, Shares
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
@@ -56,7 +56,7 @@ def a_day_of_work(bench):
     claims = done(bench.claim(limit=10)) + done(bench.claim(limit=3, shares=Shares(each=3))) + done(bench.claim())
     assert len(claims) == 20
     done(store.release([hold(claim) for claim in claims[:2]]))
-    done(store.beat(Beat(node="node-a", routes=(ROUTE,)), now=bench.now))
+    done(store.beat(Heartbeat(node="node-a", routes=(ROUTE,)), now=bench.now))
     done(store.lead("node-a", now=bench.now, lease=LEASE))
     done(store.nodes())
     done(store.leave("node-a"))
@@ -153,12 +153,17 @@ def a_day_of_limits(bench):
 def _tell_of_everything(bench, made):
     """Somebody listens for all facts but one, and some things happen."""
     store = bench.store
-    done(bench.create("told", trigger=EventTrigger([str(fact) for fact in Fact if fact is not Fact.SCHEDULE_UPDATED])))
+    done(
+        bench.create(
+            "told",
+            trigger=EventTrigger([str(fact) for fact in SystemEvent if fact is not SystemEvent.SCHEDULE_UPDATED]),
+        )
+    )
     done(bench.add(made, "late"))
     bench.advance(MINUTE)
     assert done(bench.settle(done(bench.start(done(bench.claim_one())))))
     assert done(store.cancel(done(bench.add(made, "cancelled")).id))
-    done(store.beat(Beat(node="node-a", lease=LEASE), now=bench.now))
+    done(store.beat(Heartbeat(node="node-a", lease=LEASE), now=bench.now))
     lost = of_lost_node("node-a", seen=bench.now, started=0, version="", load=0, routes=())
     assert done(store.lose("node-a", bench.now, lost))
     facts = [one.event_type for one in done(store.events("acme", 9))]
@@ -196,11 +201,15 @@ def a_day_of_questions(bench):
     store = bench.store
     made = [factories.schedule(f"uid-{n}", name=f"name-{n}", labels={"n": f"{n % 2}"}) for n in range(20)]
     plans = [first_plan(one, lookahead=LOOKAHEAD) for one in made]
-    note = Note(at=bench.now, caller="ada", operation="create", schedule_id=made[0].schedule_id)
+    note = AuditEntry(at=bench.now, caller="ada", operation="create", schedule_id=made[0].schedule_id)
     assert all(done(store.create([replace(one, note=note) for one in plans])))
     every = {"user": "ada", "phases": frozenset(SchedulePhase), "kinds": frozenset({"interval"}), "text": "NAME"}
     every |= {"target": ROUTE, "labels": {"n": "1"}}
-    for wanted in (None, *(Wanted(**{field: value}) for field, value in every.items()), Wanted(**every)):
+    for wanted in (
+        None,
+        *(ScheduleFilter(**{field: value}) for field, value in every.items()),
+        ScheduleFilter(**every),
+    ):
         assert len(done(store.schedules("acme", limit=3, wanted=wanted, newest_first=True))) == 3
         assert done(store.schedules("acme", limit=3, wanted=wanted, after="uid-10"))
         assert done(store.count_schedules("acme", wanted)) >= 10
@@ -330,11 +339,11 @@ def test_a_list_reads_no_other_schedules_than_those_on_the_page(tmp_path):
     done(store.open())
     made = [factories.schedule(f"uid-{n}", created=NOW + n, labels={"n": f"{n % 50}"}) for n in range(500)]
     assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
-    store._library.forget()
-    wanted = Wanted(labels={"n": "7"}, phases=frozenset({SchedulePhase.ACTIVE}), text="uid")
+    store._schedule_cache.forget()
+    wanted = ScheduleFilter(labels={"n": "7"}, phases=frozenset({SchedulePhase.ACTIVE}), text="uid")
     assert [one.schedule.uid for one in done(store.schedules("acme", limit=2, wanted=wanted))] == ["uid-7", "uid-57"]
     assert done(store.count_schedules("acme", wanted)) == 10
-    assert len(store._library._known) == 2
+    assert len(store._schedule_cache._known) == 2
     done(store.close())
 
 

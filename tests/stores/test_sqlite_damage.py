@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 from noonmark.core import edits
-from noonmark.core.chains import trail_behind
+from noonmark.core.causation import chain_behind
+from noonmark.core.chain import Chain
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.lifecycle import Phase
 from noonmark.core.planner import plan
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reactions import Reaction
 from noonmark.core.reasons import Reason
-from noonmark.core.trails import Trail
-from noonmark.ports.records import NODE_KEPT, NODE_LISTED, Beat
+from noonmark.ports.records import NODE_KEPT, NODE_LISTED, Heartbeat
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, ROUTE, Bench
@@ -35,7 +35,7 @@ def bench(tmp_path):
 def damage(bench, sql):
     with bench.store._connections.writing() as connection:
         connection.execute(sql)
-    bench.store._library.forget()
+    bench.store._schedule_cache.forget()
 
 
 def test_an_occurrence_with_an_unreadable_payload_ends(bench):
@@ -49,8 +49,8 @@ def test_an_occurrence_with_an_unreadable_payload_ends(bench):
     assert (row.phase, row.reason, row.payload) == (Phase.DELIVERY_FAILED, Reason.UNREADABLE, None)
     assert "payload is not JSON" in row.detail
     assert done(bench.settle(done(bench.start(claim))))
-    tally = done(bench.kept(made)).tally
-    assert (tally.total, tally.failed, tally.successful) == (2, 1, 1)
+    counters = done(bench.kept(made)).counters
+    assert (counters.total, counters.failed, counters.successful) == (2, 1, 1)
     assert len(done(bench.store.occurrences(made.uid))) == 2
 
 
@@ -83,11 +83,11 @@ def test_a_second_holder_of_the_slot_is_refused_by_the_schema(bench):
 
 def test_nodes_that_were_not_heard_of_for_long_are_forgotten(bench):
     for name in ("left", "not missed"):
-        done(bench.store.beat(Beat(node=name, routes=(ROUTE,)), now=bench.now))
+        done(bench.store.beat(Heartbeat(node=name, routes=(ROUTE,)), now=bench.now))
     done(bench.store.leave("left"))
     for after, kept in ((NODE_LISTED + 1, ["alive", "not missed"]), (NODE_KEPT, ["alive"])):
         bench.advance(after)
-        done(bench.store.beat(Beat(node="alive", routes=(ROUTE,)), now=bench.now))
+        done(bench.store.beat(Heartbeat(node="alive", routes=(ROUTE,)), now=bench.now))
         with bench.store._connections.reading() as connection:
             assert connection.execute("SELECT name FROM nodes ORDER BY name").fetchall() == [(one,) for one in kept]
 
@@ -98,7 +98,7 @@ def test_nodes_that_were_not_heard_of_for_long_are_forgotten(bench):
 )
 def test_a_node_that_cannot_be_read_is_left_out(bench, column, value):
     for name in ("broken", "sound"):
-        done(bench.store.beat(Beat(node=name, routes=(ROUTE,), lease=MINUTE), now=bench.now))
+        done(bench.store.beat(Heartbeat(node=name, routes=(ROUTE,), lease=MINUTE), now=bench.now))
     damage(bench, f"UPDATE nodes SET {column} = {value} WHERE name = 'broken'")  # noqa: S608 - likewise
     assert [node.name for node in done(bench.store.nodes())] == ["sound"]
 
@@ -149,10 +149,10 @@ def test_an_undone_transaction_leaves_no_trace(bench):
     one = done(bench.add(made, "a"))
 
     def half_done():
-        with bench.store._writing() as ledger:
-            ledger.row(one.id).due = 7
-            ledger.changed(ledger.row(one.id))
-            ledger.write()
+        with bench.store._writing() as uow:
+            uow.row(one.id).due = 7
+            uow.changed(uow.row(one.id))
+            uow.write()
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -204,7 +204,7 @@ def test_an_event_without_a_moment_is_never_found(bench):
 
 @pytest.mark.parametrize("damaged", ["'[1'", "'{}'", "7", "x'ff'"])
 def test_an_event_of_which_nobody_can_say_what_led_to_it_begins_a_chain(bench, damaged):
-    told = Event(event_type="seen", emitted=0, event_id="a", behind=Trail(3))
+    told = Event(event_type="seen", emitted=0, event_id="a", behind=Chain(3))
     assert done(bench.store.emit("acme", [told])) == [True]
     damage(bench, f"UPDATE events SET behind = {damaged}")  # noqa: S608 - a test's own text
     [audience] = done(bench.store.unmatched(9))
@@ -231,7 +231,7 @@ def test_what_follows_an_end_of_which_nobody_can_say_what_led_to_it_begins_a_cha
     assert done(bench.snapshot(down)).upstreams.each[0].leads.depth == 1
     damage(bench, f"UPDATE schedule_states SET leads = '{damaged}'")  # noqa: S608 - a test's own text
     made = plan(done(bench.snapshot(down)), now=bench.now, lookahead=LOOKAHEAD)
-    assert [trail_behind(one) for one in made.planned] == [Trail()]
+    assert [chain_behind(one) for one in made.planned] == [Chain()]
     assert done(bench.commit(made))
 
 

@@ -14,9 +14,9 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from noonmark.core import edits
-from noonmark.core.discriminators import discriminator
 from noonmark.core.errors import StoreUnavailable
-from noonmark.core.events import Event
+from noonmark.core.event import Event
+from noonmark.core.filters.index import discriminator
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.triggers import EventTrigger
 from noonmark.stores.sql.ddl import ddl
@@ -210,7 +210,7 @@ def test_the_first_database_is_opened_and_works(tmp_path):
     store = opened(path, clock)
     bench = Bench(store, clock)
     kept = done(store.find("acme", "schedule-of-uid-1"))
-    assert (kept.tally.successful, kept.schedule.declaration.name) == (1, "nightly")
+    assert (kept.counters.successful, kept.schedule.declaration.name) == (1, "nightly")
     assert [run.result for run in done(store.runs("uid-1"))] == [{"rows": 3}]
     clock.now += 2 * MINUTE
     claims = done(store.claim("node-b", [ROUTE], now=clock.now, until=clock.now, limit=9, lease=LEASE))

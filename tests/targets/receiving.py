@@ -11,8 +11,8 @@ from queue import Queue
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
 from noonmark.core.targets import parse_target
+from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.targets.reach import Guard, reach_of
 from noonmark.ports.target import Assignment
 from noonmark.targets.http import HttpCaller
 from noonmark.targets.outbound import Outbound
@@ -144,7 +144,7 @@ class Caller:
     """A caller of requests, and what it reported."""
 
     def __init__(self, guard=Guard.LOCAL, allow_hosts=(), resolve=None, limit=256, unsealer=None, **options):
-        outbound = Outbound(reach=reach_of(guard, allow_hosts), resolve=resolve, **options)
+        outbound = Outbound(reach=egress_policy(guard, allow_hosts), resolve=resolve, **options)
         self.target = HttpCaller(outbound, limit, unsealer)
         self.reports = Queue()
         self.target.open(lambda *report: self.reports.put(report), now)

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.core.jsonvalues import json_problem
+from noonmark.core.json_values import json_problem
 from noonmark.core.run import Outcome
 from tests.embedded.waiting import eventually
 from tests.targets.receiving import calling, receiving

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from noonmark.core.targets.command_rules import CommandRules
+from noonmark.core.targets.command import CommandRules
 from noonmark.targets import programs
 from noonmark.targets.keeper import RUN_MARK
 from noonmark.targets.keeping import Keeping, Order

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core.run import Outcome
+from noonmark.core.targets.egress import Guard
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.targets.reach import Guard
 from noonmark.core.urls import parse_url
 from noonmark.targets.calling import _raw
 from noonmark.targets.guard import Refused

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.chains import MAX_DEPTH
-from noonmark.core.events import Event
+from noonmark.core.causation import MAX_DEPTH
+from noonmark.core.event import Event
 from noonmark.core.ids import event, manual
 from noonmark.core.targets import EventTarget, FunctionTarget
 from noonmark.core.triggers import EventTrigger

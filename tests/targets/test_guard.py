@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from noonmark.core.run import Outcome
+from noonmark.core.targets.egress import Guard
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.targets.reach import Guard
 from tests.targets.odd_hosts import INSIDE, NEVER
 from tests.targets.receiving import calling, receiving
 

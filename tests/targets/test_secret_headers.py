@@ -10,12 +10,12 @@ from urllib.parse import quote
 import pytest
 
 from noonmark.clocks import SystemClock
-from noonmark.core.concealing import Concealment
+from noonmark.core.redaction import Redactor
 from noonmark.core.run import Outcome
 from noonmark.core.secret import Secret
 from noonmark.core.urls import parse_url
 from noonmark.driver.drive import drive
-from noonmark.sealing import AesSeal, fresh_key, read_keys
+from noonmark.secret_cipher import AesSeal, fresh_key, read_keys
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.targets.requests import Request
@@ -174,14 +174,14 @@ def test_what_the_library_says_of_an_answer_is_not_kept(secrets):
 
 def test_an_answer_is_looked_through_away_from_the_other_calls_and_within_its_time(shared, receiver, monkeypatch):
     """While one is looked through, others come and go; and it has no more time than its call."""
-    begun, goes_on, looked_at = threading.Event(), threading.Event(), Concealment.json
+    begun, goes_on, looked_at = threading.Event(), threading.Event(), Redactor.json
 
     def slowly(self, value):
         begun.set()
         assert goes_on.wait(SOON)
         return looked_at(self, value)
 
-    monkeypatch.setattr(Concealment, "json", slowly)
+    monkeypatch.setattr(Redactor, "json", slowly)
     carried = {"X-Token": "token"}
     first = shared.deliver(f"{receiver.url}/ok", key="first", secret_headers=carried, timeout_seconds=600)
     assert begun.wait(SOON)

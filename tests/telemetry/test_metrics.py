@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.errors import OverlapConflict
 from noonmark.core.instants import SECOND
+from noonmark.ports.events import Pruned, StoreFailed
 from noonmark.ports.records import Backlog
-from noonmark.ports.sink import Pruned, StoreFailed
 from noonmark.telemetry.counting import Distribution
 from noonmark.telemetry.metrics import PLAIN, Metrics
 from noonmark.telemetry.probing import Recent

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from noonmark import AsyncScheduler, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
-from noonmark.core.events import parse_event
+from noonmark.core.event import parse_event
 from noonmark.driver.drive import drive
 from noonmark.operations.events import emit
-from noonmark.ports.sink import Settled
+from noonmark.ports.events import Settled
 from noonmark.testing import FakeClock, ManualDriver
 
 START = datetime(2030, 5, 1, tzinfo=UTC)

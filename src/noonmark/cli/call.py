@@ -13,7 +13,7 @@ from noonmark.cli.options import USUAL_PLACE, Where
 from noonmark.cli.output import print_json
 from noonmark.cli.remote import connected
 from noonmark.core.errors import InvalidRequest
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 
 def call(

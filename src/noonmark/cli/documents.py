@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from noonmark.core.errors import InvalidSchedule, NoonmarkError, NotFound
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 MAX_BYTES = 1_048_576
 """No service takes a larger document."""

@@ -14,7 +14,7 @@ from noonmark.cli.terms import merged_pairs, pair
 from noonmark.cli.times import read_duration, read_instant
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

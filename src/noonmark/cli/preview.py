@@ -12,7 +12,7 @@ from noonmark.cli.upcoming import look_ahead
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.instants import from_micros, parse_instant
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.triggers import parse_trigger
 
 if TYPE_CHECKING:

@@ -104,7 +104,7 @@ def fresh_key(
     as_json: Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Print JSON.")] = False,
 ) -> None:
     """Print a fresh key for the setting secret_key. Whoever has it, and the store, can read every secret."""
-    from noonmark.sealing import fresh_key as make_key  # noqa: PLC0415 - the other commands need no keys
+    from noonmark.secret_cipher import fresh_key as make_key  # noqa: PLC0415 - the other commands need no keys
 
     made = make_key()
     if as_json:

@@ -15,7 +15,7 @@ from noonmark.core.describe import describe
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, parse_instant
 from noonmark.core.schedule import restore_schedule
-from noonmark.core.triggers.walltrigger import WallTrigger
+from noonmark.core.triggers.recurrence import WallTrigger
 from noonmark.operations.schedules import READ_ONLY
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.cli.times import read_duration
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

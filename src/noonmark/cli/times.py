@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from noonmark.core.errors import InvalidRequest
 from noonmark.core.instants import parse_instant, to_text
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3_600), "d": Decimal(86_400)}
 """What each suffix stands for."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.describe import describe
 from noonmark.core.instants import to_micros, to_text
 from noonmark.core.triggers import EventTrigger, fires
-from noonmark.core.triggers.walltrigger import WallTrigger
+from noonmark.core.triggers.recurrence import WallTrigger
 
 if TYPE_CHECKING:
     from datetime import datetime

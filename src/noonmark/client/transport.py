@@ -17,7 +17,7 @@ import httpx2
 
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError, Problem, Unreachable
 from noonmark.core.instants import from_micros, parse_instant, to_micros, to_text
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.operations.errors import error_of
 from noonmark.operations.table import OPERATIONS
 

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from noonmark.client.transport import Http, Request, fresh_key, key_header, read, segment
 from noonmark.core.errors import InvalidRequest, NoonmarkError, NotFound
 from noonmark.core.instants import to_micros, to_text
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.operations.models.answers import Upload
 
 if TYPE_CHECKING:

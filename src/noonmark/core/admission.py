@@ -132,9 +132,9 @@ def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
 
 def _under_own_terms(claim: Claim) -> Claim:
     """What whoever asked for it said of it comes before what its schedule says."""
-    if claim.occurrence.own is None:
+    if claim.occurrence.overrides is None:
         return claim
-    declared = replace(claim.schedule.declaration, **claim.occurrence.own.said)
+    declared = replace(claim.schedule.declaration, **claim.occurrence.overrides.said)
     return replace(claim, schedule=replace(claim.schedule, declaration=declared))
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class AuditEntry:
     """One change that a caller made."""
 
     at: Micros

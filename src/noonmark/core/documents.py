@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.errors import InvalidSchedule, Problem
 from noonmark.core.instants import Micros, parse_instant, seconds_to_micros, to_micros
-from noonmark.core.jsonvalues import (
+from noonmark.core.json_values import (
     boolean_value,
     json_copy,
     json_problem,

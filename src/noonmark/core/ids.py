@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NewType
 
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.jsonvalues import text_problem
+from noonmark.core.json_values import text_problem
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros

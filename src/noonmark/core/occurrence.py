@@ -6,16 +6,16 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import brief, drafted
 from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.reasons import Reason
-from noonmark.core.values import brief, drafted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.ids import Origin
     from noonmark.core.lifecycle import Phase
-    from noonmark.core.policies.own import OwnTerms
+    from noonmark.core.policies.overrides import Overrides
 
 
 @drafted
@@ -76,7 +76,7 @@ class Occurrence:
     stop: Reason | None = None
     deadline: Micros | None = None
     payload: Any = field(default=None, hash=False)
-    own: OwnTerms | None = None
+    overrides: Overrides | None = None
     ended: Micros | None = None
 
     def __repr__(self) -> str:

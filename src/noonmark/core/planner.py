@@ -22,7 +22,7 @@ from noonmark.core.policies.dependencies import FollowUp, follow_up
 from noonmark.core.policies.fires import Listed, without
 from noonmark.core.policies.jitter import due_at
 from noonmark.core.policies.misfire import judge
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger, OnceTrigger
 
@@ -203,8 +203,8 @@ def follow(so_far: Plan, *, now: Micros) -> Plan:
     if fire is None:
         return so_far
     # It has waited for them until now, so that it cannot be late.
-    due, own = min(fire.nominal, now), None if fire.behind is None else OwnTerms(behind=fire.behind)
-    row = occurrence(schedule, fire.nominal, due, waiting_for=Reason.DEPENDENCY_PENDING, own=own)
+    due, overrides = min(fire.nominal, now), None if fire.behind is None else Overrides(behind=fire.behind)
+    row = occurrence(schedule, fire.nominal, due, waiting_for=Reason.DEPENDENCY_PENDING, overrides=overrides)
     if not fire.detail:
         return replace(so_far, watermark=fire.nominal, planned=(*so_far.planned, row))
     skipped = replace(row, phase=Phase.SKIPPED, reason=Reason.DEPENDENCY_FAILED, detail=fire.detail, waiting_for=None)

@@ -10,12 +10,12 @@ from noonmark.core.lifecycle import Phase
 from noonmark.core.occurrence import Occurrence
 
 if TYPE_CHECKING:
-    from noonmark.core.audit import Note
+    from noonmark.core.audit import AuditEntry
     from noonmark.core.ids import Origin
     from noonmark.core.instants import Micros
     from noonmark.core.policies.catch_up import CatchUp, Missed
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.policies.own import OwnTerms
+    from noonmark.core.policies.overrides import Overrides
     from noonmark.core.reasons import Reason
     from noonmark.core.schedule import Schedule
 
@@ -115,7 +115,7 @@ class Plan:
     """Written only while this is the version of what depends on what, where the plan was checked against that."""
     catch_up: CatchUp | None = None
     """The decision about what was overdue, for those who ask why."""
-    note: Note | None = None
+    note: AuditEntry | None = None
     """Who asked for it, where somebody did; kept with what is written."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
@@ -151,7 +151,7 @@ def occurrence(  # noqa: PLR0913 - each is a field of its own
     waiting_for: Reason | None = None,
     origin: Origin = TRIGGER,
     payload: Any = None,  # noqa: ANN401 - JSON
-    own: OwnTerms | None = None,
+    overrides: Overrides | None = None,
 ) -> Occurrence:
     """A pending occurrence: a projection of the schedule's trigger, unless another origin asked for it."""
     return Occurrence(
@@ -168,7 +168,7 @@ def occurrence(  # noqa: PLR0913 - each is a field of its own
         caught_up=caught_up,
         waiting_for=waiting_for,
         payload=payload,
-        own=own,
+        overrides=overrides,
     )
 
 

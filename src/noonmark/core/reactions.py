@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import ids
-from noonmark.core.chains import concerns
+from noonmark.core.causation import concerns
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.jitter import due_at
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audience:
+class UnmatchedEvent:
     """An event, and a page of the schedules of its tenant that listen for its type."""
 
     tenant: str
@@ -48,7 +48,7 @@ class Audience:
 class Reaction:
     """What to write, on condition that event and listeners are as they were read."""
 
-    audience: Audience
+    audience: UnmatchedEvent
     occurrences: tuple[Occurrence, ...] = ()
 
 
@@ -102,5 +102,5 @@ def _occurrence(event: Event, schedule: Schedule, due: Micros) -> Occurrence:
         due=due,
         first_due=due,
         payload=event.to_envelope(),
-        own=None if event.behind is None else OwnTerms(behind=event.behind),
+        overrides=None if event.behind is None else Overrides(behind=event.behind),
     )

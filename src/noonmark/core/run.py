@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import brief, drafted, evolve
 from noonmark.core.instants import Micros, from_micros, to_text
-from noonmark.core.values import altered, brief, drafted
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -95,4 +95,4 @@ class Run:
 def in_place_of(before: Run | None, run: Run) -> Run:
     """A run, where one of its id was open; if it was cut off without a word, what that one has put out is kept."""
     is_mute = run.result is None and run.outcome in CUT_OFF
-    return altered(run, result=before.result) if before is not None and is_mute else run
+    return evolve(run, result=before.result) if before is not None and is_mute else run

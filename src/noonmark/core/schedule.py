@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
+from noonmark.core.frozen import drafted
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
-from noonmark.core.jsonvalues import identifier
+from noonmark.core.json_values import identifier
 from noonmark.core.policies.delivery import Delivery, MissingTargetPolicy, read_delivery, read_missing_target
 from noonmark.core.policies.limits import (
     Budget,
@@ -32,7 +33,6 @@ from noonmark.core.policies.retry import RetryPolicy, read_retry
 from noonmark.core.policies.window import Window, read_window
 from noonmark.core.targets import note_unfillable, read_target
 from noonmark.core.triggers import EventTrigger, Trigger, parse_trigger
-from noonmark.core.values import drafted
 
 if TYPE_CHECKING:
     from datetime import datetime

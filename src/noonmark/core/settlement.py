@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.cut_short import (
+from noonmark.core.frozen import construct
+from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
+from noonmark.core.interruption import (
     BY_TARGET,
     BY_WINDOW,
     SET_BY,
-    cut_off_at,
-    cut_short,
     ends_with_window,
-    lost_words,
+    interrupted_at,
+    interruption,
+    lost_error,
 )
-from noonmark.core.instants import DAY_SECONDS, SECOND, to_text
 from noonmark.core.lifecycle import Phase, step
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.retry import next_attempt
 from noonmark.core.reasons import Reason, no_facts
 from noonmark.core.run import Outcome, Run
-from noonmark.core.values import made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,7 +130,7 @@ def settle(occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Ac
     """Decide what the end of a delivery means: an end, another attempt, or that the end is yet to come."""
     if isinstance(delivered, Accepted):
         return _await(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
-    run = made(
+    run = construct(
         Run,
         id=run_id(occurrence),
         occurrence_id=occurrence.id,
@@ -180,7 +180,7 @@ def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settle
 
 def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
     """What is kept of a delivery whose lease ran out, told from its row as it was before somebody took it over."""
-    error = lost_words(occurrence.node)
+    error = lost_error(occurrence.node)
     return replace(open_run(occurrence, now=now), ended=now, outcome=Outcome.LEASE_LOST, error=error)
 
 
@@ -209,7 +209,7 @@ def _run(occurrence: Occurrence, *, node: str, started: Micros) -> Run:
 
 def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, node: str) -> str | None:
     """What went wrong: what the work or its target said, or else why it was cut short."""
-    return delivered.error or cut_short(
+    return delivered.error or interruption(
         delivered.outcome, delivered.reason, occurrence, schedule.declaration, node=node
     )
 
@@ -217,7 +217,7 @@ def _error(delivered: Delivered, occurrence: Occurrence, schedule: Schedule, nod
 def _await(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, run: Run) -> Settlement:
     """Until the earlier of the two: what the target has, and the end of its window."""
     deadline = accepted.accepted + COMPLETION_LIMIT if accepted.deadline is None else accepted.deadline
-    closes, set_by = cut_off_at(occurrence, schedule.declaration), BY_TARGET
+    closes, set_by = interrupted_at(occurrence, schedule.declaration), BY_TARGET
     if closes is not None and closes <= deadline:
         deadline, set_by = closes, BY_WINDOW
     waiting = _to(Phase.AWAITING_COMPLETION, occurrence, schedule, run, Reason.ACCEPTED)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 from urllib.parse import unquote
 
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.instants import parse_instant, to_text
-from noonmark.core.jsonvalues import shown, text_problem
+from noonmark.core.json_values import shown, text_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from noonmark.core.in_brief import in_brief
 from noonmark.core.instants import SECOND, to_text
 from noonmark.core.lifecycle import Phase
+from noonmark.core.log_summary import log_summary
 
 if TYPE_CHECKING:
     from noonmark.core.clock_trust import Trust
@@ -45,7 +45,7 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
         run.attempt,
         allowed,
         then,
-        in_brief(schedule.declaration.target.kind, run, settlement.reason, settlement.own_words),
+        log_summary(schedule.declaration.target.kind, run, settlement.reason, settlement.own_words),
         extra=_ids(settlement.occurrence) | {"run_id": run.id},
     )
 

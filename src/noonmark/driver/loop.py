@@ -14,11 +14,11 @@ from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Underway
 from noonmark.driver import retries
 from noonmark.driver.access import Access
-from noonmark.driver.alarm import Alarm
-from noonmark.driver.duties import Driver
+from noonmark.driver.driver import Driver
 from noonmark.driver.retries import Retries
-from noonmark.driver.settling import LAST_CALL, until_ended
-from noonmark.ports.sink import NodeStarted, NodeStopped
+from noonmark.driver.steps.settle import LAST_CALL, until_ended
+from noonmark.driver.wakeup import Wakeup
+from noonmark.ports.events import NodeStarted, NodeStopped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -55,11 +55,11 @@ class Loop:
         self._renewals = Access(runtime.store, threads=1) if runtime.store.traits.lines > 1 else self._access
         self.driver = Driver(runtime, self._access.ask, self._renewals.ask)
         self._runtime, self._node = runtime, self.driver.node
-        self._alarms: list[Alarm] = []
+        self._alarms: list[Wakeup] = []
         self._retries = Retries(self._node)
-        self._look, self._start, self._settle = self._alarm(), self._alarm(), self._alarm()
-        self._stop, self._drain, self._renew = self._alarm(), self._alarm(), self._alarm()
-        self._prune, self._tell = self._alarm(), self._alarm()
+        self._look, self._start, self._settle = self._wakeup(), self._wakeup(), self._wakeup()
+        self._stop, self._drain, self._renew = self._wakeup(), self._wakeup(), self._wakeup()
+        self._prune, self._tell = self._wakeup(), self._wakeup()
         self._is_stopping = self._is_drained = False
         self._is_leaving = self._has_successor = False
         self._fetches = 0
@@ -72,13 +72,13 @@ class Loop:
         """There is something new to be done, at that time or at once. From any thread."""
         looked_for = self._look_at
         if at is None or looked_for is None or at < looked_for + self._node.timing.lookahead:
-            self._look.ring()
+            self._look.set()
         else:  # nothing to do before then, but perhaps somebody listens for what was done
             self._look.remind(FRUITLESS)
 
     def attend(self) -> None:
         """Look now whether anything that runs here is asked to stop, and not when the leases are next renewed."""
-        self._renew.ring()
+        self._renew.set()
 
     @property
     def is_stopping(self) -> bool:
@@ -95,7 +95,7 @@ class Loop:
         finally:
             self._fetches -= 1
         if report.claimed:
-            self._start.ring()
+            self._start.set()
 
     def stop(self, grace: Micros | None = None) -> None:
         """Begin nothing more, wait for what runs, then hand back the rest. From any thread; `run` ends when it is done.
@@ -103,7 +103,7 @@ class Loop:
         Without a grace period, it waits until everything has ended, or until another call names one.
         """
         if self._grace is None:
-            self._named = self._node.reckoning.monotonic()
+            self._named = self._node.store_clock.monotonic()
         self._grace = grace
         self._is_stopping = True
         self._ring_all()
@@ -119,24 +119,24 @@ class Loop:
     async def run(self, started: Callable[[], None] | None = None) -> int:
         """Do every duty in time until somebody calls `stop`; says how much was handed back."""
         node, timing = self._node, self._node.timing
-        self._runtime.target.open(self._report, node.reckoning.now)
+        self._runtime.target.open(self._report, node.store_clock.now)
         # Two of them, so that one decides while what the other has decided is being written.
         beginning = [asyncio.create_task(self._starting()) for _ in range(2)]
         leading = []
         if self._looks:
             beginning.append(asyncio.create_task(self._looking()))
-            leading = [self._every(timing.lease // 3, self._lead, self._alarm())]
-        watch_interval, watch = node.store.traits.watch_interval, self._alarm()
-        stop_listening = node.store.listen(watch.ring)
+            leading = [self._every(timing.lease // 3, self._lead, self._wakeup())]
+        watch_interval, watch = node.store.traits.watch_interval, self._wakeup()
+        stop_listening = node.store.listen(watch.set)
         keeping = [
             asyncio.create_task(duty)
             for duty in (
                 self._settling(),
                 self._telling(),
                 self._every(timing.lease // 3, self._renew_leases, self._renew),
-                self._compare_clocks(self._alarm()),
-                self._letting_go(self._alarm()),
-                self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._alarm()),
+                self._compare_clocks(self._wakeup()),
+                self._letting_go(self._wakeup()),
+                self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._wakeup()),
                 *leading,
                 self._every(timing.prune_every, self._prune_all, self._prune),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
@@ -174,14 +174,14 @@ class Loop:
             await self._drain.wait(retries.FIRST_RETRY)
         await self._try(self.driver.release)
         handed_back = self.driver.withdraw()
-        self._settle.ring()
-        began = node.reckoning.monotonic()
+        self._settle.set()
+        began = node.store_clock.monotonic()
         await until_ended(
             node, self._drain, lambda: None if self._grace is None else max(began, self._named) + self._grace
         )
         handed_back += self.driver.hand_back(waits=True)
-        self._settle.ring()
-        ends = node.reckoning.monotonic() + LAST_CALL
+        self._settle.set()
+        ends = node.store_clock.monotonic() + LAST_CALL
         await until_ended(node, self._drain, lambda: ends)
         self.driver.hand_back()
         self._is_drained = True
@@ -232,7 +232,7 @@ class Loop:
         planned = await self.driver.plan_once()
         claimed = await self.driver.claim_once()
         if claimed.claimed:
-            self._start.ring()
+            self._start.set()
         if matched.more or planned.more or claimed.more:
             return 0
         if matched.matched or planned.planned or claimed.claimed:
@@ -252,11 +252,11 @@ class Loop:
                 continue
             report = await self._try(self.driver.admit_once)
             if self._node.finished:  # the answer came too late, and what was started is handed back
-                self._settle.ring()
+                self._settle.set()
             if report is not None and (report.replanned or report.waiting or report.ended):
-                self._look.ring()
+                self._look.set()
             elif report is not None and report.late:  # somebody may listen for that
-                self._look.ring_within(PACE)
+                self._look.set_within(PACE)
             # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
             await self._start.wait(0)
 
@@ -276,14 +276,14 @@ class Loop:
             if report is None:
                 return
             if report.frees_others:
-                self._look.ring()
+                self._look.set()
             elif report.settled:
                 # Others may depend on what has ended; only the store knows.
-                self._look.ring_within(PACE)
+                self._look.set_within(PACE)
 
     async def _telling(self) -> None:
         """Write what goes on has put out, when there is more of it; of all of them together, and not too often."""
-        monotonic = self._node.reckoning.monotonic
+        monotonic = self._node.store_clock.monotonic
         next_time = monotonic()
         while not self._is_drained:
             pause = next_time - monotonic() if self._node.underway else None
@@ -293,52 +293,52 @@ class Loop:
             await self._try(self.driver.progress_once)
             next_time = monotonic() + TELL_EVERY
 
-    async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]], alarm: Alarm) -> None:
+    async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]], wakeup: Wakeup) -> None:
         while not self._is_drained:
             await self._try(duty)
             if not self._is_drained:
-                await alarm.wait(interval)
+                await wakeup.wait(interval)
 
-    async def _compare_clocks(self, alarm: Alarm) -> None:
+    async def _compare_clocks(self, wakeup: Wakeup) -> None:
         """In the beginning, read the store's clock more often than leases are renewed: time may pass too fast here."""
         pause = FIRST_COMPARISON
         while pause < self._node.timing.lease // 3:
-            await alarm.wait(pause)
+            await wakeup.wait(pause)
             if self._is_stopping:
                 return
             await self._try(self._node.read_clock)
             pause *= 2
 
-    async def _letting_go(self, alarm: Alarm) -> None:
+    async def _letting_go(self, wakeup: Wakeup) -> None:
         """When leases have run out because nobody could renew them, begin nothing more of what they were for."""
         node = self._node
         while not self._is_drained:
             left = node.timing.lease if node.holds_until is None else node.holds_until - node.now
             if left > 0:
-                await alarm.wait(left)
+                await wakeup.wait(left)
                 continue
             if self.driver.withdraw():
-                self._settle.ring()
-            await alarm.wait(node.timing.lease // 3)
+                self._settle.set()
+            await wakeup.wait(node.timing.lease // 3)
 
     async def _renew_leases(self) -> None:
         await self.driver.renew_once()
         # The store's time may have come further than any timer here: it was set, or this machine was asleep.
         if self._look_at is not None and self._look_at <= self._node.now:
-            self._look.ring()
+            self._look.set()
 
     async def _reap(self) -> None:
         report = await self.driver.reap_once()
         if (await self.driver.rewind_once()).rewound:
-            self._look.ring()
+            self._look.set()
         if report.adopted or report.overdue or report.orphans:
-            self._look.ring()
+            self._look.set()
 
     async def _lead(self) -> None:
         if (report := await self.driver.lead_once()).gained:
-            self._prune.ring()
+            self._prune.set()
         if report.lost:
-            self._look.ring()
+            self._look.set()
 
     async def _prune_all(self) -> None:
         while (await self.driver.prune_once()).more and not self._is_stopping:
@@ -348,9 +348,9 @@ class Loop:
         if await self._node.ask(self._node.store.changed_by_others()):
             # A schedule may be new, and its function too; its first fire may not wait until the next reaping.
             await self.driver.adopt_once()
-            self._look.ring()
+            self._look.set()
             if await self.driver.is_asked_to_stop():
-                self._renew.ring()
+                self._renew.set()
 
     async def _try(self, duty: Callable[[], Awaitable[T]]) -> T | None:
         """Do a duty, again and again until it succeeds; None when the time to try is over."""
@@ -367,17 +367,17 @@ class Loop:
     def _report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
         self.driver.report(assignment, delivered)
         if isinstance(delivered, Underway):
-            self._tell.ring()
+            self._tell.set()
             return
-        self._settle.ring()
+        self._settle.set()
         if self._is_stopping:
-            self._drain.ring()
+            self._drain.set()
 
     def _ring_all(self) -> None:
-        for alarm in self._alarms:
-            alarm.ring()
-        self._retries.ring()
+        for wakeup in self._alarms:
+            wakeup.set()
+        self._retries.set()
 
-    def _alarm(self) -> Alarm:
-        self._alarms.append(Alarm())
+    def _wakeup(self) -> Wakeup:
+        self._alarms.append(Wakeup())
         return self._alarms[-1]

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from noonmark.core.clock_trust import PROOF, Reading, Trust, confirm, judge
+from noonmark.core.fair_queue import FairQueue
 from noonmark.core.reasons import Reason
-from noonmark.core.turns import Turns
 from noonmark.driver import logs
-from noonmark.driver.reckoning import Reckoning
-from noonmark.ports.records import Hold
-from noonmark.ports.sink import LeaseLost
+from noonmark.driver.store_clock import StoreClock
+from noonmark.ports.events import LeaseLost
+from noonmark.ports.records import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Owner
     from noonmark.core.settlement import Accepted, Delivered, Underway
+    from noonmark.ports.events import DriverEvent
+    from noonmark.ports.inspection import Position
     from noonmark.ports.records import Leadership
     from noonmark.ports.runtime import Runtime
-    from noonmark.ports.sink import Happening
-    from noonmark.ports.soundness import Position
     from noonmark.ports.target import Assignment
 
     OnEnd = Callable[[Assignment | None], None]
@@ -77,7 +77,7 @@ class Node:
         self.timing = runtime.timing
         self.batch = runtime.timing.batch if runtime.store.traits.is_durable else min(runtime.timing.batch, BRIEFLY)
         """So many are started, or settled, at once."""
-        self.reckoning = Reckoning(runtime.clock)
+        self.store_clock = StoreClock(runtime.clock)
         self.trust = Trust()
         """What it makes of the store's time."""
         self.must_rewind = False
@@ -86,7 +86,7 @@ class Node:
         """The newest time that the store remembers, where that lies ahead, and the moment since when it is so."""
         self.failures: dict[str, Failure] = {}
         """The duties that have failed since they last succeeded, by name."""
-        self.took_up: Micros = self.reckoning.monotonic()
+        self.took_up: Micros = self.store_clock.monotonic()
         """When it last claimed anything, or was too full to; a moment of this machine."""
         self.ask: Ask = ask or _await
         self.ask_apart = ask_apart or self.ask
@@ -109,16 +109,16 @@ class Node:
         """Up to which row it has looked whether rows are sound."""
         self.leadership: Leadership | None = None
         """Who leads, as it was last told."""
-        self._upcoming: Turns[Claim] = Turns()
+        self._upcoming: FairQueue[Claim] = FairQueue()
 
     @property
     def now(self) -> Micros:
         """The store's time, as this node knows it."""
-        return self.reckoning.now()
+        return self.store_clock.now()
 
     async def time(self) -> Micros:
         """The same, for a duty that may be the first: nothing is begun by the clock of this machine."""
-        if not self.reckoning.is_noted:
+        if not self.store_clock.is_noted:
             await self.read_clock()
         return self.now
 
@@ -127,7 +127,7 @@ class Node:
         ask = ask or self.ask
         if self.trust == Trust():
             self.trust = Trust(remembered=await ask(self.store.newest_time()))
-        boot, asked = self.runtime.clock.boot(), self.reckoning.monotonic()
+        boot, asked = self.runtime.clock.boot(), self.store_clock.monotonic()
         time: Micros = await ask(self.store.clock())
         reading = Reading(boot, time, self.runtime.clock.boot())
         if self.trust.last is None:
@@ -138,20 +138,20 @@ class Node:
         has_returned = before.doubt is not None and self.trust.doubt is None and self.trust.unproven is before.unproven
         self.must_rewind = self.must_rewind or self.trust.has_fallen_back or has_returned
         if self.trust.doubt is None:
-            self.reckoning.note(time, asked)
+            self.store_clock.note(time, asked)
         return time
 
     async def confirm_time(self) -> None:
         """An operator says that the store's time is right."""
-        boot, asked = self.runtime.clock.boot(), self.reckoning.monotonic()
+        boot, asked = self.runtime.clock.boot(), self.store_clock.monotonic()
         time: Micros = await self.ask(self.store.clock())
         before, self.trust = self.trust, confirm(self.trust, Reading(boot, time, self.runtime.clock.boot()))
         logs.clock(before, self.trust)
-        self.reckoning.note(time, asked)
+        self.store_clock.note(time, asked)
 
     async def trusts_time(self) -> bool:
         """Whether anything may be decided by the store's time, as it was last read."""
-        if not self.reckoning.is_noted:
+        if not self.store_clock.is_noted:
             await self.read_clock()
         return not self.is_in_doubt
 
@@ -169,7 +169,7 @@ class Node:
     def note_failure(self, duty: str, error: str) -> None:
         """A duty has failed, perhaps again."""
         before = self.failures.get(duty)
-        since = self.reckoning.monotonic() if before is None else before.since
+        since = self.store_clock.monotonic() if before is None else before.since
         self.failures[duty] = Failure(since, 1 if before is None else before.times + 1, error)
 
     @property
@@ -235,11 +235,11 @@ class Node:
             self.tell([LeaseLost(occurrence_id)])
         return lost or assignment is not None
 
-    def holds(self) -> list[Hold]:
+    def holds(self) -> list[Lease]:
         """Every lease it has."""
         return [*_holds(claim.occurrence for claim in self.held.values()), *self.delivering()]
 
-    def delivering(self) -> list[Hold]:
+    def delivering(self) -> list[Lease]:
         """The leases of what is being delivered."""
         return _holds(assignment.occurrence for assignment in self.deliveries.values())
 
@@ -248,11 +248,11 @@ class Node:
         """Whether there is anybody to tell."""
         return self.runtime.sink is not None
 
-    def tell(self, happenings: list[Happening]) -> None:
+    def tell(self, driver_events: list[DriverEvent]) -> None:
         """Let the sink know. One that raises breaks its promise, and nothing else."""
-        if self.runtime.sink is not None and happenings:
+        if self.runtime.sink is not None and driver_events:
             try:
-                self.runtime.sink.tell(happenings)
+                self.runtime.sink.tell(driver_events)
             except Exception:
                 logger.exception("the sink failed")
 
@@ -270,5 +270,5 @@ async def _await(call: Coroutine[Any, Any, T], *, first: bool = False) -> T:  # 
     return await call
 
 
-def _holds(occurrences: Iterable[Occurrence]) -> list[Hold]:
-    return [Hold(occurrence_id=one.id, fence=one.fence) for one in occurrences]
+def _holds(occurrences: Iterable[Occurrence]) -> list[Lease]:
+    return [Lease(occurrence_id=one.id, fence=one.fence) for one in occurrences]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.driver.alarm import Alarm
-from noonmark.ports.sink import StoreFailed
+from noonmark.driver.wakeup import Wakeup
+from noonmark.ports.events import StoreFailed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ class Retries:
     def __init__(self, node: Node) -> None:
         """None has failed yet."""
         self._node = node
-        self._waiting: set[Alarm] = set()
+        self._waiting: set[Wakeup] = set()
 
     async def attempt(
         self,
@@ -55,22 +55,22 @@ class Retries:
             else:
                 self._node.failures.pop(duty.__name__, None)
                 if has_failed:  # the store is back, and the others need not wait to find that out
-                    self.ring()
+                    self.set()
                 return answer
             if is_over(duty, backoff):
                 return None
             has_failed = True
             # Whatever there is to do rings elsewhere meanwhile: a store that is down is not asked more often for that.
-            retry = Alarm()
+            retry = Wakeup()
             self._waiting.add(retry)
             await retry.wait(pause)
             self._waiting.discard(retry)
             backoff = min(2 * backoff, LAST_RETRY)
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Try all of them now: the store is back, or the end has come."""
         for one in list(self._waiting):
-            one.ring()
+            one.set()
 
     def _note(self, duty: str, error: str, pause: Micros) -> None:
         self._node.note_failure(duty, error)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import TracebackType
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem
 from noonmark.core.instants import from_micros
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import declare_again, parse_schedule
 from noonmark.core.triggers import Trigger

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
-from noonmark.core.events import parse_event
+from noonmark.core.event import parse_event
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.triggers import Trigger
     from noonmark.ports.clock import Clock
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
     from noonmark.targets.functions import Functions
 
@@ -55,7 +55,7 @@ class Desk:
         """The store must be open when the desk is used."""
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
 
-    def find(self, job_id: str, *, deleted: bool = False) -> Kept:
+    def find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule:
         """The schedule of that id, perhaps a deleted one; NotFound when there is none."""
         if callable(job_id):
             raise InvalidSchedule("must be the id of a job, not a function; a decorated one has job_id", field="job_id")
@@ -241,7 +241,7 @@ class Desk:
             taken = drive(self._store.find(OWNER.tenant, schedule_id))
         return schedule_id
 
-    def _declare(self, document: dict[str, Any], stored: Kept, trigger: Trigger | None) -> Schedule | None:
+    def _declare(self, document: dict[str, Any], stored: StoredSchedule, trigger: Trigger | None) -> Schedule | None:
         """Put a declaration in force; None when the schedule was deleted a moment before."""
 
         def read(schedule: Schedule, now: Micros) -> Declaration:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import named, one_of
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.frozen import brief
 from noonmark.core.instants import from_micros, to_micros, to_text
-from noonmark.core.jsonvalues import json_copy
+from noonmark.core.json_values import json_copy
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.run import Outcome
-from noonmark.core.values import brief
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
-    from noonmark.ports.records import Activity, Kept
+    from noonmark.ports.records import Activity, StoredSchedule
 
 
 class JobStatus(StrEnum):
@@ -73,17 +73,17 @@ class Job:
         return brief(self, status=self.status, name=self.name, next_run=next_run, run_count=self.run_count, id=self.id)
 
 
-def job_of(kept: Kept, activity: Activity) -> Job:
+def job_of(kept: StoredSchedule, activity: Activity) -> Job:
     """A schedule as its owner sees it."""
-    schedule, tally = kept.schedule, kept.tally
+    schedule, counters = kept.schedule, kept.counters
     declared = schedule.declaration
     return Job(
         id=schedule.schedule_id,
         name=declared.name,
         status=status_of(kept, activity),
         next_run=None if kept.next_own is None else from_micros(kept.next_own),
-        last_run=_last_start(tally.last_started, activity.last_run),
-        run_count=tally.successful + tally.failed,
+        last_run=_last_start(counters.last_started, activity.last_run),
+        run_count=counters.successful + counters.failed,
         last_result=_result(activity.last_run),
         last_error=_error(activity.last_run),
         trigger=declared.trigger,
@@ -91,7 +91,7 @@ def job_of(kept: Kept, activity: Activity) -> Job:
     )
 
 
-def status_of(kept: Kept, activity: Activity) -> JobStatus:
+def status_of(kept: StoredSchedule, activity: Activity) -> JobStatus:
     """What somebody decided about the schedule comes first, then what it does."""
     match kept.schedule.phase:
         case SchedulePhase.DELETED:
@@ -102,17 +102,17 @@ def status_of(kept: Kept, activity: Activity) -> JobStatus:
             return JobStatus.RUNNING
         case SchedulePhase.ACTIVE:
             return JobStatus.PENDING
-    if kept.tally.last_phase is Phase.CANCELLED:
+    if kept.counters.last_phase is Phase.CANCELLED:
         return JobStatus.CANCELLED
     if _has_had_all_runs(kept) and activity.last_run is not None:
         # Fires that were planned beyond the last of its runs were skipped, and say nothing about it.
         return JobStatus.COMPLETED if activity.last_run.outcome is Outcome.COMPLETED else JobStatus.FAILED
-    return JobStatus.COMPLETED if kept.tally.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
+    return JobStatus.COMPLETED if kept.counters.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
 
 
-def _has_had_all_runs(kept: Kept) -> bool:
+def _has_had_all_runs(kept: StoredSchedule) -> bool:
     max_runs = kept.schedule.declaration.max_runs
-    return kept.tally.last_phase is Phase.SKIPPED and max_runs is not None and kept.tally.admitted >= max_runs
+    return kept.counters.last_phase is Phase.SKIPPED and max_runs is not None and kept.counters.admitted >= max_runs
 
 
 def read_status(status: object) -> JobStatus | None:

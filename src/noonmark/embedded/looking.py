@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, parse_instant, to_micros
-from noonmark.core.jsonvalues import event_type, json_copy
+from noonmark.core.json_values import event_type, json_copy
 from noonmark.core.triggers import Trigger, parse_trigger
 from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
 from noonmark.embedded.settings import whole_number
 from noonmark.operations.fires import fires_of, fires_of_schedule
 from noonmark.operations.models.arguments import MAX_PREVIEW
-from noonmark.ports.records import Kept, Wanted
+from noonmark.ports.records import ScheduleFilter, StoredSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.embedded.jobs import Job
     from noonmark.ports.store import Store
@@ -30,7 +30,7 @@ TRIES = 20
 """So often a job that changes all the while is looked at again."""
 
 
-def job(store: Store, kept: Kept) -> Job:
+def job(store: Store, kept: StoredSchedule) -> Job:
     """A schedule as its owner sees it, at one moment: what it does is asked for until it stands as it stood before."""
     for _ in range(TRIES):
         [activity] = drive(store.activities([kept.schedule.uid]))
@@ -60,22 +60,22 @@ def events(store: Store, tenant: str, kind: object, limit: object) -> list[Event
 
 def triggers(store: Store, tenant: str, kind: object) -> list[Job]:
     """The jobs that events set off, or that those of a type do, oldest first."""
-    wanted = Wanted(kinds=frozenset({"event"}), event_type=_event_type(kind))
+    wanted = ScheduleFilter(kinds=frozenset({"event"}), event_type=_event_type(kind))
     return [job for _, job in _all(store, tenant, deleted=False, wanted=wanted)]
 
 
-def preview(store: Store, job: Kept | Trigger, count: object, after: datetime | None) -> list[datetime]:
+def preview(store: Store, job: StoredSchedule | Trigger, count: object, after: datetime | None) -> list[datetime]:
     """The next times that a job or a trigger names; of a job no more than the runs it has left."""
     wanted = whole_number("count", count, high=MAX_PREVIEW)
     now, since = drive(store.clock()), None if after is None else _instant("after", after)
-    if isinstance(job, Kept):
+    if isinstance(job, StoredSchedule):
         return drive(fires_of_schedule(store, job, wanted, after=since, now=now))
     # What it leaves relative counts from now.
     trigger = parse_trigger(_trigger(job).to_document(), now=from_micros(now))
     return fires_of(trigger, wanted, after=since, now=now)
 
 
-def explain(store: Store, kept: Kept, at: datetime | str | None) -> dict[str, Any]:
+def explain(store: Store, kept: StoredSchedule, at: datetime | str | None) -> dict[str, Any]:
     """What a job did, does or will do at an instant, and why; without one, how its last occurrence fared."""
     from noonmark.operations.explain import explained  # noqa: PLC0415 - few programs ask
 
@@ -83,10 +83,12 @@ def explain(store: Store, kept: Kept, at: datetime | str | None) -> dict[str, An
     return drive(explained(store, kept, time))
 
 
-def _all(store: Store, tenant: str, *, deleted: bool, wanted: Wanted | None = None) -> list[tuple[Kept, Job]]:
-    found: list[tuple[Kept, Job]] = []
+def _all(
+    store: Store, tenant: str, *, deleted: bool, wanted: ScheduleFilter | None = None
+) -> list[tuple[StoredSchedule, Job]]:
+    found: list[tuple[StoredSchedule, Job]] = []
 
-    def page_after(uid: str | None) -> list[Kept]:
+    def page_after(uid: str | None) -> list[StoredSchedule]:
         return drive(store.schedules(tenant, after=uid, limit=PAGE, deleted=deleted, wanted=wanted))
 
     after = None

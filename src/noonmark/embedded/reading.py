@@ -15,12 +15,12 @@ from noonmark.embedded.settings import limit_argument
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.jobs import Job, JobStatus
-    from noonmark.ports.records import Kept, NodeRecord
+    from noonmark.ports.records import NodeRecord, StoredSchedule
     from noonmark.ports.store import Store
 
 
@@ -31,7 +31,7 @@ class _Looks(Protocol):
 
     def _check_open(self) -> None: ...
 
-    def _find(self, job_id: str, *, deleted: bool = False) -> Kept: ...
+    def _find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule: ...
 
 
 class Reading:

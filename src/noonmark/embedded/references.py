@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.jsonvalues import text_value
+from noonmark.core.json_values import text_value
 from noonmark.targets.functions import import_reference, place_of, process_problem
 
 if TYPE_CHECKING:

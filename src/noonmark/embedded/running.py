@@ -12,10 +12,10 @@ from noonmark.clocks import SystemClock
 from noonmark.core.documents import Reader
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, RunFailed, refusal
 from noonmark.core.instants import to_text
-from noonmark.core.jsonvalues import printable
+from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import read_overlap
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
 from noonmark.driver.drive import drive
 from noonmark.embedded.settings import LOOK_EVERY
@@ -75,8 +75,10 @@ def run_now(
     if wait and engine is None:
         _check_function(runtime, asked.schedule)
     now = drive(runtime.store.clock())
-    own = None if asked.overlap is None else OwnTerms(overlap_policy=asked.overlap)
-    one = schedule_edits.run_now(asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now, own=own)
+    overrides = None if asked.overlap is None else Overrides(overlap_policy=asked.overlap)
+    one = schedule_edits.run_now(
+        asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now, overrides=overrides
+    )
     if wait:
         return _see_through(runtime, engine, new_engine, one)
     _add(runtime, one)

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from noonmark.embedded.engine import AnyEngine
     from noonmark.embedded.jobs import Job
     from noonmark.ports.clock import Clock
-    from noonmark.ports.records import Kept
-    from noonmark.ports.sink import Sink
+    from noonmark.ports.events import EventSink
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.target import Target
     from noonmark.targets.outbound import Outbound
 
@@ -65,7 +65,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         secret_key: str | None = None,
         signing_key: str | None = None,
         clock: Clock | None = None,
-        sink: Sink | None = None,
+        sink: EventSink | None = None,
     ) -> None:
         """Open a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
@@ -303,7 +303,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         if self._is_closed:
             raise Conflict("the scheduler was closed")
 
-    def _find(self, job_id: str, *, deleted: bool = False) -> Kept:
+    def _find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule:
         self._check_open()
         return self._desk.find(job_id, deleted=deleted)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.embedded.engines import Engines
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.store import Store
 
@@ -25,7 +25,7 @@ class _Steers(Protocol):
     _runtime: Runtime
     _engines: Engines
 
-    def _find(self, job_id: str, *, deleted: bool = False) -> Kept: ...
+    def _find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule: ...
 
     def _wake(self) -> None: ...
 

@@ -199,7 +199,7 @@ class Worker:
 
 def _judged(vitals: Vitals, node: Node) -> Vitals:
     """With what keeps this node from its work."""
-    now, doubt = node.reckoning.monotonic(), node.trust.doubt
+    now, doubt = node.store_clock.monotonic(), node.trust.doubt
     failing = tuple(
         f"{duty.lstrip('_')}: {one.error}"
         for duty, one in sorted(node.failures.copy().items())

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noonmark.core.chains import (
-    trail_of_asked,
-    trail_of_emitted,
-    trail_of_told,
-    why_not_asked,
+from noonmark.core.causation import (
+    chain_of_emitted,
+    chain_of_reported,
+    chain_of_requested,
     why_not_emitted,
+    why_not_requested,
 )
 from noonmark.core.errors import Conflict, StoreUnavailable
 from noonmark.core.signatures import chain_key, proven_occurrence
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
-    from noonmark.core.events import Event
+    from noonmark.core.chain import Chain
+    from noonmark.core.event import Event
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
-    from noonmark.core.trails import Trail
     from noonmark.operations.service import Caller, Service
 
 CIRCLE = "a run of this schedule has led to this request"
 
 
-def cause_of_event(service: Service, caller: Caller, event: Event) -> Trail | None:
+def cause_of_event(service: Service, caller: Caller, event: Event) -> Chain | None:
     """The chain that an emitted event continues; Conflict if the chain is full."""
     if (found := _cause(service, caller)) is None:
         return None
@@ -38,14 +38,14 @@ def cause_of_event(service: Service, caller: Caller, event: Event) -> Trail | No
     repeats = isinstance(trigger, EventTrigger) and trigger.matches(
         event.event_type, event.payload, source=event.source
     )
-    if (why := why_not_emitted(trail_of_emitted(occurrence), event.event_type, repeats=repeats)) is not None:
+    if (why := why_not_emitted(chain_of_emitted(occurrence), event.event_type, repeats=repeats)) is not None:
         raise Conflict(f"the event is not emitted: {why}")
-    return trail_of_told(occurrence, event.event_type)
+    return chain_of_reported(occurrence, event.event_type)
 
 
 def cause_of_run(
     service: Service, caller: Caller, schedule_id: str, key: str | None
-) -> tuple[Trail | None, str | None]:
+) -> tuple[Chain | None, str | None]:
     """The chain that a requested run continues, and the key of the run; Conflict if the chain is full.
 
     In a circle, each occurrence may request one run of a schedule: two would double with every turn. So the id of the
@@ -61,7 +61,7 @@ def cause_of_run(
     return chain, occurrence.id
 
 
-def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Trail | None:
+def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Chain | None:
     """The chain that a backfill continues; Conflict in a circle, which it would multiply."""
     if (found := _cause(service, caller)) is None:
         return None
@@ -71,9 +71,9 @@ def cause_of_backfill(service: Service, caller: Caller, schedule_id: str) -> Tra
     return chain
 
 
-def _chain_of_run(occurrence: Occurrence) -> Trail:
-    chain = trail_of_asked(occurrence)
-    if (why := why_not_asked(chain)) is not None:
+def _chain_of_run(occurrence: Occurrence) -> Chain:
+    chain = chain_of_requested(occurrence)
+    if (why := why_not_requested(chain)) is not None:
         raise Conflict(f"it is not run: {why}")
     return chain
 

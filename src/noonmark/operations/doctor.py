@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP, LONG_SILENCE, discrepancy
 from noonmark.core.errors import NotAllowed
 from noonmark.core.instants import SECOND, micros_to_seconds
-from noonmark.core.rewind import rewind
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Snapshot
     from noonmark.operations.models.arguments import DoctorRequest
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.soundness import Condition, Damaged, Position
+    from noonmark.ports.inspection import Condition, Damaged, Position
     from noonmark.ports.store import Store
 
 PAGE = 1_000

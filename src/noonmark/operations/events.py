@@ -6,13 +6,13 @@ from dataclasses import replace
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.chains import concerns, is_emitted_by
-from noonmark.core.describe.hearing import why_not
+from noonmark.core.causation import concerns, is_emitted_by
+from noonmark.core.describe.mismatch import mismatch
 from noonmark.core.errors import InvalidRequest
-from noonmark.core.events import parse_event
+from noonmark.core.event import parse_event
+from noonmark.core.filters.match import Matcher, compile_filters
 from noonmark.core.instants import from_micros
-from noonmark.core.jsonvalues import shown
-from noonmark.core.matching import Matcher, compile_filters
+from noonmark.core.json_values import shown
 from noonmark.core.triggers import EventTrigger, parse_trigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.causation import cause_of_event
@@ -22,7 +22,7 @@ from noonmark.operations.pages import read_page
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.operations.models.arguments import EventQuery, MatchRequest
@@ -102,7 +102,7 @@ def matched(store: Store, tenant: str, arguments: MatchRequest) -> dict[str, Any
         return _newest(store, tenant, pattern, count, None if last is None else last.emitted)
 
     def serialize(page: Sequence[Event]) -> list[dict[str, Any]]:
-        reasons = [(event, why_not(pattern, event) or _own_event(schedule, event)) for event in page]
+        reasons = [(event, mismatch(pattern, event) or _own_event(schedule, event)) for event in page]
         return [{**event.to_envelope(), "matches": why is None, "why": why} for event, why in reasons]
 
     if arguments.event is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.operations.models.arguments import ExplainRequest, OneOccurrence
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
 NEIGHBOURS = 50
@@ -45,7 +45,7 @@ def explain_schedule(service: Service, caller: Caller, arguments: ExplainRequest
     return explained(service.store, stored, arguments.at)
 
 
-def explained(store: Store, stored: Kept, at: Micros | None) -> dict[str, Any]:
+def explained(store: Store, stored: StoredSchedule, at: Micros | None) -> dict[str, Any]:
     """Explain a schedule that was found."""
     now, schedule = store.clock(), stored.schedule
     explanation, time = (_latest(store, stored, now=now), now) if at is None else (None, at)
@@ -57,7 +57,7 @@ def explained(store: Store, stored: Kept, at: Micros | None) -> dict[str, Any]:
     return about | explanation.to_document()
 
 
-def _instant(store: Store, stored: Kept, time: Micros, *, now: Micros) -> explain.Explanation:
+def _instant(store: Store, stored: StoredSchedule, time: Micros, *, now: Micros) -> explain.Explanation:
     uid, place = stored.schedule.uid, (time, LAST_ID)
     newest = store.occurrences(uid, NEWEST)
     near = [
@@ -69,11 +69,11 @@ def _instant(store: Store, stored: Kept, time: Micros, *, now: Micros) -> explai
     exact = [run for row in rows if row.nominal == time for run in store.occurrence_runs(row.id)]
     runs = {run.id: run for run in [*exact, *store.runs(uid, NEWEST, before=place)]}.values()
     return explain.explain_instant(
-        stored.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=stored.tally.admitted
+        stored.schedule, time, now=now, rows=tuple(rows), runs=tuple(runs), admitted=stored.counters.admitted
     )
 
 
-def _latest(store: Store, stored: Kept, *, now: Micros) -> explain.Explanation | None:
+def _latest(store: Store, stored: StoredSchedule, *, now: Micros) -> explain.Explanation | None:
     """Explain the last occurrence of a schedule; None if it has had none."""
     uid = stored.schedule.uid
     rows = {row.id: row for row in store.occurrences(uid, NEIGHBOURS, before=(now, LAST_ID))}
@@ -87,7 +87,7 @@ def _latest(store: Store, stored: Kept, *, now: Micros) -> explain.Explanation |
     return explain.explain_latest(stored.schedule, last, runs, now=now, next_run=next_run(stored, now=now))
 
 
-def _first_fire(stored: Kept, *, now: Micros) -> Micros:
+def _first_fire(stored: StoredSchedule, *, now: Micros) -> Micros:
     trigger = timed_trigger(stored.schedule)
     following = None if trigger is None else trigger.next_micros(now)
     return now if following is None else following

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.core.triggers import Trigger
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
 
@@ -26,7 +26,9 @@ def fires_of(trigger: Trigger | None, count: int, *, after: Micros | None, now: 
     return fires(trigger, from_micros(now - 1 if after is None else after), count)
 
 
-def fires_of_schedule(store: Store, stored: Kept, count: int, *, after: Micros | None, now: Micros) -> list[datetime]:
+def fires_of_schedule(
+    store: Store, stored: StoredSchedule, count: int, *, after: Micros | None, now: Micros
+) -> list[datetime]:
     """The next fires of a schedule, limited by the runs it has left; fires that are due and not started come first."""
     declared = stored.schedule.declaration
     since = now if after is None else after
@@ -36,7 +38,7 @@ def fires_of_schedule(store: Store, stored: Kept, count: int, *, after: Micros |
     due = _due(store, stored.schedule, now)
     if declared.max_runs is not None:
         skipped = trigger.count_between(from_micros(now), from_micros(max(now, since)))
-        left = declared.max_runs - stored.tally.admitted - (0 if after is None else len(due) + skipped)
+        left = declared.max_runs - stored.counters.admitted - (0 if after is None else len(due) + skipped)
         count = min(count, max(0, left))
     begun = [from_micros(time) for time in due if after is None]
     return [*begun, *fires(trigger, from_micros(since), count)][:count]

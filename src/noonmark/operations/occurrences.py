@@ -12,7 +12,7 @@ from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.plans import occurrence as plan_occurrence
 from noonmark.core.policies.limits import Concurrency
 from noonmark.core.policies.overlap import Allow, Skip, read_overlap
-from noonmark.core.policies.own import OwnTerms
+from noonmark.core.policies.overrides import Overrides
 from noonmark.core.run import Outcome, Usage
 from noonmark.core.settlement import Delivered, settle
 from noonmark.core.signatures import check_token, token_keys
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         UsageReport,
     )
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
 
 
 def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuery) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
     check_payload(service, stored.schedule, payload)
     now = service.store.clock()
     behind, key = cause_of_run(service, caller, schedule_id, arguments.key)
-    own = None if override is None and behind is None else OwnTerms(overlap_policy=override, behind=behind)
+    overrides = None if override is None and behind is None else Overrides(overlap_policy=override, behind=behind)
     requested = schedule_edits.run_now(
-        stored.schedule, key=key or service.fresh_id(), payload=payload, now=now, own=own
+        stored.schedule, key=key or service.fresh_id(), payload=payload, now=now, overrides=overrides
     )
     if (known := service.store.occurrence(requested.id)) is None:
         _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)
@@ -90,7 +90,7 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
         service.wake(None)  # it is durable, so it need not wait for the audit entry
         audit.record(service, caller, arguments.reason, schedule=stored.schedule)
         known = service.store.occurrence(requested.id)
-    elif (known.payload, _declared(known.own)) != (requested.payload, _declared(requested.own)):
+    elif (known.payload, _declared(known.overrides)) != (requested.payload, _declared(requested.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     return occurrence_document(known or requested, stored.schedule)
 
@@ -111,12 +111,12 @@ def _check_not_deleted(service: Service, schedule: Schedule) -> None:
         raise NotFound("the schedule was deleted", field="schedule_id")
 
 
-def _declared(own: OwnTerms | None) -> dict[str, Any]:
+def _declared(overrides: Overrides | None) -> dict[str, Any]:
     """What the caller declared for a run, without its cause, which callers do not choose."""
-    return {} if own is None else own.said
+    return {} if overrides is None else overrides.said
 
 
-def _check_overlap(service: Service, stored: Kept, policy: object) -> None:
+def _check_overlap(service: Service, stored: StoredSchedule, policy: object) -> None:
     """Refuse a run that would be skipped at once."""
     [activity] = service.store.activities([stored.schedule.uid])
     if isinstance(policy, Skip) and activity.delivering:
@@ -133,13 +133,16 @@ def backfill(service: Service, caller: Caller, arguments: BackfillRequest) -> di
     now = service.store.clock()
     times = _past_fires(stored.schedule, arguments, now=now)
     backfill_id = arguments.key or service.fresh_id()
-    own = _backfill_terms(stored.schedule, backfill_id, arguments.concurrency)
+    overrides = _backfill_terms(stored.schedule, backfill_id, arguments.concurrency)
     behind = cause_of_backfill(service, caller, arguments.schedule_id)
     if behind is not None:
-        own = replace(own or OwnTerms(), behind=behind)
+        overrides = replace(overrides or Overrides(), behind=behind)
     origin = backfill_origin(backfill_id)
     # Due one microsecond apart, so that they start in the order of their times.
-    rows = [plan_occurrence(stored.schedule, time, now + n, origin=origin, own=own) for n, time in enumerate(times)]
+    rows = [
+        plan_occurrence(stored.schedule, time, now + n, origin=origin, overrides=overrides)
+        for n, time in enumerate(times)
+    ]
     if not arguments.dry_run and rows:
         if not all(service.store.add(rows)):
             _check_not_deleted(service, stored.schedule)
@@ -175,7 +178,7 @@ def _past_fires(schedule: Schedule, arguments: BackfillRequest, *, now: Micros) 
     return times
 
 
-def _backfill_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) -> OwnTerms | None:
+def _backfill_terms(schedule: Schedule, backfill_id: str, concurrency: int | None) -> Overrides | None:
     """One run after another by the overlap policy; or a given number at a time, regardless of it.
 
     A schedule with a concurrency key keeps it.
@@ -184,7 +187,7 @@ def _backfill_terms(schedule: Schedule, backfill_id: str, concurrency: int | Non
     if concurrency is None and not isinstance(declared.overlap_policy, Allow):
         return None
     slots = Concurrency(key=f"backfill:{backfill_id}", limit=concurrency or 1)
-    return OwnTerms(overlap_policy=Allow(), concurrency=declared.concurrency or slots)
+    return Overrides(overlap_policy=Allow(), concurrency=declared.concurrency or slots)
 
 
 def complete(service: Service, caller: Caller, arguments: Completion) -> dict[str, Any]:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.limits import Dependency
-    from noonmark.core.policies.own import OwnTerms
+    from noonmark.core.policies.overrides import Overrides
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
     from noonmark.operations.service import Sign
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
     Decide = Callable[[Snapshot, Micros], Plan | None]
@@ -58,7 +58,7 @@ class Expected(NamedTuple):
 ANYHOW = Expected()
 
 
-def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept:
+def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
     """Find a schedule by its id, perhaps a deleted one; NotFound if there is none."""
     stored = store.find(tenant, schedule_id, deleted=deleted)
     if stored is None:
@@ -243,7 +243,7 @@ def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expect
     return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
 
 
-def cancel(store: Store, stored: Kept) -> int:
+def cancel(store: Store, stored: StoredSchedule) -> int:
     """Delete a schedule and ask its running deliveries to stop; returns how many. NotFound if it has completed."""
     schedule = stored.schedule
     [activity] = store.activities([schedule.uid])
@@ -292,7 +292,7 @@ def run_now(
     key: str,
     payload: Any,  # noqa: ANN401 - JSON
     now: Micros,
-    own: OwnTerms | None = None,
+    own: Overrides | None = None,
 ) -> Occurrence:
     """An occurrence that is requested by hand, due now; it does not move the next fire."""
     return occurrence(schedule, now, now, origin=manual(key), payload=payload, own=own)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotFound
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
-from noonmark.core.jsonvalues import identifier
+from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.misfire import read_misfire
 from noonmark.core.policies.overlap import read_overlap
@@ -32,7 +32,7 @@ from noonmark.operations.schedule_edits import Expected
 from noonmark.operations.secrets import check_secrets
 from noonmark.operations.serializers import schedule_document
 from noonmark.operations.target_policy import check_declaration
-from noonmark.ports.records import Wanted
+from noonmark.ports.records import ScheduleFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.operations.models.arguments import ScheduleAction, ScheduleFilters, ScheduleLookup, TriggerQuery
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Kept
+    from noonmark.ports.records import StoredSchedule
 
 KEY_LIFETIME: Micros = DAY_SECONDS * SECOND
 """How long an idempotency key stands for the same request."""
@@ -188,7 +188,7 @@ def _kind(trigger: object) -> object:
     return trigger.get("type") if isinstance(trigger, dict) else None
 
 
-def _declare(service: Service, caller: Caller, stored: Kept, document: dict[str, Any]) -> Schedule:
+def _declare(service: Service, caller: Caller, stored: StoredSchedule, document: dict[str, Any]) -> Schedule:
     """Replace the declaration of a schedule; NotFound if it was deleted meanwhile."""
 
     def read(schedule: Schedule, now: Micros) -> Declaration:
@@ -226,7 +226,7 @@ def _parse(service: Service, document: dict[str, Any], *, now: Micros, key: str)
     return check_declaration(service, parse_schedule(document, now=from_micros(now), key=key), None)
 
 
-def _check_owner(stored: Kept, owner: Owner, caller: Caller) -> None:
+def _check_owner(stored: StoredSchedule, owner: Owner, caller: Caller) -> None:
     if stored.schedule.owner != owner and not caller.is_admin:
         raise Conflict(f"{stored.schedule.schedule_id!r} belongs to another owner", field="schedule_id")
 
@@ -343,16 +343,16 @@ def count_schedules(service: Service, caller: Caller, arguments: ScheduleFilters
 
 
 def _page(
-    service: Service, caller: Caller, arguments: ScheduleQuery | TriggerQuery, wanted: Wanted, *, deleted: bool
+    service: Service, caller: Caller, arguments: ScheduleQuery | TriggerQuery, wanted: ScheduleFilter, *, deleted: bool
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The documents of a page, and the cursor of the next one."""
     workflow = arguments.workflow_id if isinstance(arguments, ScheduleQuery) else None
     now, skipped, offset = service.store.clock(), 0, arguments.offset
     start = None if arguments.cursor is None else arguments.cursor[0]
 
-    def fetch(count: int, last: Kept | None) -> list[Kept]:
+    def fetch(count: int, last: StoredSchedule | None) -> list[StoredSchedule]:
         nonlocal start, skipped
-        found: list[Kept] = []
+        found: list[StoredSchedule] = []
         start = start if last is None else last.schedule.uid
         while len(found) < count:
             step = count if workflow is None and skipped == offset else max(count, USUAL_PAGE)
@@ -372,20 +372,20 @@ def _page(
             start = page[-1].schedule.uid
         return found
 
-    def serialize(page: Sequence[Kept]) -> list[dict[str, Any]]:
+    def serialize(page: Sequence[StoredSchedule]) -> list[dict[str, Any]]:
         return [schedule_document(stored, now=now) for stored in page]
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return entries, None if end is None else write_cursor(end.schedule.uid)
 
 
-def _filter(arguments: ScheduleFilters | TriggerQuery) -> tuple[Wanted, bool]:
+def _filter(arguments: ScheduleFilters | TriggerQuery) -> tuple[ScheduleFilter, bool]:
     """The filter of a list of schedules, and whether deleted ones are listed."""
     labels, phases = dict(arguments.labels), arguments.phase or []
     if arguments.label is not None:
         name, _, value = arguments.label.partition("=")
         labels[name] = value
-    wanted = Wanted(
+    wanted = ScheduleFilter(
         user=arguments.owner,
         phases=frozenset(phases),
         labels=labels,
@@ -400,6 +400,6 @@ def _trigger_types(arguments: ScheduleFilters) -> frozenset[str]:
     return frozenset(trigger_type for kind in arguments.kind or () for trigger_type in KINDS[kind])
 
 
-def _workflow(stored: Kept) -> str | None:
+def _workflow(stored: StoredSchedule) -> str | None:
     target = stored.schedule.declaration.target
     return target.workflow_id if isinstance(target, WorkflowTarget) else None

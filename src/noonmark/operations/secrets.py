@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.concealing import Concealment
 from noonmark.core.errors import Conflict, NotAllowed, NotFound, QuotaExceeded, refusal
+from noonmark.core.redaction import Redactor
 from noonmark.core.secret import (
     MAX_HOSTS,
     MAX_SECRETS,
@@ -29,15 +29,15 @@ from noonmark.operations.serializers import secret_document
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from noonmark.core.audit import Note
+    from noonmark.core.audit import AuditEntry
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
     from noonmark.operations.models.arguments import NoArguments
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.seal import Seal
+    from noonmark.ports.secret_store import SecretStore
     from noonmark.ports.store import Store
-    from noonmark.ports.vault import Vault
 
 logger = logging.getLogger("noonmark.secrets")
 MAX_NAMED = 20
@@ -116,7 +116,9 @@ def _hosts(reader: ArgumentReader) -> tuple[str, ...]:
         return ()
 
 
-def store_secret(store: Store, seal: Seal | None, tenant: str, given: NewSecret, entry: Note | None = None) -> Secret:
+def store_secret(
+    store: Store, seal: Seal | None, tenant: str, given: NewSecret, entry: AuditEntry | None = None
+) -> Secret:
     """Seal a secret and store it with its audit entry; Conflict if there is no key to seal it with."""
     if seal is None:
         raise Conflict(
@@ -132,7 +134,7 @@ def store_secret(store: Store, seal: Seal | None, tenant: str, given: NewSecret,
     return stored
 
 
-def remove_secret(store: Store, tenant: str, name: str, entry: Note | None = None) -> Secret:
+def remove_secret(store: Store, tenant: str, name: str, entry: AuditEntry | None = None) -> Secret:
     """Delete a secret with its audit entry, and return it; NotFound if there is none of that name."""
     removed = store.forget_secret(tenant, name, note=entry)
     if removed is None:
@@ -152,7 +154,7 @@ def warn_of_unreadable(service: Service, tenant: str) -> None:
     logger.warning("this node does not send requests that need these secrets, because %s: %s", why, names)
 
 
-def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
+def check_secrets(vault: SecretStore, tenant: str, target: Target) -> None:
     """Refuse a target that names an unknown secret, or one not bound to its host; this is checked again when sent."""
     if not isinstance(target, HttpTarget) or not target.secret_headers:
         return
@@ -162,7 +164,7 @@ def check_secrets(vault: Vault, tenant: str, target: Target) -> None:
         raise refusal(problems)
 
 
-def redactor_for(vault: Vault, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Concealment | None:
+def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occurrence: Occurrence) -> Redactor | None:
     """What removes the secrets of a request from what its receiver reports later.
 
     None if one of them is no longer known, because it was changed or deleted, or cannot be opened here: then nothing
@@ -180,10 +182,10 @@ def redactor_for(vault: Vault, seal: Seal | None, schedule: Schedule, occurrence
     ]
     opened = [value for value in values if value is not None]
     is_known = len(opened) == len(values) and names <= {secret.name for secret in known}
-    return Concealment(opened) if is_known else None
+    return Redactor(opened) if is_known else None
 
 
-def redact(reported: Any, redactor: Concealment | None) -> Any:  # noqa: ANN401 - JSON
+def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - JSON
     """What is kept of JSON that a receiver reported."""
     if reported is None:
         return None

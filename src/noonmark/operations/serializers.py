@@ -20,13 +20,13 @@ from noonmark.core.triggers import EventTrigger
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from noonmark.core.audit import Note
+    from noonmark.core.audit import AuditEntry
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
     from noonmark.core.secret import Secret
-    from noonmark.ports.records import Kept, NodeRecord
+    from noonmark.ports.records import NodeRecord, StoredSchedule
 
 NEXT_FIRES = 5
 SMALL_TARGET = 4_096
@@ -40,9 +40,9 @@ def text(instant: Micros | None) -> str | None:
     return None if instant is None else to_text(instant)
 
 
-def schedule_document(stored: Kept, *, now: Micros) -> dict[str, Any]:
+def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
     """A schedule: what it declares, and its state."""
-    schedule, tally = stored.schedule, stored.tally
+    schedule, counters = stored.schedule, stored.counters
     fires = _next_fires(stored, now=now)
     return {
         "schedule_id": schedule.schedule_id,
@@ -59,14 +59,14 @@ def schedule_document(stored: Kept, *, now: Micros) -> dict[str, Any]:
         "source": schedule.source,
         "next_run_at": text(_next_run(stored, fires)),
         "next_fire_times": [to_text(time) for time in fires],
-        "last_run_at": text(tally.last_started),
-        "last_phase": None if tally.last_phase is None else str(tally.last_phase),
+        "last_run_at": text(counters.last_started),
+        "last_phase": None if counters.last_phase is None else str(counters.last_phase),
         "counters": {
-            "total": tally.total,
-            "successful": tally.successful,
-            "failed": tally.failed,
-            "missed": tally.missed,
-            "skipped": tally.skipped,
+            "total": counters.total,
+            "successful": counters.successful,
+            "failed": counters.failed,
+            "missed": counters.missed,
+            "skipped": counters.skipped,
         },
         "created_at_utc": text(schedule.created),
         "updated_at_utc": text(schedule.updated),
@@ -74,18 +74,18 @@ def schedule_document(stored: Kept, *, now: Micros) -> dict[str, Any]:
     }
 
 
-def next_run(stored: Kept, *, now: Micros) -> Micros | None:
+def next_run(stored: StoredSchedule, *, now: Micros) -> Micros | None:
     """When a schedule is next due by its trigger, as far as that is known."""
     return _next_run(stored, _next_fires(stored, now=now))
 
 
-def _next_fires(stored: Kept, *, now: Micros) -> list[Micros]:
+def _next_fires(stored: StoredSchedule, *, now: Micros) -> list[Micros]:
     """The next nominal times of its trigger, limited by the runs it has left; none unless it is active."""
     schedule = stored.schedule
     trigger, max_runs = schedule.declaration.trigger, schedule.declaration.max_runs
     if schedule.phase is not SchedulePhase.ACTIVE or trigger is None or isinstance(trigger, EventTrigger):
         return []
-    left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.tally.admitted))
+    left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
     found: list[Micros] = []
     time: Micros | None = now
     while len(found) < left and time is not None:
@@ -94,7 +94,7 @@ def _next_fires(stored: Kept, *, now: Micros) -> list[Micros]:
     return found
 
 
-def _next_run(stored: Kept, fires: list[Micros]) -> Micros | None:
+def _next_run(stored: StoredSchedule, fires: list[Micros]) -> Micros | None:
     """When it is next due by its trigger: as planned, else its next nominal time with its jitter."""
     trigger = stored.schedule.declaration.trigger
     if stored.next_own is not None or trigger is None or not fires:
@@ -139,8 +139,8 @@ def _occurrence(
 ) -> dict[str, Any]:
     if schedule is None or occurrence.revision != schedule.revision:
         terms = dict.fromkeys(TERMS)
-    if occurrence.own is not None and occurrence.own.overlap_policy is not None:
-        terms = terms | {"overlap_policy": occurrence.own.overlap_policy.to_document()}
+    if occurrence.overrides is not None and occurrence.overrides.overlap_policy is not None:
+        terms = terms | {"overlap_policy": occurrence.overrides.overlap_policy.to_document()}
     last = run if occurrence.phase in FINAL else None
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
     return {
@@ -275,7 +275,7 @@ def node_document(node: NodeRecord) -> dict[str, Any]:
     }
 
 
-def audit_document(entry: Note) -> dict[str, Any]:
+def audit_document(entry: AuditEntry) -> dict[str, Any]:
     """An entry of the audit log."""
     return {
         "entry": entry.key,

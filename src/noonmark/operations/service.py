@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from noonmark.core.audit import Note
+from noonmark.core.audit import AuditEntry
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import MAIN_TENANT, KeySettings
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
-    from noonmark.core.targets.command_rules import CommandRules
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.targets.command import CommandRules
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.ports.seal import Seal
     from noonmark.ports.store import Store
     from noonmark.ports.uploads import Uploads
@@ -48,7 +48,7 @@ class Worker(Protocol):
 class Sign(Protocol):
     """Makes the audit entry of a change."""
 
-    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> Note:
+    def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> AuditEntry:
         """Make the entry of a change, or of a request that changes nothing."""
 
 
@@ -82,7 +82,7 @@ class Service:
     """The settings of the keys for signatures and tokens."""
     seal: Seal | None = field(default=None, repr=False)
     """Seals secrets; None without a key."""
-    reach: Reach | None = None
+    reach: EgressPolicy | None = None
     """Where nodes may send requests, as far as this process knows."""
     commands: CommandRules | None = None
     """Which commands callers may declare, as far as this process knows."""
@@ -114,9 +114,9 @@ class Caller:
 
 def _audit_entry(
     caller: Caller, reason: str | None, before: Schedule | None, after: Schedule | None, *, now: Micros
-) -> Note:
+) -> AuditEntry:
     schedule = after or before
-    return Note(
+    return AuditEntry(
         at=now,
         caller=caller.name,
         operation=caller.operation,

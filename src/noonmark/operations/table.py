@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import MethodNotFound, StoreUnavailable
 from noonmark.core.instants import SECOND
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.operations.models import answers
 from noonmark.operations.models import arguments as takes
 

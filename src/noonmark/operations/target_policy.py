@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule, NotAllowed
+from noonmark.core.program_ownership import BY_MODULE, change_problem, payload_problem
 from noonmark.core.targets import CommandTarget, FunctionTarget
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.trust import BY_MODULE, change_problem, payload_problem
 
 if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotFound
-from noonmark.core.events import Event
-from noonmark.core.jsonvalues import text_of
+from noonmark.core.event import Event
+from noonmark.core.json_values import text_of
 from noonmark.core.uploads import EVENT_TYPE, SOURCE, file_name, id_of_key, media_type, upload_id, virtual_path
 from noonmark.operations import audit
 from noonmark.operations.causation import cause_of_event
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import BinaryIO
 
-    from noonmark.core.trails import Trail
+    from noonmark.core.chain import Chain
     from noonmark.core.uploads import Upload
     from noonmark.operations.models.arguments import PageQuery
     from noonmark.operations.service import Caller, Service
@@ -111,7 +111,7 @@ def names(said: Mapping[str, Any]) -> tuple[str, str]:
     return filename, path or virtual_path(None, filename)
 
 
-def announce(service: Service, tenant: str, upload: Upload, behind: Trail | None = None) -> None:
+def announce(service: Service, tenant: str, upload: Upload, behind: Chain | None = None) -> None:
     """Emit the event of a file; a second time changes nothing."""
     uploads = uploads_of(service)
     event = replace(upload.to_event(uploads.stored_path(tenant, upload)), behind=behind)

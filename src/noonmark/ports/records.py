@@ -44,7 +44,7 @@ class StoreTraits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Counters:
     """What became of a schedule's occurrences; a row that stands for many fires counts for all of them."""
 
     total: int = 0
@@ -61,11 +61,11 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredSchedule:
     """A schedule as the store has it, with what is read of it but not declared."""
 
     schedule: Schedule
-    tally: Tally
+    counters: Counters
     next_due: Micros | None
     """The due time of its earliest occurrence, pending or claimed, that neither waits nor is held by a pause."""
     next_own: Micros | None
@@ -73,7 +73,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ScheduleFilter:
     """Which schedules a caller wants to see: those to which all of it applies; what is left out applies to all."""
 
     user: str | None = None
@@ -132,7 +132,7 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Lease:
     """A lease, as its holder knows it."""
 
     occurrence_id: str
@@ -165,7 +165,7 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """What a node says of itself, again and again, for as long as it lives."""
 
     node: str
@@ -222,7 +222,7 @@ class NodeRecord:
         return None if self.left is None else from_micros(self.left)
 
 
-def heard_of(beat: Beat, *, seen: Micros, left: Micros | None, is_leader: bool, now: Micros) -> NodeRecord:
+def is_known(beat: Heartbeat, *, seen: Micros, left: Micros | None, is_leader: bool, now: Micros) -> NodeRecord:
     """A node, told from its last beat. Its own lease says how long it may be silent, not that of whoever asks."""
     return NodeRecord(
         name=beat.node,

@@ -10,7 +10,7 @@ from noonmark.core.instants import DAY_SECONDS, SECOND
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.ports.clock import Clock
-    from noonmark.ports.sink import Sink
+    from noonmark.ports.events import EventSink
     from noonmark.ports.store import Store
     from noonmark.ports.target import Target
 
@@ -48,7 +48,7 @@ class Runtime:
     store: Store
     clock: Clock
     target: Target
-    sink: Sink | None = None
+    sink: EventSink | None = None
     version: str = ""
     """That of Noonmark, as other nodes are told it."""
     timing: Timing = field(default_factory=Timing)

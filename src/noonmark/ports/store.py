@@ -19,12 +19,12 @@ what is decided: an occurrence of it ended, or was withdrawn because nothing is 
 paused, resumed, deleted, or found to have nothing to come. News are counted in the transaction that brings them, and
 whatever waits for them is given a time, now. What is kept as the moment of an end is later than that of the end before,
 and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still. With
-the newest, such a schedule is told what it leads to: `core.chains.trail_after` of the occurrence that ended.
+the newest, such a schedule is told what it leads to: `core.causation.chain_after` of the occurrence that ended.
 
-A *fact* is something that `core.facts` has an event for: an occurrence ended, but was not superseded; an attempt failed
-and another follows; one that had not begun starts late; a schedule was created, changed or completed. Each verb emits
-the events of what it has made true, in that order and in the same transaction, where a schedule of the tenant listens
-for their type when it ends; so none is lost, and none comes twice.
+`core.system_events` lists what Noonmark emits events for: an occurrence ended, but was not superseded; an attempt
+failed and another follows; a first start is late; a schedule was created, changed or completed. Each verb emits these
+events in that order, in its own transaction, where a schedule of the tenant listens for their type when it ends. None
+is lost and none comes twice.
 
 An event is *matched* when all the schedules that may want it have been asked; until then it is in the way of the
 tenant's later ones, so that whatever they set off is added in the order in which they were emitted.
@@ -34,29 +34,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from noonmark.ports.journal import Journal
-from noonmark.ports.reading import Reading
-from noonmark.ports.repair import Repair
-from noonmark.ports.soundness import Soundness
-from noonmark.ports.vault import Vault
+from noonmark.ports.audit_log import AuditLog
+from noonmark.ports.clock_repair import ClockRepair
+from noonmark.ports.inspection import Inspection
+from noonmark.ports.reads import Reads
+from noonmark.ports.secret_store import SecretStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Audience, Reaction
+    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
         Admitted,
-        Beat,
         Graph,
-        Hold,
+        Heartbeat,
         Leadership,
+        Lease,
         LeaseLost,
         NodeRecord,
         Renewal,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     )
 
 
-class Store(Reading, Journal, Vault, Soundness, Repair, Protocol):
+class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
     """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
 
     @property
@@ -168,7 +168,7 @@ class Store(Reading, Journal, Vault, Soundness, Repair, Protocol):
         are alike and their order is that in which they were emitted.
         """
 
-    async def unmatched(self, limit: int) -> list[Audience]:
+    async def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it. Changes nothing.
 
         Those of a tenant in the order in which they were emitted; the tenant that was matched up to the earliest moment
@@ -254,13 +254,13 @@ class Store(Reading, Journal, Vault, Soundness, Repair, Protocol):
         (`core.admission.times_in_question`): the one with the latest such time, then the latest nominal time.
         """
 
-    async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
+    async def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held with this fence, even when they have run out unnoticed.
 
         They end as after a claim.
         """
 
-    async def release(self, holds: Sequence[Hold]) -> None:
+    async def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back as they were before the claim, but for the fence and the losses.
 
         What is no longer held, or has started, is left alone.
@@ -307,7 +307,7 @@ class Store(Reading, Journal, Vault, Soundness, Repair, Protocol):
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from that source that are not deleted, each once, in order."""
 
-    async def beat(self, beat: Beat, *, now: Micros) -> None:
+    async def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive now, what it says of itself, and that it serves these routes now.
 
         One that has left is back. What is not listed any more may be forgotten.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from noonmark.core.cut_short import cut_off_at
+from noonmark.core.interruption import interrupted_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -58,7 +58,7 @@ class Assignment:
         """When it has to be over, if it began then: at its timeout, or when its window closes."""
         declared = self.schedule.declaration
         ends = [] if declared.timeout is None else [started + declared.timeout]
-        if (closes := cut_off_at(self.occurrence, declared)) is not None:
+        if (closes := interrupted_at(self.occurrence, declared)) is not None:
             ends.append(closes)
         return min(ends, default=None)
 

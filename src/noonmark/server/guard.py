@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from structlog.contextvars import bind_contextvars
 
 from noonmark.core.errors import NotAllowed
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.server.problems import internal_error_response, problem_response
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.signatures import KeySettings
-from noonmark.core.targets.command_rules import CommandRules
-from noonmark.core.targets.reach import Guard, reach_of
+from noonmark.core.targets.command import CommandRules
+from noonmark.core.targets.egress import Guard, egress_policy
 from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from noonmark.core.instants import Micros
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.ports.records import Backlog
     from noonmark.ports.store import Store
     from noonmark.server.config import Loaded, Settings
@@ -190,9 +190,9 @@ def _guard(settings: Settings, listener: socket.socket) -> str:
     return Guard.LOCAL if is_loopback and not settings.public_url and not settings.allowed_hosts else Guard.STRICT
 
 
-def _reach(settings: Settings) -> Reach:
+def _reach(settings: Settings) -> EgressPolicy:
     """Where requests may go."""
-    return reach_of(Guard(settings.target_guard), settings.allow_hosts)
+    return egress_policy(Guard(settings.target_guard), settings.allow_hosts)
 
 
 def _command_rules(settings: Settings) -> CommandRules:

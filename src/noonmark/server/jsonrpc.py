@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
-from noonmark.core.jsonvalues import key_path, shown
+from noonmark.core.json_values import key_path, shown
 from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.operations.table import OPERATIONS, SETS_SECRET, perform

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from noonmark.core.errors import InvalidRequest, Problem, refusal
-from noonmark.core.jsonvalues import key_path, shown, text_problem
+from noonmark.core.json_values import key_path, shown, text_problem
 from noonmark.driver.drive import drive
 from noonmark.operations.table import perform
 from noonmark.server.problems import HttpError

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from noonmark.core.targets.reach import open_place
-from noonmark.sealing import read_keys
+from noonmark.core.targets.egress import open_place
+from noonmark.secret_cipher import read_keys
 from noonmark.telemetry.masking import masked
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from noonmark.core.errors import InvalidRequest
-from noonmark.core.jsonvalues import key_path, shown, text_problem
+from noonmark.core.json_values import key_path, shown, text_problem
 
 MAX_DEPTH = 100
 """More than a payload may have (its own parser checks that), with room for the document around it."""

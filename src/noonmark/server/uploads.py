@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from noonmark.core.errors import InvalidRequest, NoonmarkError, PayloadTooLarge
-from noonmark.core.jsonvalues import key_path
+from noonmark.core.json_values import key_path
 from noonmark.driver.drive import drive
 from noonmark.operations import uploads
 from noonmark.server.problems import problem_response

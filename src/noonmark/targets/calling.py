@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import httpcore2
 import httpx2
 
-from noonmark.core.concealing import MASK
-from noonmark.core.jsonvalues import json_problem, printable
+from noonmark.core.json_values import json_problem, printable
+from noonmark.core.redaction import MASK
 from noonmark.targets.guard import Connector, HungUp, Refused, Unusable
 
 if TYPE_CHECKING:
     import ssl
 
-    from noonmark.core.concealing import Concealment
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.redaction import Redactor
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.targets.requests import Request
     from noonmark.targets.resolving import Resolver
 
@@ -47,7 +47,7 @@ class Answer:
     is_cut: bool
     """There was more of the body."""
 
-    def to_document(self, hidden: Concealment, *, only_json: bool) -> dict[str, Any]:
+    def to_document(self, hidden: Redactor, *, only_json: bool) -> dict[str, Any]:
         """The answer as JSON: its body as what it says it is, as far as that can be told, and without what is hidden.
 
         Of the answer to a request that carried a secret `only_json` is kept, for there every text can be looked at as
@@ -143,7 +143,7 @@ class _Part:
 class Pool:
     """Connections to whatever the rules let them go to; without rules, to everywhere."""
 
-    def __init__(self, reach: Reach | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
+    def __init__(self, reach: EgressPolicy | None, tls: ssl.SSLContext, resolver: Resolver) -> None:
         """There are no connections yet."""
         self._tls, self._connector = tls, Connector(reach, resolver)
         self._parts: list[_Part] = []

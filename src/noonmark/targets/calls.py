@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.ids import OriginKind, kind_of
-from noonmark.core.jsonvalues import json_copy
+from noonmark.core.json_values import json_copy
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets import FunctionTarget
 from noonmark.targets.functions import StopSignal, import_reference, make_context, process_problem

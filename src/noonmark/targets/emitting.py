@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.chains import EMITTER, trail_of_emitted, why_not_emitted
+from noonmark.core.causation import EMITTER, chain_of_emitted, why_not_emitted
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.events import Event
+from noonmark.core.event import Event
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.targets import EventTarget
@@ -69,7 +69,7 @@ class EventEmitter:
         occurrence, target = assignment.occurrence, assignment.schedule.declaration.target
         if not isinstance(target, EventTarget):
             return undeliverable(f"a {target.kind} target is not an event", now=self._now())
-        trail = trail_of_emitted(occurrence)
+        trail = chain_of_emitted(occurrence)
         event = Event(
             event_type=target.event_type,
             emitted=self._now(),

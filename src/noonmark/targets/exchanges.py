@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import httpcore2
 
-from noonmark.core.concealing import Concealment
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds, to_micros
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.policies.delivery import Delivery
+from noonmark.core.redaction import Redactor
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.settlement import Accepted, Delivered
@@ -190,7 +190,7 @@ class Exchanges:
 
 def _document(answer: Answer, secrets: tuple[str, ...], told: list[str]) -> dict[str, Any]:
     """What is kept of an answer: without secrets of the request, and without the token that it told its receiver."""
-    return answer.to_document(Concealment([*secrets, *told]), only_json=bool(secrets))
+    return answer.to_document(Redactor([*secrets, *told]), only_json=bool(secrets))
 
 
 def _ends_by(target: HttpTarget, assignment: Assignment, started: Micros) -> tuple[Micros, bool]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from httpcore2 import SOCKET_OPTION
 
-    from noonmark.core.targets.reach import Reach
+    from noonmark.core.targets.egress import EgressPolicy
     from noonmark.targets.resolving import Resolver
 
 NEXT_ADDRESS = 5.0
@@ -53,7 +53,7 @@ class HungUp(ReadError):
 class Connector(AsyncNetworkBackend):
     """Makes the connections of a pool; without rules, to everywhere."""
 
-    def __init__(self, reach: Reach | None, resolver: Resolver) -> None:
+    def __init__(self, reach: EgressPolicy | None, resolver: Resolver) -> None:
         """Nothing is looked up yet."""
         self._reach, self._resolver = reach, resolver
         self._dial = httpcore2.AnyIOBackend()

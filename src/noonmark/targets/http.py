@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.fair_queue import FairQueue, Places
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.turns import Places, Turns
 from noonmark.targets.answers import brief
 from noonmark.targets.endings import not_begun, stopped, undeliverable
 
@@ -52,7 +52,7 @@ class HttpCaller:
         self._unsealer, self._outbound, self._places = unsealer, outbound, Places(limit)
         self._is_offered = outbound is not None and outbound.is_offered
         self._lock = threading.Lock()
-        self._waiting: Turns[Assignment] = Turns()
+        self._waiting: FairQueue[Assignment] = FairQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._exchanges: Exchanges | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from noonmark.core.signatures import KeySettings
-from noonmark.core.targets.reach import Reach
+from noonmark.core.targets.egress import EgressPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Outbound:
     """The rules, who is asked for addresses, and what receivers are told about us."""
 
-    reach: Reach = field(default_factory=Reach)
+    reach: EgressPolicy = field(default_factory=EgressPolicy)
     """Where requests may go that were asked for over the network."""
     resolve: Resolve | None = None
     """Looks names up; None leaves it to the system."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noonmark.core.schedule import TRUSTED
-from noonmark.core.targets.command_rules import ANY, CommandRules, is_below
+from noonmark.core.targets.command import ANY, CommandRules, is_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from noonmark.core.turns import Places
+from noonmark.core.fair_queue import Places
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

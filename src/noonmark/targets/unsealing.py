@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
-    from noonmark.ports.vault import Vault
+    from noonmark.ports.secret_store import SecretStore
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Drive(Protocol):
 class Unsealer:
     """Reads secrets from the store, and opens them with the keys of this node."""
 
-    def __init__(self, vault: Vault, drive: Drive, seal: Seal | None) -> None:
+    def __init__(self, vault: SecretStore, drive: Drive, seal: Seal | None) -> None:
         """Without a seal it can open none, and says so."""
         self._vault, self._drive, self._seal = vault, drive, seal
         self._own_key: bytes | None = None

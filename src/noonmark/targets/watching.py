@@ -14,8 +14,8 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.cut_short import cut_short
 from noonmark.core.instants import SECOND, micros_to_seconds
+from noonmark.core.interruption import interruption
 from noonmark.core.policies.overlap import CancelRunning
 from noonmark.core.policies.window import EndAction, spell_at
 from noonmark.core.reasons import Reason
@@ -214,7 +214,7 @@ class Watch:
             cut_off(self._assignment, now=now) if self._is_cut_off else stopped(self._assignment, reason, None, now=now)
         )
         declared, occurrence = self._assignment.schedule.declaration, self._assignment.occurrence
-        why = cut_short(ended.outcome, ended.reason, occurrence, declared, node="")
+        why = interruption(ended.outcome, ended.reason, occurrence, declared, node="")
         return replace(ended, error=f"{text}: {why}")
 
     def _result(self, code: int) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from noonmark.core.fair_queue import FairQueue
 from noonmark.core.instants import SECOND
-from noonmark.core.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class Workers:
         self._lock = threading.Lock()
         self._available = threading.Condition(self._lock)
         self._timer = threading.Condition(self._lock)
-        self._waiting: Turns[Assignment] = Turns()
+        self._waiting: FairQueue[Assignment] = FairQueue()
         self._deadlines: list[tuple[Micros, int, Assignment]] = []
         self._numbers = count()
         self._threads = self._idle = self._taken = 0

@@ -14,18 +14,8 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.ports.events import Claimed, Ended, LeaseLost, Matched, Planned, Pruned, Settled, Started, StoreFailed
 from noonmark.ports.records import Backlog
-from noonmark.ports.sink import (
-    Claimed,
-    Ended,
-    LeaseLost,
-    Matched,
-    Planned,
-    Pruned,
-    Settled,
-    Started,
-    StoreFailed,
-)
 from noonmark.telemetry.counting import Count, Distribution
 from noonmark.telemetry.vitals import Vitals
 
@@ -35,7 +25,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from noonmark.core.occurrence import Occurrence
-    from noonmark.ports.sink import Happening
+    from noonmark.ports.events import DriverEvent
     from noonmark.telemetry.vitals import Watched
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -100,7 +90,7 @@ class Metrics:
         """Everything, in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """Count it; many of a kind together."""
         kinds = Tally(type(one) for one in happenings)
         with self._lock:
@@ -119,7 +109,7 @@ class Metrics:
                 else:
                     self._other(one)
 
-    def _other(self, one: Happening) -> None:
+    def _other(self, one: DriverEvent) -> None:
         match one:
             case Pruned(count, events):
                 self._pruned.add(count + events)

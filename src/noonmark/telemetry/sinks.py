@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.instants import micros_to_seconds
 from noonmark.core.lifecycle import Phase
-from noonmark.ports.sink import (
+from noonmark.ports.events import (
     Abandoned,
     Claimed,
     LeaseLost,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.occurrence import Occurrence
-    from noonmark.ports.sink import Happening, Sink
+    from noonmark.ports.events import DriverEvent, EventSink
 
 logger = logging.getLogger("noonmark.work")
 MANY = 50
@@ -33,11 +33,11 @@ MANY = 50
 class Sinks:
     """Tells each of several, also when one of them fails."""
 
-    def __init__(self, *sinks: Sink) -> None:
+    def __init__(self, *sinks: EventSink) -> None:
         """In this order."""
         self._sinks = sinks
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """Pass it on."""
         for sink in self._sinks:
             try:
@@ -52,7 +52,7 @@ class LogSink:
     The driver logs by itself what went wrong, what ended undelivered, and who leads; this is the rest.
     """
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """A line for each, as far as anybody reads its level; but many that went well at once share one."""
         if not logger.isEnabledFor(logging.INFO):
             happenings = [one for one in happenings if isinstance(one, Abandoned)]
@@ -61,7 +61,7 @@ class LogSink:
         for one in happenings:
             self._tell(one)
 
-    def _summed_up(self, happenings: Sequence[Happening]) -> Sequence[Happening]:
+    def _summed_up(self, happenings: Sequence[DriverEvent]) -> Sequence[DriverEvent]:
         """What is left to be told. A line takes longer than a run: written one by one, they would hold up the rest."""
         others = [one for one in happenings if not (isinstance(one, Settled) and one.phase is Phase.COMPLETED)]
         completed = len(happenings) - len(others)
@@ -70,7 +70,7 @@ class LogSink:
         logger.info("%d completed", completed)
         return others
 
-    def _tell(self, one: Happening) -> None:
+    def _tell(self, one: DriverEvent) -> None:
         match one:
             case Settled(occurrence, Phase.COMPLETED, _, run, _):
                 took = 0 if run.ended is None else micros_to_seconds(run.ended - run.started)

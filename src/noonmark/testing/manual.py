@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.instants import from_micros, to_micros
 from noonmark.driver.drive import drive
-from noonmark.driver.duties import Driver
-from noonmark.ports.sink import Settled
+from noonmark.driver.driver import Driver
+from noonmark.ports.events import Settled
 from noonmark.targets.inline import InlineRunner
 from noonmark.testing.clock import FakeClock
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.embedded.asynchronous import AsyncScheduler
     from noonmark.embedded.scheduler import Scheduler
-    from noonmark.ports.sink import Happening, Sink
+    from noonmark.ports.events import DriverEvent, EventSink
 
 
 class ManualDriver:
@@ -38,7 +38,7 @@ class ManualDriver:
         timing = replace(runtime.timing, lookahead=0, early=0)
         target = InlineRunner(scheduler.functions)
         self._driver = Driver(replace(runtime, target=target, sink=self._record, timing=timing))
-        target.open(self._driver.report, self._driver.node.reckoning.now)
+        target.open(self._driver.report, self._driver.node.store_clock.now)
         drive(self._driver.node.confirm_time())  # whoever drives by hand says what time it is
 
     def run_due(self) -> list[Run]:
@@ -77,11 +77,11 @@ class ManualDriver:
 class _Record:
     """Keeps the runs, and passes everything on."""
 
-    def __init__(self, then: Sink | None) -> None:
+    def __init__(self, then: EventSink | None) -> None:
         self.runs: list[Run] = []
         self._then = then
 
-    def tell(self, happenings: Sequence[Happening]) -> None:
+    def tell(self, happenings: Sequence[DriverEvent]) -> None:
         """Take note."""
         self.runs += [one.run for one in happenings if isinstance(one, Settled)]
         if self._then is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from noonmark.core.describe.traps import traps
+from noonmark.core.describe.warnings import find_warnings
 from noonmark.core.describe.words import words
 from noonmark.core.triggers.trigger import instant_argument, trigger_argument
 from noonmark.core.triggers.zones import release_year
@@ -32,4 +32,4 @@ def describe(trigger: Trigger, *, now: datetime | None = None) -> Description:
     """
     trigger_argument(trigger)
     since = instant_argument("now", datetime(release_year(), 1, 1, tzinfo=UTC) if now is None else now)
-    return Description(words(trigger), traps(trigger, since, is_present=now is not None))
+    return Description(words(trigger), find_warnings(trigger, since, is_present=now is not None))

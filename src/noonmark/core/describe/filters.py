@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.jsonvalues import printable
+from noonmark.core.json_values import printable
 
 if TYPE_CHECKING:
-    from noonmark.core.matching import Unmet
+    from noonmark.core.filters.match import Unmet
 
 MAX_SHOWN = 60
 OPERATORS = {

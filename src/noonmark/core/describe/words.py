@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.filters import filter_words
-from noonmark.core.describe.wall import calendar_words, expression_words
+from noonmark.core.describe.wall_clock import calendar_words, expression_words
 from noonmark.core.instants import SECOND, Micros, from_micros
 from noonmark.core.triggers import CalendarTrigger, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger
 

@@ -4,8 +4,8 @@ Nothing is decided here, and nothing is changed: the rules themselves are asked,
 """
 
 from noonmark.core.explain.explanation import Explanation, Rule, Step
+from noonmark.core.explain.instant import explain_instant
 from noonmark.core.explain.latest import explain_latest, latest
-from noonmark.core.explain.moments import explain_instant
-from noonmark.core.explain.occurrences import explain_occurrence
+from noonmark.core.explain.occurrence import explain_occurrence
 
 __all__ = ["Explanation", "Rule", "Step", "explain_instant", "explain_latest", "explain_occurrence", "latest"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from noonmark.core.cut_short import BY_WINDOW, SET_BY
 from noonmark.core.describe.words import duration_words, instant_words
 from noonmark.core.explain.phrases import (
     attempts,
@@ -21,6 +20,7 @@ from noonmark.core.explain.phrases import (
     shown,
     times,
 )
+from noonmark.core.interruption import BY_WINDOW, SET_BY
 from noonmark.core.lifecycle import LIVE
 from noonmark.core.policies.misfire import Skip
 from noonmark.core.reasons import Reason
@@ -29,7 +29,7 @@ from noonmark.core.run import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from noonmark.core.explain.standing import Case
+    from noonmark.core.explain.deciding_rule import Case
 
 
 def _alone(reason: Reason) -> Callable[[Case], str]:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words, words
-from noonmark.core.explain.occurrences import explain_occurrence
+from noonmark.core.explain.occurrence import explain_occurrence
 from noonmark.core.explain.phrases import listed
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase

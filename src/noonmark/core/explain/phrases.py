@@ -12,7 +12,7 @@ from noonmark.core.policies.fires import Listed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from noonmark.core.explain.standing import Case
+    from noonmark.core.explain.deciding_rule import Case
     from noonmark.core.reasons import Reason
 
 

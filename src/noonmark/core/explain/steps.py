@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import words
-from noonmark.core.explain.attempts import run_facts
 from noonmark.core.explain.clock_changes import NOTHING, at_fire
 from noonmark.core.explain.explanation import DOES_NOT_APPLY, Rule, Step
+from noonmark.core.explain.runs import run_facts
 from noonmark.core.ids import OriginKind
 from noonmark.core.instants import micros_to_seconds, to_text
 from noonmark.core.lifecycle import LIVE
@@ -18,8 +18,8 @@ from noonmark.core.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from noonmark.core.explain.deciding_rule import Case, Standing
     from noonmark.core.explain.explanation import Facts
-    from noonmark.core.explain.standing import Case, Standing
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
+from noonmark.core.chain import Chain, joined
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import DAY_SECONDS, MIN_INSTANT, SECOND, to_text
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.core.trails import Trail, joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ class Standing:
     """When it last ended in any way; a moment that no schedule which follows it has accounted for before."""
     completed: Micros | None = None
     """When it last completed, likewise."""
-    leads: Trail | None = None
+    leads: Chain | None = None
     """The trail of what its last end sets off, where anything follows it."""
 
     @property
@@ -141,7 +141,7 @@ class FollowUp:
 
     nominal: Micros
     detail: str = ""
-    behind: Trail | None = None
+    behind: Chain | None = None
     """What led to it; None where its upstreams were all over before."""
 
 

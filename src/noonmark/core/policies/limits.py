@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.jsonvalues import identifier
+from noonmark.core.json_values import identifier
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader

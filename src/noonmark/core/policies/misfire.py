@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 from noonmark.core.documents import named
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
-from noonmark.core.policies.written import read_written
+from noonmark.core.policies.notation import read_notation
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Lateness:
 
 def read_misfire(reader: Reader, field: str, *, trigger_type: str) -> MisfirePolicy:
     """The policy in a field, as a name or an object; without one `skip`, for `once` triggers `catch_up_one`."""
-    written = read_written(reader, field, _NAMES, _SETTINGS)
+    written = read_notation(reader, field, _NAMES, _SETTINGS)
     if written is None:
         return CatchUpOne() if trigger_type == "once" else Skip()
     settings = written.settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 from noonmark.core.documents import named
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
-from noonmark.core.policies.written import read_written
+from noonmark.core.policies.notation import read_notation
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader
@@ -106,7 +106,7 @@ def read_overlap(reader: Reader, field: str, *, trigger_type: str) -> OverlapPol
 
     Without either, `skip`; for event triggers `queue`.
     """
-    written = read_written(reader, field, _NAMES, _SETTINGS)
+    written = read_notation(reader, field, _NAMES, _SETTINGS)
     if reader.raw("prohibit_overlap") is not None:
         if reader.raw(field) is not None:
             reader.problem("prohibit_overlap", f"says the same thing as {field}; give one of the two")

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 from noonmark.core.documents import named, present
-from noonmark.core.jsonvalues import event_type, json_copy, json_problem, text_of
+from noonmark.core.json_values import event_type, json_copy, json_problem, text_of
 from noonmark.core.targets.content import MAX_TEXT, Content, content_document, read_content
 
 if TYPE_CHECKING:

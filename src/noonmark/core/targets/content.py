@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, assert_never
 
 from noonmark.core.documents import named, present
-from noonmark.core.jsonvalues import MAX_JSON_BYTES, json_problem, shown
+from noonmark.core.json_values import MAX_JSON_BYTES, json_problem, shown
 
 if TYPE_CHECKING:
     from noonmark.core.documents import Reader

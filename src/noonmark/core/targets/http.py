@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import named, present
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
-from noonmark.core.jsonvalues import number_value, shown, text_of
+from noonmark.core.json_values import number_value, shown, text_of
 from noonmark.core.secret import header_place, secret_name
 from noonmark.core.targets.placeholders import check_json, tidied, unfillable
 from noonmark.core.urls import parse_url

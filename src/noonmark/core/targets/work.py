@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import named, present
-from noonmark.core.jsonvalues import event_type, shown
+from noonmark.core.json_values import event_type, shown
 from noonmark.core.targets.content import read_prompt
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidTrigger
 from noonmark.core.instants import from_micros
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 from noonmark.core.triggers.calendar import CalendarTrigger
 from noonmark.core.triggers.cron import CronTrigger
 from noonmark.core.triggers.event import EventTrigger

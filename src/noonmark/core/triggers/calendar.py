@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, TriggerNeverFires
-from noonmark.core.jsonvalues import shown
-from noonmark.core.triggers.dayfields import ANY_DAY_OF_MONTH, ANY_WEEKDAY, EVERY_MONTH, DayFields
+from noonmark.core.json_values import shown
+from noonmark.core.triggers.cron_expression import ANY_DAY_OF_MONTH, ANY_WEEKDAY, EVERY_MONTH, DayFields, FieldSet
 from noonmark.core.triggers.dst import FIXED, WILDCARD, DstOverride
-from noonmark.core.triggers.fields import FieldSet
-from noonmark.core.triggers.recurrence import Recurrence
+from noonmark.core.triggers.recurrence import Recurrence, WallTrigger, dst_argument, zone_argument
 from noonmark.core.triggers.wallclock import TimesOnDays
-from noonmark.core.triggers.walltrigger import WallTrigger, dst_argument, zone_argument
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
-from noonmark.core.jsonvalues import shown, text_problem
+from noonmark.core.json_values import shown, text_problem
+from noonmark.core.triggers.cron_expression import Expression, parse_expression
 from noonmark.core.triggers.dst import FIXED, NO_OVERRIDE
-from noonmark.core.triggers.expression import Expression, parse_expression
-from noonmark.core.triggers.recurrence import Recurrence
+from noonmark.core.triggers.recurrence import Recurrence, WallTrigger, dst_argument, zone_argument
 from noonmark.core.triggers.trigger import instant_argument
-from noonmark.core.triggers.walltrigger import WallTrigger, dst_argument, zone_argument
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
-from noonmark.core.jsonvalues import event_type, json_copy
-from noonmark.core.matching import Matcher, Unmet, compile_filters
+from noonmark.core.filters.match import Matcher, Unmet, compile_filters
+from noonmark.core.json_values import event_type, json_copy
 from noonmark.core.triggers.trigger import Trigger, instant_argument
 
 if TYPE_CHECKING:

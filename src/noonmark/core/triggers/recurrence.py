@@ -7,18 +7,23 @@ All instants here are whole seconds since the epoch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND
-from noonmark.core.triggers.dst import Fold, Gap
-from noonmark.core.triggers.union import Union, unite
-from noonmark.core.triggers.zones import CYCLE, SETTLED, Pass, Segment, Zone
+from noonmark.core.documents import Reader
+from noonmark.core.errors import InvalidTrigger, Problem, refusal
+from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND, Micros
+from noonmark.core.triggers.dst import NO_OVERRIDE, DstOverride, Fold, Gap, read_dst
+from noonmark.core.triggers.trigger import Trigger
+from noonmark.core.triggers.wallclock import Union, unite
+from noonmark.core.triggers.zones import CYCLE, SETTLED, Pass, Segment, Zone, load_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.triggers.dst import DstRule
     from noonmark.core.triggers.wallclock import TimesOnDays, WallRule
+
 
 MAX_GAP_SECONDS = 3 * 3600
 """A longer jump is no daylight saving but a change of date line or a repaired clock; nothing is owed for it."""
@@ -139,3 +144,44 @@ class Recurrence:
         resumed = segment.start + segment.offset
         missed = rule.at_or_after(resumed - segment.gap)
         return missed is not None and missed < resumed
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class WallTrigger(Trigger):
+    """Fires at wall-clock times of one zone, which are whole seconds."""
+
+    timezone: str
+    dst: DstOverride
+    _recurrence: Recurrence = field(compare=False)
+
+    def _next(self, after: Micros) -> Micros | None:
+        found = self._recurrence.next_after(after // SECOND)
+        return None if found is None else found * SECOND
+
+    def _previous(self, before: Micros) -> Micros | None:
+        found = self._recurrence.previous_before(-(-before // SECOND))
+        return None if found is None else found * SECOND
+
+    def _count(self, after: Micros, until: Micros) -> int:
+        return self._recurrence.count_between(after // SECOND, until // SECOND)
+
+
+def zone_argument(name: str) -> Zone:
+    """A zone given by a caller."""
+    try:
+        return load_zone(name)
+    except ValueError as error:
+        raise InvalidTrigger(str(error), field="timezone") from None
+
+
+def dst_argument(value: Mapping[str, str] | DstOverride | None) -> DstOverride:
+    """A daylight-saving override given by a caller, as a value or as its document."""
+    if value is None:
+        return NO_OVERRIDE
+    if isinstance(value, DstOverride):
+        return value
+    problems: list[Problem] = []
+    override = read_dst(Reader(value, path="dst", code=InvalidTrigger.code, problems=problems))
+    if problems:
+        raise refusal(problems)
+    return override

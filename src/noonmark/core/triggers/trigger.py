@@ -22,7 +22,7 @@ from noonmark.core.instants import (
     to_micros,
     to_text,
 )
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import tzdata
 
 from noonmark.core.instants import DAY_SECONDS, EPOCH, MAX_INSTANT, MIN_INSTANT, SECOND
-from noonmark.core.jsonvalues import shown
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -25,7 +25,7 @@ from typing import (
 from noonmark.core.documents import Reader, one_of
 from noonmark.core.errors import InvalidRequest, refusal
 from noonmark.core.instants import parse_instant
-from noonmark.core.jsonvalues import (
+from noonmark.core.json_values import (
     boolean_value,
     event_type,
     identifier,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NoonmarkError
 from noonmark.core.instants import parse_instant
-from noonmark.core.jsonvalues import boolean_value, key_path, number_value
+from noonmark.core.json_values import boolean_value, key_path, number_value
 from noonmark.server.dialects.models import CronServiceSchedule
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind

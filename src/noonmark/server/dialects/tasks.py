@@ -17,7 +17,7 @@ from noonmark.core.errors import (
     RevisionConflict,
 )
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse_instant, to_micros
-from noonmark.core.jsonvalues import boolean_value
+from noonmark.core.json_values import boolean_value
 from noonmark.core.triggers import parse_trigger
 from noonmark.driver.drive import drive
 from noonmark.server.dialects.models import NewTask, TaskChanges

@@ -13,11 +13,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
 from noonmark.core.errors import QuotaExceeded, StoreUnavailable
-from noonmark.core.turns import Places
+from noonmark.core.fair_queue import Places
 from noonmark.core.uploads import folder_name, read_upload
 from noonmark.stores.files import folders
-from noonmark.stores.files.counting import COUNTED, Count, changing, count
-from noonmark.stores.files.receiving import ABOUT, GONE, INCOMING, LOCKED, PART, Incoming
+from noonmark.stores.files.incoming import ABOUT, GONE, INCOMING, LOCKED, PART, Incoming
+from noonmark.stores.files.usage import COUNTED, Count, changing, count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

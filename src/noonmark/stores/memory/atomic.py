@@ -5,20 +5,20 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from noonmark.stores.memory.telling import tell
+from noonmark.stores.memory.system_events import tell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from threading import RLock
 
-    from noonmark.stores.memory.ledger import Ledger
+    from noonmark.stores.memory.unit_of_work import UnitOfWork
 
 
 class Locked(Protocol):
     """Whatever has a ledger and a lock."""
 
     _lock: RLock
-    _ledger: Ledger
+    _uow: UnitOfWork
 
 
 L = TypeVar("L", bound=Locked)
@@ -38,8 +38,8 @@ def atomic(
     async def locked(self: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
             answer = await verb(self, *args, **kwargs)
-            if self._ledger.facts:
-                tell(self._ledger)
+            if self._uow.facts:
+                tell(self._uow)
             return answer
 
     return locked

@@ -6,15 +6,15 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from noonmark.ports.records import Activity
-from noonmark.stores.memory import agenda
-from noonmark.stores.memory.ledger import DELIVERING
+from noonmark.stores.memory import due_index
+from noonmark.stores.memory.unit_of_work import DELIVERING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.stores.memory.ledger import Ledger
-    from noonmark.stores.memory.rows import Row
+    from noonmark.stores.memory.records import Row
+    from noonmark.stores.memory.unit_of_work import UnitOfWork
 
 
 def activity(rows: Sequence[Row]) -> Activity:
@@ -28,17 +28,17 @@ def activity(rows: Sequence[Row]) -> Activity:
     )
 
 
-def prune(ledger: Ledger, *, before: Micros, keep: int, limit: int) -> int:
+def prune(uow: UnitOfWork, *, before: Micros, keep: int, limit: int) -> int:
     """Forget what is old, and what is too much."""
-    forgotten = [ledger.rows[one] for one in agenda.take([(ledger.by_age, before - 1)], limit)]
+    forgotten = [uow.rows[one] for one in due_index.take([(uow.by_age, before - 1)], limit)]
     for row in forgotten:
-        ledger.forget(row)
+        uow.forget(row)
     count = len(forgotten)
-    while count < limit and (fullest := ledger.by_count.first()) is not None and -fullest[0] > keep:
-        ended = ledger.sheets[fullest[2]].ended.values()
+    while count < limit and (fullest := uow.by_count.first()) is not None and -fullest[0] > keep:
+        ended = uow.states[fullest[2]].ended.values()
         excess = min(len(ended) - keep, limit - count)
         oldest = nsmallest(excess, ended, key=lambda row: (row.occurrence.nominal, row.occurrence.id))
         for row in oldest:
-            ledger.forget(row)
+            uow.forget(row)
         count += len(oldest)
     return count

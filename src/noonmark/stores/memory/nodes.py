@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Leadership, heard_of
+from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Leadership, is_known
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
-    from noonmark.ports.records import Beat, NodeRecord
+    from noonmark.ports.records import Heartbeat, NodeRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
     """The last beat of a node, when it came, and when the node left."""
 
-    beat: Beat
+    beat: Heartbeat
     seen: Micros
     left: Micros | None = None
 
@@ -36,7 +36,7 @@ class Register:
     term: int = 0
     leadership: Leadership | None = None
 
-    def beat(self, beat: Beat, *, now: Micros) -> None:
+    def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """A node is alive."""
         self.heard[beat.node] = Heard(beat, now)
         self.served.update(dict.fromkeys(beat.routes, now))
@@ -66,7 +66,7 @@ class Register:
         """Those that were heard of lately, and those of whose loss nobody was told yet, by name."""
         lately = [self.heard[name] for name in sorted(self.heard) if self.heard[name].is_listed(now)]
         return [
-            heard_of(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
+            is_known(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
             for one in lately
         ]
 

@@ -10,23 +10,22 @@ from weakref import WeakSet
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
+from noonmark.ports.inspection import Condition
 from noonmark.ports.records import StoreTraits
-from noonmark.ports.soundness import Condition
-from noonmark.stores import forking
+from noonmark.stores import fork_safety
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.transactions import Transactions
 from noonmark.stores.sql import (
-    admitting,
-    claiming,
-    dependents,
-    finding,
+    admission,
+    claim_queries,
+    dependencies,
+    fast_path,
     history,
+    leases,
     nodes,
-    plain,
-    planning,
-    sharing,
+    plan_writes,
     snapshots,
-    telling,
+    system_events,
     upstreams,
 )
 from noonmark.stores.sql import events as emitted
@@ -38,25 +37,25 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Audience, Reaction
+    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import (
         Admitted,
-        Beat,
         Graph,
-        Hold,
+        Heartbeat,
         Leadership,
+        Lease,
         LeaseLost,
         NodeRecord,
         Renewal,
         Shares,
     )
-    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 WATCH_INTERVAL: Micros = 5 * SECOND
 """News wake whoever listens; this is the net beneath them."""
@@ -79,7 +78,7 @@ class PostgresStore(Transactions, SharedVerbs):
     def __init__(self, url: str, clock: Callable[[], Micros] | None = None, *, migrates: bool = True) -> None:
         """Time is the server's own; only a test gives it another clock. Its schema is changed only if it `migrates`."""
         super().__init__(parse_address(url), clock, migrates=migrates)
-        forking.watch(self)
+        fork_safety.watch(self)
         _stores.add(self)
 
     @property
@@ -110,25 +109,25 @@ class PostgresStore(Transactions, SharedVerbs):
 
     async def clock(self) -> Micros:
         """The time of the server."""
-        return self._glance(lambda ledger: ledger.now())
+        return self._glance(lambda uow: uow.now())
 
     async def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
-        return self._careful(tenants, lambda ledger: planning.create_all(ledger, plans), tells=True)
+        return self._careful(tenants, lambda uow: plan_writes.create_all(uow, plans), tells=True)
 
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
-        return self._read(lambda ledger: dependents.graph(ledger, tenant, schedule_ids))
+        return self._read(lambda uow: dependencies.graph(uow, tenant, schedule_ids))
 
     async def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
-        return self._read(lambda ledger: snapshots.by_uid(ledger, uid))
+        return self._read(lambda uow: snapshots.by_uid(uow, uid))
 
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         while True:
-            found, faults = self._read(lambda ledger: snapshots.plannable(ledger, now, limit))
+            found, faults = self._read(lambda uow: snapshots.plannable(uow, now, limit))
             if not faults:
                 return found
             # They would be found again and again, and stand before the others.
@@ -138,33 +137,33 @@ class PostgresStore(Transactions, SharedVerbs):
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
-        return self._careful(tenants, lambda ledger: planning.commit_all(ledger, plans), tells=True)
+        return self._careful(tenants, lambda uow: plan_writes.commit_all(uow, plans), tells=True)
 
     async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         """Decide on a schedule while its row is locked."""
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
-        return self._careful(tenants, lambda ledger: planning.commit_change(ledger, uid, decide), tells=True)
+        return self._careful(tenants, lambda uow: plan_writes.commit_change(uow, uid, decide), tells=True)
 
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))
-        return self._careful(tenants, lambda ledger: planning.add_all(ledger, occurrences), tells=True)
+        return self._careful(tenants, lambda uow: plan_writes.add_all(uow, occurrences), tells=True)
 
     async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, in their order."""
-        return self._careful({tenant}, lambda ledger: emitted.emit(ledger, tenant, events), tells=True)
+        return self._careful({tenant}, lambda uow: emitted.emit(uow, tenant, events), tells=True)
 
-    async def unmatched(self, limit: int) -> list[Audience]:
+    async def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it."""
-        found, damaged = self._read(lambda ledger: emitted.unmatched(ledger, limit))
+        found, damaged = self._read(lambda uow: emitted.unmatched(uow, limit))
         if damaged:
-            self._careful(damaged, lambda ledger: emitted.mend(ledger, damaged))
+            self._careful(damaged, lambda uow: emitted.mend(uow, damaged))
         return found
 
     async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
         tenants = {one.audience.tenant for one in reactions}
-        return self._careful(tenants, lambda ledger: emitted.commit(ledger, reactions))
+        return self._careful(tenants, lambda uow: emitted.commit(uow, reactions))
 
     async def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -180,18 +179,18 @@ class PostgresStore(Transactions, SharedVerbs):
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
 
-        def claim(ledger: Ledger) -> tuple[list[Claim], claiming.Faults]:
+        def claim(uow: UnitOfWork) -> tuple[list[Claim], leases.Faults]:
             # A node whose own clock runs ahead must not take what others still hold.
-            at = min(now, ledger.now())
+            at = min(now, uow.now())
             if only is not None:
-                found = finding.only_due(ledger.session, only, routes, now=at, until=until)[:limit]
+                found = claim_queries.only_due(uow.session, only, routes, now=at, until=until)[:limit]
             elif shares is not None:
-                found = sharing.due_in_turn(ledger.session, routes, shares, now=at, until=until, limit=limit)
+                found = claim_queries.due_in_turn(uow.session, routes, shares, now=at, until=until, limit=limit)
             else:
-                found = finding.due(ledger.session, routes, now=at, until=until, limit=limit)
+                found = claim_queries.due(uow.session, routes, now=at, until=until, limit=limit)
             if not found and only is None:
-                claiming.end_strays(ledger.session, routes, now=at, until=until)
-            return claiming.take(ledger, found, node, now=at, lease=lease)
+                leases.end_strays(uow.session, routes, now=at, until=until)
+            return leases.take(uow, found, node, now=at, lease=lease)
 
         claims, faults = self._quick(claim)
         self._end_damaged(faults)
@@ -201,93 +200,93 @@ class PostgresStore(Transactions, SharedVerbs):
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds: the plain ones quickly, then the others."""
-        started = self._quick(lambda ledger: plain.start_all(ledger.session, admissions, now=now, lease=lease))
+        started = self._quick(lambda uow: fast_path.start_all(uow.session, admissions, now=now, lease=lease))
         others = [one for one in admissions if one.claim.occurrence.id not in started]
         tenants = {one.claim.schedule.owner.tenant for one in others}
 
-        def admit(ledger: Ledger) -> list[Admitted | LeaseLost | Busy]:
-            return admitting.admit_others(ledger, admissions, started, now=now, lease=lease)
+        def admit(uow: UnitOfWork) -> list[Admitted | LeaseLost | Busy]:
+            return admission.admit_others(uow, admissions, started, now=now, lease=lease)
 
-        return self._careful(tenants, admit) if others else admitting.all_started(admissions, started)
+        return self._careful(tenants, admit) if others else admission.all_started(admissions, started)
 
     async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
 
-        def read(ledger: Ledger) -> list[Standings]:
-            sheets = ledger.read_sheets({claim.schedule.uid for claim in claims})
+        def read(uow: UnitOfWork) -> list[Standings]:
+            states = uow.read_states({claim.schedule.uid for claim in claims})
             return upstreams.read(
-                ledger, [(sheets.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
+                uow, [(states.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
             )
 
         return self._read(read)
 
-    async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
+    async def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
-        return self._quick(lambda ledger: claiming.renew(ledger, holds, now=now, lease=lease))
+        return self._quick(lambda uow: leases.renew(uow, holds, now=now, lease=lease))
 
-    async def release(self, holds: Sequence[Hold]) -> None:
+    async def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
         tenants = self._tenants(_TENANTS_OF_ROWS, (hold.occurrence_id for hold in holds))
-        self._careful(tenants, lambda ledger: claiming.release(ledger, holds), tells=True)
+        self._careful(tenants, lambda uow: leases.release(uow, holds), tells=True)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds: the plain ones quickly, then the others."""
-        ended = self._quick(lambda ledger: plain.end_all(ledger.session, settlements, now=ledger.now()))
+        ended = self._quick(lambda uow: fast_path.end_all(uow.session, settlements, now=uow.now()))
         others = [one.occurrence.id for one in settlements if one.occurrence.id not in ended]
         if not others:
             return [True] * len(settlements)
         tenants = self._tenants(_TENANTS_OF_ROWS, others)
         # Whoever ends something looks for what that frees, but not one that is about to stop and hands its work back.
         tells = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
-        return self._careful(tenants, lambda ledger: admitting.settle_others(ledger, settlements, ended), tells=tells)
+        return self._careful(tenants, lambda uow: admission.settle_others(uow, settlements, ended), tells=tells)
 
     async def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
-        return self._careful(tenants, lambda ledger: claiming.request_stop(ledger, occurrence_id), tells=True)
+        return self._careful(tenants, lambda uow: leases.request_stop(uow, occurrence_id), tells=True)
 
     async def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
-        return self._careful(tenants, lambda ledger: admitting.cancel(ledger, occurrence_id), tells=True)
+        return self._careful(tenants, lambda uow: admission.cancel(uow, occurrence_id), tells=True)
 
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
-        return self._glance(lambda ledger: snapshots.routes(ledger.session, source))
+        return self._glance(lambda uow: snapshots.routes(uow.session, source))
 
-    async def beat(self, beat: Beat, *, now: Micros) -> None:
+    async def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
-        self._quick(lambda ledger: nodes.beat(ledger.session, beat, now=now))
+        self._quick(lambda uow: nodes.beat(uow.session, beat, now=now))
 
     async def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
         # What it ended in the end may have freed somebody's turn, and it does not look for that any more.
-        self._careful((), lambda ledger: nodes.leave(ledger.session, node, now=ledger.now()), tells=True)
+        self._careful((), lambda uow: nodes.leave(uow.session, node, now=uow.now()), tells=True)
 
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
-        return self._read(lambda ledger: nodes.told(ledger.session, now=ledger.now()))
+        return self._read(lambda uow: nodes.told(uow.session, now=uow.now()))
 
     async def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
-        tenants = self._glance(lambda ledger: telling.listening_for(ledger.session, event))
-        return self._careful(tenants, lambda ledger: telling.tell_lost(ledger, node, seen, event, tenants))
+        tenants = self._glance(lambda uow: system_events.listening_for(uow.session, event))
+        return self._careful(tenants, lambda uow: system_events.tell_lost(uow, node, seen, event, tenants))
 
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
 
-        def lead(ledger: Ledger) -> Leadership:
+        def lead(uow: UnitOfWork) -> Leadership:
             # A node whose own clock runs ahead must not take what another still holds.
-            return nodes.lead(ledger.session, node, now=min(now, ledger.now()), lease=lease)
+            return nodes.lead(uow.session, node, now=min(now, uow.now()), lease=lease)
 
         return self._quick(lead)
 
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
 
-        def claim(ledger: Ledger) -> tuple[list[Claim], claiming.Faults]:
-            found = finding.lacking(ledger.session, now=min(now, ledger.now()), limit=limit)
-            return claiming.take(ledger, found, node, now=now, lease=lease)
+        def claim(uow: UnitOfWork) -> tuple[list[Claim], leases.Faults]:
+            found = claim_queries.lacking(uow.session, now=min(now, uow.now()), limit=limit)
+            return leases.take(uow, found, node, now=now, lease=lease)
 
         claims, faults = self._quick(claim)
         self._end_damaged(faults)
@@ -295,7 +294,7 @@ class PostgresStore(Transactions, SharedVerbs):
 
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
-        found, faults, strays = self._read(lambda ledger: history.overdue(ledger, now=now, limit=limit))
+        found, faults, strays = self._read(lambda uow: history.overdue(uow, now=now, limit=limit))
         self._end_damaged(faults, strays)
         return found
 
@@ -306,9 +305,9 @@ class PostgresStore(Transactions, SharedVerbs):
     async def condition(self) -> Condition:
         """What it runs on. The server sees to its own files."""
 
-        def look(ledger: Ledger) -> Condition:
-            [(version,)] = ledger.session.query("SHOW server_version")
-            found = ledger.session.query("SELECT version_num FROM alembic_version")
+        def look(uow: UnitOfWork) -> Condition:
+            [(version,)] = uow.session.query("SHOW server_version")
+            found = uow.session.query("SELECT version_num FROM alembic_version")
             schema = "" if not found else str(found[0][0])
             return Condition(kind="postgresql", version=version, schema=schema, expected_schema=VERSION)
 
@@ -316,14 +315,14 @@ class PostgresStore(Transactions, SharedVerbs):
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
-        return self._glance(lambda ledger: history.next_time(ledger.session, routes, now=ledger.now()))
+        return self._glance(lambda uow: history.next_time(uow.session, routes, now=uow.now()))
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
-        return self._quick(lambda ledger: history.prune(ledger.session, before=before, keep=keep, limit=limit))
+        return self._quick(lambda uow: history.prune(uow.session, before=before, keep=keep, limit=limit))
 
     def _tenants_of(self, key: int) -> list[str]:
-        found = self._glance(lambda ledger: ledger.session.query(_TENANTS_OF_KEYS, [key]))
+        found = self._glance(lambda uow: uow.session.query(_TENANTS_OF_KEYS, [key]))
         return [tenant for (tenant,) in found]
 
 
@@ -342,5 +341,5 @@ _inherited: list[Any] = []
 """Lines of the process that this one was forked from. They are never closed here: that would hang up on the parent."""
 
 
-def _note_fault(ledger: Ledger, *, fault: tuple[int, str]) -> None:
-    ledger.session.update("schedule_states", ("schedule", "fault"), [fault])
+def _note_fault(uow: UnitOfWork, *, fault: tuple[int, str]) -> None:
+    uow.session.update("schedule_states", ("schedule", "fault"), [fault])

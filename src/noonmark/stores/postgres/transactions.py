@@ -13,9 +13,9 @@ from noonmark.stores.postgres import opening
 from noonmark.stores.postgres.lines import Lines, Lost, breaks, explained, pause_before_retry
 from noonmark.stores.postgres.news import News
 from noonmark.stores.postgres.session import PostgresSession
-from noonmark.stores.sql.documents import Library
-from noonmark.stores.sql.ledger import Ledger
-from noonmark.stores.sql.telling import tell
+from noonmark.stores.sql.schedule_documents import ScheduleCache
+from noonmark.stores.sql.system_events import tell
+from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class Transactions:
     def _begin_anew(self) -> None:
         self._lines = Lines(self._address)
         self._news = News(self._address, self._lines.server_processes)
-        self._library = Library()
+        self._schedule_cache = ScheduleCache()
 
     def _make_ready(self) -> None:
         line = self._lines.take()
@@ -57,19 +57,19 @@ class Transactions:
             raise self._unavailable(explained(self._address, error)) from error
         self._lines.give_back(line)
 
-    def _read(self, work: Callable[[Ledger], T]) -> T:
+    def _read(self, work: Callable[[UnitOfWork], T]) -> T:
         """One moment of everything."""
         return self._off_loop(partial(self._transact, _READING, work))
 
-    def _glance(self, work: Callable[[Ledger], T]) -> T:
+    def _glance(self, work: Callable[[UnitOfWork], T]) -> T:
         """One statement."""
         return self._off_loop(partial(self._transact, _AUTOMATIC, work))
 
-    def _quick(self, work: Callable[[Ledger], T]) -> T:
+    def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
         """Change what nobody else is changing."""
         return self._off_loop(partial(self._transact, _WRITING, work))
 
-    def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T], *, tells: bool = False) -> T:
+    def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T], *, tells: bool = False) -> T:
         """Change anything of some tenants, one at a time.
 
         Other nodes learn that there is news if it `tells` of what it has done, and whenever a row that waited was given
@@ -77,21 +77,21 @@ class Transactions:
         """
         locks = sorted(_lock_of(self._address.schema, tenant) for tenant in tenants)
 
-        def do(ledger: Ledger) -> T:
-            ledger.session.execute(_WAIT_FOR, locks)
-            answer = work(ledger)
-            ledger.write()
-            tell(ledger)
-            if (tells and _took_effect(answer)) or ledger.woke:
-                ledger.session.execute(_TELL, self._address.channel)
+        def do(uow: UnitOfWork) -> T:
+            uow.session.execute(_WAIT_FOR, locks)
+            answer = work(uow)
+            uow.write()
+            tell(uow)
+            if (tells and _took_effect(answer)) or uow.woke:
+                uow.session.execute(_TELL, self._address.channel)
             return answer
 
         return self._off_loop(partial(self._transact, _WRITING, do, is_careful=True))
 
     def _tenants(self, query: str, ids: Iterable[str]) -> set[str]:
-        return {tenant for (tenant,) in self._glance(lambda ledger: ledger.session.query(query, list(ids)))}
+        return {tenant for (tenant,) in self._glance(lambda uow: uow.session.query(query, list(ids)))}
 
-    def _transact(self, begin: str, work: Callable[[Ledger], T], *, is_careful: bool = False) -> T:
+    def _transact(self, begin: str, work: Callable[[UnitOfWork], T], *, is_careful: bool = False) -> T:
         """Do some work in a transaction; again, if it is certain that nothing of it was written."""
         for attempt in range(_TRIES):
             line = self._lines.take()
@@ -103,20 +103,20 @@ class Transactions:
             pause_before_retry(attempt)
         raise AssertionError("unreachable")
 
-    def _try(self, line: Line, begin: str, work: Callable[[Ledger], T], *, is_careful: bool) -> T:
+    def _try(self, line: Line, begin: str, work: Callable[[UnitOfWork], T], *, is_careful: bool) -> T:
         is_committing = False
         try:
             if begin:
                 line.execute(begin)
-            ledger = Ledger(PostgresSession(line, self._clock, is_careful=is_careful), self._library)
-            answer = work(ledger)
+            uow = UnitOfWork(PostgresSession(line, self._clock, is_careful=is_careful), self._schedule_cache)
+            answer = work(uow)
             if begin:
                 if begin == _WRITING:
-                    ledger.write()
+                    uow.write()
                     is_committing = True
                 line.execute("COMMIT")
         except BaseException as error:
-            self._library.forget()
+            self._schedule_cache.forget()
             self._let_go(line, error)
             raise explained(self._address, error, is_writing=is_committing) from error
         self._lines.give_back(line)

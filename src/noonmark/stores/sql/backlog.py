@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.ports.records import Backlog
-from noonmark.stores.sql.finding import IS_LEASED, IS_READY, LEASED_ROUTES, READY_ROUTES, due_routes
+from noonmark.stores.sql.claim_queries import IS_LEASED, IS_READY, LEASED_ROUTES, READY_ROUTES, due_routes
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from noonmark.stores.sql.guards import stale_discriminators
+from noonmark.stores.sql.constraints import stale_discriminators
 from noonmark.stores.sql.schema import metadata
 from noonmark.stores.sql.views import execution_history
 

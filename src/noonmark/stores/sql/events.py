@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core import ids
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.events import Event
-from noonmark.stores.sql import planning
-from noonmark.stores.sql.audiences import Pages
+from noonmark.core.event import Event
+from noonmark.stores.sql import plan_writes
+from noonmark.stores.sql.event_matching import Pages
 from noonmark.stores.sql.records import Unreadable, from_json, to_json, trail
 from noonmark.stores.sql.row_checks import FURTHEST, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from noonmark.core.chain import Chain
     from noonmark.core.instants import Micros
-    from noonmark.core.reactions import Audience, Reaction
-    from noonmark.core.trails import Trail
+    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.stores.damage import DamageLog
-    from noonmark.stores.sql.ledger import Ledger
-    from noonmark.stores.sql.records import Sheet
+    from noonmark.stores.sql.records import ScheduleState
     from noonmark.stores.sql.session import Session
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 COLUMNS = ("emitted", "event_id", "event_type", "source", "payload", "behind", "tenant")
 _SELECTED = "emitted, event_id, event_type, source, payload, behind"
@@ -76,7 +76,7 @@ _COUNT = """
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class EventStream:
     """How far a tenant's events are matched, as a transaction works on it."""
 
     tenant: str
@@ -88,9 +88,9 @@ class Stream:
     """The moments of the first events that wait, the last one first."""
 
 
-def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
+def emit(uow: UnitOfWork, tenant: str, events: Sequence[Event]) -> list[bool]:
     """Keep events, in their order; False where an id is known."""
-    session, now = ledger.session, ledger.now()
+    session, now = uow.session, uow.now()
     known = {event_id for (event_id,) in session.query(_KNOWN, [one.event_id for one in events], tenant)}
     newest = _mended(session, tenant, now)
     answers, rows = [], []
@@ -108,14 +108,14 @@ def emit(ledger: Ledger, tenant: str, events: Sequence[Event]) -> list[bool]:
     return answers
 
 
-def unmatched(ledger: Ledger, limit: int) -> tuple[list[Audience], list[str]]:
+def unmatched(uow: UnitOfWork, limit: int) -> tuple[list[UnmatchedEvent], list[str]]:
     """Events that were not matched yet, each with schedules that may want it; and whose streams are damaged."""
-    pages = Pages(ledger, limit)
+    pages = Pages(uow, limit)
     damaged = []
-    for tenant, until, cursor in ledger.session.query(_BEHIND, limit):
+    for tenant, until, cursor in uow.session.query(_BEHIND, limit):
         if not pages.room:
             break
-        waiting = _read(ledger.session, _WAITING, (tenant, until, pages.room)) if _is_sound(until, cursor) else []
+        waiting = _read(uow.session, _WAITING, (tenant, until, pages.room)) if _is_sound(until, cursor) else []
         if waiting:
             pages.add(tenant, waiting, cursor)
         else:
@@ -123,13 +123,13 @@ def unmatched(ledger: Ledger, limit: int) -> tuple[list[Audience], list[str]]:
     return pages.audiences(), damaged
 
 
-def mend(ledger: Ledger, tenants: Sequence[object]) -> None:
+def mend(uow: UnitOfWork, tenants: Sequence[object]) -> None:
     """Bring streams that say that something waits, where nothing does, in line with the events that there are."""
     for tenant in tenants:
         if not isinstance(tenant, str):  # damaged, and nobody's
-            ledger.session.execute("UPDATE event_streams SET newest = 0, matched_until = 0 WHERE tenant = ?", tenant)
+            uow.session.execute("UPDATE event_streams SET newest = 0, matched_until = 0 WHERE tenant = ?", tenant)
             continue
-        _mended(ledger.session, tenant, ledger.now(), ledger.library.damage)
+        _mended(uow.session, tenant, uow.now(), uow.schedule_cache.damage)
 
 
 def _is_sound(*numbers: object) -> bool:
@@ -179,18 +179,18 @@ def _set_back(session: Session, tenant: str, until: Micros, now: Micros) -> Micr
     return newest
 
 
-def commit(ledger: Ledger, reactions: Sequence[Reaction]) -> list[bool]:
+def commit(uow: UnitOfWork, reactions: Sequence[Reaction]) -> list[bool]:
     """Write what becomes of events; False where one, or whoever reacts to it, is no longer as it was read."""
-    streams = _streams(ledger.session, [one.audience.tenant for one in reactions])
+    streams = _streams(uow.session, [one.audience.tenant for one in reactions])
     rows = [row for one in reactions for row in one.occurrences]
-    sheets = ledger.read_sheets({row.uid for row in rows}) if rows else {}
-    ledger.read_rows(row.id for row in rows)
-    ledger.reserve({row.id for row in rows})
-    written = [_commit(ledger, streams.get(one.audience.tenant), sheets, one) for one in reactions]
+    states = uow.read_states({row.uid for row in rows}) if rows else {}
+    uow.read_rows(row.id for row in rows)
+    uow.reserve({row.id for row in rows})
+    written = [_commit(uow, streams.get(one.audience.tenant), states, one) for one in reactions]
     if any(written):
         names = ("tenant", "matched_until", "cursor", "matched")
         values = [(one.tenant, one.matched_until, one.cursor, one.matched) for one in streams.values()]
-        ledger.session.update("event_streams", names, values)
+        uow.session.update("event_streams", names, values)
     return written
 
 
@@ -255,16 +255,16 @@ def _is_id(event_id: str) -> bool:
 
 
 def _event(
-    event_type: str, event_id: str, source: str, *, emitted: Micros, payload: object, behind: Trail | None
+    event_type: str, event_id: str, source: str, *, emitted: Micros, payload: object, behind: Chain | None
 ) -> Event:
     return Event(
         event_type=event_type, emitted=emitted, event_id=event_id, source=source, payload=payload, behind=behind
     )
 
 
-def _streams(session: Session, tenants: Sequence[str]) -> dict[str, Stream]:
+def _streams(session: Session, tenants: Sequence[str]) -> dict[str, EventStream]:
     """The streams of some tenants, one mention for each event that is to be matched."""
-    streams: dict[str, Stream] = {}
+    streams: dict[str, EventStream] = {}
     columns = ("tenant", "matched_until", "cursor", "matched")
     for tenant, until, cursor, matched in session.records(
         "event_streams", columns, "tenant", list(dict.fromkeys(tenants))
@@ -277,13 +277,13 @@ def _streams(session: Session, tenants: Sequence[str]) -> dict[str, Stream]:
             until,
             tenants.count(tenant),
         )
-        streams[tenant] = Stream(
+        streams[tenant] = EventStream(
             tenant, until, cursor, number(matched, 0, low=0), [emitted for (emitted,) in reversed(waiting)]
         )
     return streams
 
 
-def _commit(ledger: Ledger, stream: Stream | None, sheets: dict[str, Sheet], reaction: Reaction) -> bool:
+def _commit(uow: UnitOfWork, stream: EventStream | None, states: dict[str, ScheduleState], reaction: Reaction) -> bool:
     audience = reaction.audience
     if stream is None or not stream.waiting or stream.waiting[-1] != audience.event.emitted:
         return False
@@ -291,12 +291,12 @@ def _commit(ledger: Ledger, stream: Stream | None, sheets: dict[str, Sheet], rea
         return False
     read = {one.uid: (one.revision, one.phase) for one in audience.listeners}
     # Of a schedule whose state is gone nothing can come, and the event must not wait for it.
-    rows = [row for row in reaction.occurrences if row.uid in sheets]
-    stored = [(sheets[row.uid], read[row.uid]) for row in rows]
-    if any((sheet.revision, sheet.phase) != then for sheet, then in stored):
+    rows = [row for row in reaction.occurrences if row.uid in states]
+    stored = [(states[row.uid], read[row.uid]) for row in rows]
+    if any((state.revision, state.phase) != then for state, then in stored):
         return False
     for row in rows:
-        planning.add(ledger, sheets[row.uid], row)
+        plan_writes.add(uow, states[row.uid], row)
     if audience.next_cursor is not None:
         stream.cursor = int(audience.next_cursor)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.lifecycle import LIVE
-from noonmark.stores.sql.finding import FIRST_LEASED, FIRST_READY, STRAY
+from noonmark.stores.sql.claim_queries import FIRST_LEASED, FIRST_READY, STRAY
 from noonmark.stores.sql.records import Unreadable, from_json, occurrence
 from noonmark.stores.sql.row_checks import FURTHEST
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
-    from noonmark.stores.sql.ledger import Ledger
     from noonmark.stores.sql.records import Row
     from noonmark.stores.sql.session import Session, Values
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 ALL = 2**62
 """The limit that is none."""
@@ -78,25 +78,25 @@ OLDEST = """
 """
 
 
-def one(ledger: Ledger, occurrence_id: str) -> Occurrence | None:
+def one(uow: UnitOfWork, occurrence_id: str) -> Occurrence | None:
     """One occurrence as it stands."""
-    row = ledger.row(occurrence_id)
+    row = uow.row(occurrence_id)
     if row is None:
         return None
-    found = told(ledger, [row])
+    found = told(uow, [row])
     if not found:
         raise StoreUnavailable(f"the stored record of occurrence {row.id} is damaged; noonmark doctor says more")
     return found[0]
 
 
-def standing_for(ledger: Ledger, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+def standing_for(uow: UnitOfWork, uid: str, time: Micros, limit: int) -> list[Occurrence]:
     """A schedule's occurrences of a time, and of gaps that reach over it."""
-    exact = ledger.find(f"{_OF_UID} {_OF_TIME}", uid, time, limit)
-    return told(ledger, [*exact, *ledger.find(f"{_OF_UID} {_OVER_TIME}", uid, time, time, limit)])
+    exact = uow.find(f"{_OF_UID} {_OF_TIME}", uid, time, limit)
+    return told(uow, [*exact, *uow.find(f"{_OF_UID} {_OVER_TIME}", uid, time, time, limit)])
 
 
 def of_schedule(
-    ledger: Ledger, uid: str, limit: int | None, before: tuple[Micros, str] | None, phases: Collection[Phase]
+    uow: UnitOfWork, uid: str, limit: int | None, before: tuple[Micros, str] | None, phases: Collection[Phase]
 ) -> list[Occurrence]:
     """A schedule's occurrences, newest nominal time first."""
     where, values = _OF_UID, [uid, *(before or ())]
@@ -110,26 +110,26 @@ def of_schedule(
             # The live ones, which are few, are looked through, and not all in the order of their times: hence the sum.
             where, order = f"{where} AND ended IS NULL", "nominal + 0"
     text = f"{where} ORDER BY {order} DESC, id DESC LIMIT ?"
-    return told(ledger, ledger.find(text, *values, ALL if limit is None else limit))
+    return told(uow, uow.find(text, *values, ALL if limit is None else limit))
 
 
-def overdue(ledger: Ledger, *, now: Micros, limit: int) -> tuple[list[Occurrence], dict[int, str], list[int]]:
+def overdue(uow: UnitOfWork, *, now: Micros, limit: int) -> tuple[list[Occurrence], dict[int, str], list[int]]:
     """Deliveries whose deadline has come, earliest first, what is wrong with those that cannot be read, and strays."""
     sound: list[Row] = []
     faults: dict[int, str] = {}
-    strays = [key for (key,) in ledger.session.query(OVERDUE_STRAYS, now, limit)]
-    for row in ledger.find(OVERDUE, now, limit):
-        if problem := row.damage or _problem(ledger, row):
+    strays = [key for (key,) in uow.session.query(OVERDUE_STRAYS, now, limit)]
+    for row in uow.find(OVERDUE, now, limit):
+        if problem := row.damage or _problem(uow, row):
             faults[row.key] = problem
         else:
             sound.append(row)
-    return told(ledger, sound), faults, strays
+    return told(uow, sound), faults, strays
 
 
-def _problem(ledger: Ledger, row: Row) -> str | None:
+def _problem(uow: UnitOfWork, row: Row) -> str | None:
     """What keeps a row, or its schedule, from being read."""
     try:
-        ledger.schedule_of(ledger.sheet_of(row))
+        uow.schedule_of(uow.state_of(row))
         occurrence(row, "", "", None)
     except Unreadable as error:
         return str(error)
@@ -191,17 +191,17 @@ def _forget(session: Session, found: Sequence[Values]) -> int:
     return len(found)
 
 
-def told(ledger: Ledger, rows: Sequence[Row]) -> list[Occurrence]:
+def told(uow: UnitOfWork, rows: Sequence[Row]) -> list[Occurrence]:
     """Rows as callers read them; a payload that cannot be read is left out, since the rest is worth telling."""
     ids: dict[int, str] = dict(
-        ledger.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))
+        uow.session.gather("schedules.key, schedule_id", _NAMES, list({row.schedule for row in rows}))
     )
     found = []
     for row in rows:
         try:
-            one = occurrence(row, ledger.sheet_of(row).uid, str(ids.get(row.schedule, "")), shown(row.payload))
+            one = occurrence(row, uow.state_of(row).uid, str(ids.get(row.schedule, "")), shown(row.payload))
         except Unreadable as error:
-            ledger.library.damage.note("occurrences", row.key, str(error))
+            uow.schedule_cache.damage.note("occurrences", row.key, str(error))
         else:
             found.append(one)
     return found

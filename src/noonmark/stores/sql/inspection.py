@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.ports.soundness import Damaged, Inspected
+from noonmark.ports.inspection import Damaged, Inspected
 from noonmark.stores.sql.row_checks import KINDS, RowCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from noonmark.ports.soundness import Position
-    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.ports.inspection import Position
     from noonmark.stores.sql.session import Values
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 PRIMARY = {
     "schedules": ("key",),
@@ -40,13 +40,13 @@ _BELONGS = {"schedules": "key", "occurrences": "schedule", "runs": "schedule", "
 """The column that names the schedule to which a row belongs."""
 
 
-def inspect(ledger: Ledger, after: Position | None, limit: int) -> Inspected:
+def inspect(uow: UnitOfWork, after: Position | None, limit: int) -> Inspected:
     """Look at rows of one table after another, as many as there may be."""
     rows, damaged = 0, list[Damaged]()
     table, place = (_TABLES[0], ()) if after is None else after
     while rows < limit:
-        found = _page(ledger, table, place, limit - rows)
-        damaged += _judged(ledger, table, found)
+        found = _page(uow, table, place, limit - rows)
+        damaged += _judged(uow, table, found)
         rows += len(found)
         if found and rows >= limit:
             return Inspected(rows=rows, damaged=tuple(damaged), after=(table, _key(table, found[-1])))
@@ -57,22 +57,22 @@ def inspect(ledger: Ledger, after: Position | None, limit: int) -> Inspected:
     return Inspected(rows=rows, damaged=tuple(damaged), after=(table, place))  # asked for none
 
 
-def _page(ledger: Ledger, table: str, place: tuple[Any, ...], limit: int) -> list[Values]:
+def _page(uow: UnitOfWork, table: str, place: tuple[Any, ...], limit: int) -> list[Values]:
     keys = ", ".join(PRIMARY[table])
     where = f"WHERE ({keys}) > ({', '.join('?' for _ in place)})" if place else ""
     text = f"SELECT {', '.join(KINDS[table])} FROM {table} {where} ORDER BY {keys} LIMIT ?"  # noqa: S608 - our own names
-    return ledger.session.query(text, *place, limit)
+    return uow.session.query(text, *place, limit)
 
 
-def _judged(ledger: Ledger, table: str, found: Sequence[Values]) -> Iterator[Damaged]:
+def _judged(uow: UnitOfWork, table: str, found: Sequence[Values]) -> Iterator[Damaged]:
     """What is wrong with each row by itself, and with those that belong to no schedule."""
     kinds = KINDS[table]
-    lost = _without_schedule(ledger, table, found)
-    unread = _unreadable(ledger, found) if table == "schedules" else {}
+    lost = _without_schedule(uow, table, found)
+    unread = _unreadable(uow, found) if table == "schedules" else {}
     for values in found:
         row = dict(zip(kinds, values, strict=True))
         key = ", ".join(str(one) for one in _key(table, values))
-        problems = _JUDGES[table].all_problems(values, narrow=ledger.session.is_narrow)
+        problems = _JUDGES[table].all_problems(values, narrow=uow.session.is_narrow)
         for name, kind in kinds.items():
             if name not in problems and (problem := kind.misread(row[name])):
                 problems[name] = problem
@@ -87,18 +87,18 @@ def _judged(ledger: Ledger, table: str, found: Sequence[Values]) -> Iterator[Dam
             yield Damaged(table=table, key=key, column=name, problem=problem)
 
 
-def _without_schedule(ledger: Ledger, table: str, found: Sequence[Values]) -> set[Any]:
+def _without_schedule(uow: UnitOfWork, table: str, found: Sequence[Values]) -> set[Any]:
     """The numbers of schedules that have no state."""
     if table not in _BELONGS:
         return set()
     place = list(KINDS[table]).index(_BELONGS[table])
     named = {values[place] for values in found if type(values[place]) is int}
-    return named - {schedule for (schedule,) in ledger.session.query(_STATES, sorted(named))}
+    return named - {schedule for (schedule,) in uow.session.query(_STATES, sorted(named))}
 
 
-def _unreadable(ledger: Ledger, found: Sequence[Values]) -> dict[Any, str]:
+def _unreadable(uow: UnitOfWork, found: Sequence[Values]) -> dict[Any, str]:
     """What keeps schedules from being restored, though each cell may be sound by itself."""
-    read = ledger.library.read(ledger.session, {values[0]: -1 for values in found})
+    read = uow.schedule_cache.read(uow.session, {values[0]: -1 for values in found})
     return {key: str(one) for key, one in read.items() if isinstance(one, Exception)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Beat, Leadership, heard_of
+from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Heartbeat, Leadership, is_known
 from noonmark.stores.sql.row_checks import FURTHEST, RowCheck
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _MISS = """
 """
 
 
-def beat(session: Session, told: Beat, *, now: Micros) -> None:
+def beat(session: Session, told: Heartbeat, *, now: Micros) -> None:
     """A node is alive."""
     routes = json.dumps(told.routes)
     said = (told.node, routes, told.capacity, told.load, told.version, told.started, told.lease, now, None)
@@ -90,7 +90,7 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
         except (TypeError, ValueError, RecursionError):
             continue
         if all(isinstance(one, str) for one in served):
-            said = Beat(
+            said = Heartbeat(
                 node=name,
                 routes=served,
                 capacity=capacity,
@@ -99,4 +99,4 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
                 started=started,
                 lease=lease,
             )
-            yield heard_of(said, seen=seen, left=left, is_leader=name == leader, now=now)
+            yield is_known(said, seen=seen, left=left, is_leader=name == leader, now=now)

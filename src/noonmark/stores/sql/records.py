@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.chain import read_chain
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
-from noonmark.core.jsonvalues import storable
+from noonmark.core.json_values import storable
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence
 from noonmark.core.plans import Projection
-from noonmark.core.policies.own import OwnTerms, read_own
+from noonmark.core.policies.overrides import Overrides, read_overrides
 from noonmark.core.reasons import Reason
-from noonmark.core.trails import read_trail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from noonmark.core.chain import Chain
     from noonmark.core.instants import Micros
     from noonmark.core.run import Run
-    from noonmark.core.trails import Trail
 
 PHASES = {str(phase): phase for phase in Phase}
 REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
@@ -110,7 +110,7 @@ class Row:
 
 
 @dataclass(slots=True, eq=False)
-class Sheet:
+class ScheduleState:
     """What changes of a schedule while it runs; the fields are the columns, in their order."""
 
     schedule: int
@@ -165,7 +165,7 @@ class Sheet:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class ConcurrencySlot:
     """A concurrency key: how many hold a place under it, and how many wait for one."""
 
     key: int
@@ -176,21 +176,21 @@ class Place:
     stored: tuple[Any, ...] | None = field(default=None, init=False)
 
 
-Record = Row | Sheet | Place
+Record = Row | ScheduleState | ConcurrencySlot
 
 
 def _columns(record: type[Record]) -> tuple[str, ...]:
     return tuple(one.name for one in fields(record) if one.init)
 
 
-ROW_COLUMNS, SHEET_COLUMNS, PLACE_COLUMNS = _columns(Row), _columns(Sheet), _columns(Place)
+ROW_COLUMNS, STATE_COLUMNS, SLOT_COLUMNS = _columns(Row), _columns(ScheduleState), _columns(ConcurrencySlot)
 RUN_COLUMNS = (
     "occurrence", "fence", "schedule", "attempt", "node", "started", "ended", "outcome", "result", "error", "tokens",
     "cost_usd",
 )  # fmt: skip
 row_values: Callable[[Row], tuple[Any, ...]] = attrgetter(*ROW_COLUMNS)
-sheet_values: Callable[[Sheet], tuple[Any, ...]] = attrgetter(*SHEET_COLUMNS)
-place_values: Callable[[Place], tuple[Any, ...]] = attrgetter(*PLACE_COLUMNS)
+state_values: Callable[[ScheduleState], tuple[Any, ...]] = attrgetter(*STATE_COLUMNS)
+slot_values: Callable[[ConcurrencySlot], tuple[Any, ...]] = attrgetter(*SLOT_COLUMNS)
 
 
 def run_values(key: int, schedule: int, run: Run, result: str | None) -> tuple[Any, ...]:
@@ -203,14 +203,14 @@ def run_values(key: int, schedule: int, run: Run, result: str | None) -> tuple[A
     )  # fmt: skip
 
 
-def to_row(one: Occurrence, *, key: int, sheet: Sheet) -> Row:
+def to_row(one: Occurrence, *, key: int, state: ScheduleState) -> Row:
     """The record of a new occurrence, which can be claimed from its due time."""
-    own, behind = _own_columns(one.own)
+    own, behind = _own_columns(one.overrides)
     return Row(
-        key, one.id, sheet.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
+        key, one.id, state.schedule, one.revision, one.origin, one.phase, one.route, one.nominal, one.due,
         one.first_due, one.attempt, one.fence, one.reason, one.detail, one.missed_count, one.missed_first,
         one.missed_last, one.caught_up, one.losses, one.waiting_for, int(one.holds_slot), to_json(one.payload),
-        own, one.due, 0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, sheet.owner,
+        own, one.due, 0, one.node, None, one.started, one.stop, one.deadline, None, None, None, None, None, state.owner,
         behind,
     )  # fmt: skip
 
@@ -245,14 +245,14 @@ def occurrence(row: Row, uid: str, schedule_id: str, payload: object) -> Occurre
             stop=REASONS[row.stop],
             deadline=row.deadline,
             payload=payload,
-            own=own_terms(row.own, row.behind),
+            overrides=own_terms(row.own, row.behind),
             ended=row.ended,
         )
     except KeyError as error:
         raise Unreadable(f"{error} is no phase or reason") from None
 
 
-def _own_columns(own: OwnTerms | None) -> tuple[str | None, str | None]:
+def _own_columns(own: Overrides | None) -> tuple[str | None, str | None]:
     if own is None:
         return None, None
     if own.behind is None:
@@ -260,21 +260,21 @@ def _own_columns(own: OwnTerms | None) -> tuple[str | None, str | None]:
     return to_json(own.to_document() or None), to_json(own.behind.to_document())
 
 
-def own_terms(text: str | None, behind: str | None) -> OwnTerms | None:
+def own_terms(text: str | None, behind: str | None) -> Overrides | None:
     """What is true of one occurrence, and not of its schedule; of a damaged trail it is as if it began there."""
     if text is None and behind is None:
         return None
     try:
-        said = OwnTerms() if text is None else read_own(from_json(text, "own"))
+        said = Overrides() if text is None else read_overrides(from_json(text, "own"))
     except ValueError as error:
         raise Unreadable(f"its own terms cannot be read ({error})") from None
     return replace(said, behind=trail(behind, "behind"))
 
 
-def trail(text: str | None, what: str) -> Trail | None:
+def trail(text: str | None, what: str) -> Chain | None:
     """What led to something, if that can be read."""
     try:
-        return None if text is None else read_trail(from_json(text, what))
+        return None if text is None else read_chain(from_json(text, what))
     except (Unreadable, ValueError):
         return None
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 MOST_DIGITS = 18
 """No fence has more; a longer number is nobody's."""
@@ -74,56 +74,56 @@ _UNTOLD_OF_SCHEDULE = f"""
 _UNTOLD_OF_ID = f"id = ? AND {_UNTOLD}"
 
 
-def of_schedule(ledger: Ledger, uid: str, limit: int | None, before: tuple[Micros, str] | None) -> list[Run]:
+def of_schedule(uow: UnitOfWork, uid: str, limit: int | None, before: tuple[Micros, str] | None) -> list[Run]:
     """A schedule's runs, newest start first."""
     place = () if before is None else (before[0], *before)
     text = _OF_SCHEDULE.format(before=_BEFORE if place else "")
-    ended = ledger.session.query(text, uid, *place, history.ALL if limit is None else limit)
+    ended = uow.session.query(text, uid, *place, history.ALL if limit is None else limit)
     found = [_run(columns) for columns in ended]
-    going_on = _going_on(ledger, _UNTOLD_OF_SCHEDULE, uid)
+    going_on = _going_on(uow, _UNTOLD_OF_SCHEDULE, uid)
     if going_on:
         found += [run for run in going_on if before is None or (run.started, run.id) < before]
         found.sort(key=lambda run: (run.started, run.id), reverse=True)
     return found[:limit]
 
 
-def of_occurrence(ledger: Ledger, occurrence_id: str) -> list[Run]:
+def of_occurrence(uow: UnitOfWork, occurrence_id: str) -> list[Run]:
     """An occurrence's runs, newest start first."""
-    found = [_run(columns) for columns in ledger.session.query(_OF_OCCURRENCE, occurrence_id)]
-    found += _going_on(ledger, _UNTOLD_OF_ID, occurrence_id)
+    found = [_run(columns) for columns in uow.session.query(_OF_OCCURRENCE, occurrence_id)]
+    found += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
     return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
 
 
-def last_of(ledger: Ledger, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+def last_of(uow: UnitOfWork, occurrence_ids: Sequence[str]) -> dict[str, Run]:
     """The last run of each of some occurrences that has ended or was accepted, without its result."""
-    found = [_run(columns) for columns in ledger.session.query(LAST_OF, list(occurrence_ids))]
+    found = [_run(columns) for columns in uow.session.query(LAST_OF, list(occurrence_ids))]
     return {run.occurrence_id: run for run in found}
 
 
-def one(ledger: Ledger, run_id: str) -> tuple[str, Run] | None:
+def one(uow: UnitOfWork, run_id: str) -> tuple[str, Run] | None:
     """One run, and the uid of its schedule."""
     occurrence_id, _, number = run_id.rpartition("-")
     is_number = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
-    row = ledger.row(occurrence_id) if is_number else None
+    row = uow.row(occurrence_id) if is_number else None
     if row is None:
         return None
-    found = [_run(columns) for columns in ledger.session.query(_ONE, occurrence_id, int(number))]
-    found += _going_on(ledger, _UNTOLD_OF_ID, occurrence_id)
-    return next(((ledger.sheet_of(row).uid, run) for run in found if run.id == run_id), None)
+    found = [_run(columns) for columns in uow.session.query(_ONE, occurrence_id, int(number))]
+    found += _going_on(uow, _UNTOLD_OF_ID, occurrence_id)
+    return next(((uow.state_of(row).uid, run) for run in found if run.id == run_id), None)
 
 
-def activities(ledger: Ledger, uids: Sequence[str]) -> list[Activity]:
+def activities(uow: UnitOfWork, uids: Sequence[str]) -> list[Activity]:
     """What each of some schedules does at present."""
     asked = list(uids)
-    last = {columns[-1]: _run(columns[:-1]) for columns in ledger.session.query(LAST_RUNS, asked)}
+    last = {columns[-1]: _run(columns[:-1]) for columns in uow.session.query(LAST_RUNS, asked)}
     delivering: dict[str, list[str]] = {}
-    for uid, occurrence_id in ledger.session.query(BEING_DELIVERED, asked):
+    for uid, occurrence_id in uow.session.query(BEING_DELIVERED, asked):
         delivering.setdefault(uid, []).append(occurrence_id)
     return [Activity(delivering=tuple(delivering.get(uid, ())), last_run=last.get(uid)) for uid in uids]
 
 
-def _going_on(ledger: Ledger, condition: str, value: str) -> list[Run]:
-    return [open_run(row, now=ledger.now()) for row in history.told(ledger, ledger.find(condition, value))]
+def _going_on(uow: UnitOfWork, condition: str, value: str) -> list[Run]:
+    return [open_run(row, now=uow.now()) for row in history.told(uow, uow.find(condition, value))]
 
 
 def _run(columns: Sequence[Any]) -> Run:

@@ -13,19 +13,19 @@ from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.core.reasons import Reason
-from noonmark.stores.sql.records import PLACE_COLUMNS, ROW_COLUMNS, SHEET_COLUMNS
+from noonmark.stores.sql.records import ROW_COLUMNS, SLOT_COLUMNS, STATE_COLUMNS
 from noonmark.stores.sql.row_checks import KINDS, RowCheck, number, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from noonmark.core.instants import Micros
-    from noonmark.stores.sql.records import Place, Row, Sheet
+    from noonmark.stores.sql.records import ConcurrencySlot, Row, ScheduleState
     from noonmark.stores.sql.session import Session
 
-SHEETS = RowCheck("schedule_states", SHEET_COLUMNS)
+STATES = RowCheck("schedule_states", STATE_COLUMNS)
 ROWS = RowCheck("occurrences", ROW_COLUMNS)
-PLACES = RowCheck("concurrency_keys", PLACE_COLUMNS)
+SLOTS = RowCheck("concurrency_keys", SLOT_COLUMNS)
 GOES_ON = frozenset({
     "fault", "patience", "fences", "holder", "live", "history", "queued", "total", "successful", "failed", "missed",
     "skipped", "failures_in_row", "last_started", "last_phase", "news", "followed", "version", "sent_back", "ended_at",
@@ -47,28 +47,28 @@ _PLACE_COUNTS = """
 """
 
 
-def mend_sheet(session: Session, sheet: Sheet, problems: Mapping[str, str]) -> None:
+def mend_state(session: Session, state: ScheduleState, problems: Mapping[str, str]) -> None:
     """Put something that can be worked with in the place of what is damaged."""
     now = session.now()
     spare = {
-        "uid": f"damaged-{sheet.schedule}",
+        "uid": f"damaged-{state.schedule}",
         "phase": SchedulePhase.PAUSED,
         "revision": 1,
         "version": now // (60 * SECOND),
         "updated": now,
         # Always the same, since an edit is written only if nothing has changed since it was read.
-        "watermark": number(sheet.newest, number(sheet.updated, 0)),
+        "watermark": number(state.newest, number(state.updated, 0)),
         "patience": MIN_PATIENCE,
         "followed": 1,
     }
-    _put(sheet, "schedule_states", problems, spare)
+    _put(state, "schedule_states", problems, spare)
     if not _COUNTED.isdisjoint(problems):
-        [(live, history, queued, holder, fence)] = session.query(_COUNTS, sheet.schedule)
-        sheet.live, sheet.history, sheet.queued, sheet.holder = live, history, int(queued), holder
+        [(live, history, queued, holder, fence)] = session.query(_COUNTS, state.schedule)
+        state.live, state.history, state.queued, state.holder = live, history, int(queued), holder
         if "fences" in problems:
-            sheet.fences = number(fence, 0) + _FENCES
+            state.fences = number(fence, 0) + _FENCES
     if not GOES_ON.issuperset(problems):
-        sheet.fault = sheet.fault or told(problems)
+        state.fault = state.fault or told(problems)
 
 
 def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
@@ -87,12 +87,12 @@ def mend_row(row: Row, problems: Mapping[str, str], now: Micros) -> None:
     row.damage = told(problems)
 
 
-def mend_place(session: Session, place: Place) -> None:
+def mend_place(session: Session, place: ConcurrencySlot) -> None:
     """Count again who holds and who wants a place under a key."""
     [(place.taken, place.waiting)] = session.query(_PLACE_COUNTS, place.key, place.key)
 
 
-def _put(record: Sheet | Row, table: str, problems: Mapping[str, str], spare: Mapping[str, object]) -> None:
+def _put(record: ScheduleState | Row, table: str, problems: Mapping[str, str], spare: Mapping[str, object]) -> None:
     for name in problems:
         if name not in _IDENTITIES:
             kind = KINDS[table][name]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.plans import Gap, Snapshot
-from noonmark.ports.records import NODE_LISTED, Kept, Tally
+from noonmark.ports.records import NODE_LISTED, Counters, StoredSchedule
 from noonmark.stores.sql import upstreams
 from noonmark.stores.sql.records import PHASES, Unreadable, to_projection
 from noonmark.stores.sql.row_checks import FURTHEST
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.plans import Projection
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sql.ledger import Ledger
-    from noonmark.stores.sql.records import Row, Sheet
+    from noonmark.stores.sql.records import Row, ScheduleState
     from noonmark.stores.sql.session import Session
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
     Identity = tuple[str, str]
 
@@ -70,34 +70,34 @@ _ROUTES = """
 """
 
 
-def known(ledger: Ledger, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
+def known(uow: UnitOfWork, identities: Collection[Identity]) -> tuple[set[Identity], set[Identity]]:
     """Those of the tenants and schedule ids that are taken, and those that others depend on."""
-    found = ledger.session.gather("tenant, schedule_id, is_taken, is_followed", f"({IDENTITIES})", list(identities))
+    found = uow.session.gather("tenant, schedule_id, is_taken, is_followed", f"({IDENTITIES})", list(identities))
     taken = {(tenant, one) for tenant, one, is_taken, _ in found if is_taken}
     return taken, {(tenant, one) for tenant, one, _, is_followed in found if is_followed}
 
 
-def kept(ledger: Ledger, query: str, *parameters: str) -> Kept | None:
+def kept(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None:
     """The schedule that a query finds, as callers read it."""
-    found = ledger.session.query(query, *parameters)
-    sheets = ledger.sheets_of(found[0]) if found else []
-    if found and not sheets:
+    found = uow.session.query(query, *parameters)
+    states = uow.states_of(found[0]) if found else []
+    if found and not states:
         raise StoreUnavailable(f"the stored state of schedule {parameters[-1]} is not there; noonmark doctor says more")
-    if not sheets:
+    if not states:
         return None
-    [sheet] = sheets
-    return told(ledger, [(sheet, readable(ledger, sheet))])[0]
+    [state] = states
+    return told(uow, [(state, readable(uow, state))])[0]
 
 
-def told(ledger: Ledger, known: Sequence[tuple[Sheet, Schedule]]) -> list[Kept]:
+def told(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
     """Schedules as callers read them."""
-    keys = [sheet.schedule for sheet, _ in known]
-    found = ledger.session.query(_NEXT_DUE, keys, ledger.now())
+    keys = [state.schedule for state, _ in known]
+    found = uow.session.query(_NEXT_DUE, keys, uow.now())
     next_due = {key: (_time(due), _time(own)) for key, due, own in found}
     times = [next_due.get(key, (None, None)) for key in keys]
     return [
-        Kept(schedule=schedule, tally=_tally(sheet), next_due=due, next_own=own)
-        for (sheet, schedule), (due, own) in zip(known, times, strict=True)
+        StoredSchedule(schedule=schedule, counters=_counters(state), next_due=due, next_own=own)
+        for (state, schedule), (due, own) in zip(known, times, strict=True)
     ]
 
 
@@ -106,48 +106,48 @@ def _time(value: object) -> Micros | None:
     return value if type(value) is int and abs(value) <= FURTHEST else None
 
 
-def by_uid(ledger: Ledger, uid: str) -> Snapshot | None:
+def by_uid(uow: UnitOfWork, uid: str) -> Snapshot | None:
     """A schedule as an edit reads it."""
-    sheet = ledger.read_sheets([uid]).get(uid)
-    return None if sheet is None else snapshot(ledger, sheet, readable(ledger, sheet))
+    state = uow.read_states([uid]).get(uid)
+    return None if state is None else snapshot(uow, state, readable(uow, state))
 
 
-def snapshot(ledger: Ledger, sheet: Sheet, schedule: Schedule) -> Snapshot:
+def snapshot(uow: UnitOfWork, state: ScheduleState, schedule: Schedule) -> Snapshot:
     """A schedule as planning reads it."""
-    return _snapshots(ledger, [(sheet, schedule)])[0]
+    return _snapshots(uow, [(state, schedule)])[0]
 
 
-def plannable(ledger: Ledger, now: Micros, limit: int) -> tuple[list[Snapshot], dict[int, str]]:
+def plannable(uow: UnitOfWork, now: Micros, limit: int) -> tuple[list[Snapshot], dict[int, str]]:
     """Schedules whose time to plan has come, and what is wrong with those that cannot be read."""
-    sheets = ledger.sheets_in(PLANNABLE, now, limit)
-    found = _read(ledger, sheets)
+    states = uow.states_in(PLANNABLE, now, limit)
+    found = _read(uow, states)
     faults = {key: str(one) for key, one in found.items() if isinstance(one, Unreadable)}
-    faults |= {sheet.schedule: sheet.fault for sheet in sheets if sheet.fault is not None}
+    faults |= {state.schedule: state.fault for state in states if state.fault is not None}
     sound = [
-        (sheet, one)
-        for sheet in sheets
-        if sheet.schedule not in faults and not isinstance(one := found[sheet.schedule], Unreadable)
+        (state, one)
+        for state in states
+        if state.schedule not in faults and not isinstance(one := found[state.schedule], Unreadable)
     ]
-    return _snapshots(ledger, sound), faults
+    return _snapshots(uow, sound), faults
 
 
-def since(ledger: Ledger, sheets: Sequence[Sheet], now: Micros) -> list[Snapshot]:
+def since(uow: UnitOfWork, states: Sequence[ScheduleState], now: Micros) -> list[Snapshot]:
     """Some schedules, with what has an outcome after that time; those that cannot be read are left out."""
-    found = _read(ledger, sheets)
+    found = _read(uow, states)
     sound = [
-        (sheet, one)
-        for sheet in sheets
-        if sheet.fault is None and not isinstance(one := found[sheet.schedule], Unreadable)
+        (state, one)
+        for state in states
+        if state.fault is None and not isinstance(one := found[state.schedule], Unreadable)
     ]
-    return _snapshots(ledger, sound, since=now)
+    return _snapshots(uow, sound, since=now)
 
 
-def readable(ledger: Ledger, sheet: Sheet) -> Schedule:
+def readable(uow: UnitOfWork, state: ScheduleState) -> Schedule:
     """The schedule of a sheet; whoever asks for one that cannot be read is told which it is."""
     try:
-        return ledger.schedule_of(sheet)
+        return uow.schedule_of(state)
     except Unreadable as error:
-        raise StoreUnavailable(f"the stored record of schedule {sheet.uid} is damaged: {error}") from None
+        raise StoreUnavailable(f"the stored record of schedule {state.uid} is damaged: {error}") from None
 
 
 def routes(session: Session, source: str) -> list[str]:
@@ -155,46 +155,46 @@ def routes(session: Session, source: str) -> list[str]:
     return [route for (route,) in session.query(_ROUTES, source, source)]
 
 
-def _read(ledger: Ledger, sheets: Sequence[Sheet]) -> dict[int, Schedule | Unreadable]:
-    return ledger.library.read(ledger.session, {sheet.schedule: sheet.version for sheet in sheets})
+def _read(uow: UnitOfWork, states: Sequence[ScheduleState]) -> dict[int, Schedule | Unreadable]:
+    return uow.schedule_cache.read(uow.session, {state.schedule: state.version for state in states})
 
 
 def _snapshots(
-    ledger: Ledger, found: Iterable[tuple[Sheet, Schedule]], *, since: Micros | None = None
+    uow: UnitOfWork, found: Iterable[tuple[ScheduleState, Schedule]], *, since: Micros | None = None
 ) -> list[Snapshot]:
     known = list(found)
-    beyond = {sheet.schedule: _beyond(ledger, sheet, since) for sheet, _ in known}
+    beyond = {state.schedule: _beyond(uow, state, since) for state, _ in known}
     projections: dict[int, list[Projection]] = {}
-    for row in ledger.rows_in(PROJECTIONS, [sheet.schedule for sheet, _ in known]):
+    for row in uow.rows_in(PROJECTIONS, [state.schedule for state, _ in known]):
         if row.is_projection:
             projections.setdefault(row.schedule, []).append(to_projection(row))
-    followers = [(sheet, schedule) for sheet, schedule in known if schedule.declaration.trigger is None]
-    read = upstreams.read(ledger, [(sheet, schedule, None) for sheet, schedule in followers]) if followers else []
-    standings = {sheet.schedule: one for (sheet, _), one in zip(followers, read, strict=True)}
-    beats = _Beats(ledger, {schedule.declaration.target.route for _, schedule in known})
+    followers = [(state, schedule) for state, schedule in known if schedule.declaration.trigger is None]
+    read = upstreams.read(uow, [(state, schedule, None) for state, schedule in followers]) if followers else []
+    standings = {state.schedule: one for (state, _), one in zip(followers, read, strict=True)}
+    beats = _Beats(uow, {schedule.declaration.target.route for _, schedule in known})
     return [
         Snapshot(
             schedule=schedule,
-            watermark=sheet.watermark,
-            projections=tuple(projections.get(sheet.schedule, ())),
-            admitted=sheet.newest,
-            runs=sheet.admitted,
-            beyond=tuple(sorted((row.nominal, row.missed_last or row.nominal) for row in beyond[sheet.schedule])),
-            gaps=() if since is None else tuple(_gaps(beyond[sheet.schedule])),
-            exhausted=sheet.exhausted == 1,
-            unserved=beats.lack(schedule.declaration.target.route, sheet.patience),
-            upstreams=standings.get(sheet.schedule),
+            watermark=state.watermark,
+            projections=tuple(projections.get(state.schedule, ())),
+            admitted=state.newest,
+            runs=state.admitted,
+            beyond=tuple(sorted((row.nominal, row.missed_last or row.nominal) for row in beyond[state.schedule])),
+            gaps=() if since is None else tuple(_gaps(beyond[state.schedule])),
+            exhausted=state.exhausted == 1,
+            unserved=beats.lack(schedule.declaration.target.route, state.patience),
+            upstreams=standings.get(state.schedule),
         )
-        for sheet, schedule in known
+        for state, schedule in known
     ]
 
 
-def _beyond(ledger: Ledger, sheet: Sheet, since: Micros | None) -> list[Row]:
+def _beyond(uow: UnitOfWork, state: ScheduleState, since: Micros | None) -> list[Row]:
     """What was admitted or has ended after the watermark, or after that time; there is hardly ever anything."""
-    after = sheet.watermark if since is None else min(since, sheet.watermark)
-    if sheet.newest is None or sheet.newest <= after:
+    after = state.watermark if since is None else min(since, state.watermark)
+    if state.newest is None or state.newest <= after:
         return []
-    return [row for row in ledger.find(_BEYOND, sheet.schedule, after) if not row.is_projection]
+    return [row for row in uow.find(_BEYOND, state.schedule, after) if not row.is_projection]
 
 
 def _gaps(rows: Iterable[Row]) -> Iterator[Gap]:
@@ -206,11 +206,11 @@ def _gaps(rows: Iterable[Row]) -> Iterator[Gap]:
 class _Beats:
     """When nodes were last heard of, and which routes they served."""
 
-    def __init__(self, ledger: Ledger, routes: Collection[str]) -> None:
-        self._now = ledger.now()
+    def __init__(self, uow: UnitOfWork, routes: Collection[str]) -> None:
+        self._now = uow.now()
         # A beat from the future is damaged, or of a clock that was wrong: it says nothing about now.
         latest = self._now + NODE_LISTED
-        found = ledger.session.gather("route, seen", f"({_BEATS})", latest, list(routes))
+        found = uow.session.gather("route, seen", f"({_BEATS})", latest, list(routes))
         self._seen: dict[str | None, Micros] = {
             route: seen for route, seen in found if type(seen) is int and seen <= latest
         }
@@ -223,15 +223,15 @@ class _Beats:
         return self._newest is not None and self._newest > since and (seen is None or seen <= since)
 
 
-def _tally(sheet: Sheet) -> Tally:
-    return Tally(
-        total=sheet.total,
-        successful=sheet.successful,
-        failed=sheet.failed,
-        missed=sheet.missed,
-        skipped=sheet.skipped,
-        admitted=sheet.admitted,
-        failures_in_row=sheet.failures_in_row,
-        last_started=sheet.last_started,
-        last_phase=None if sheet.last_phase is None else PHASES[sheet.last_phase],
+def _counters(state: ScheduleState) -> Counters:
+    return Counters(
+        total=state.total,
+        successful=state.successful,
+        failed=state.failed,
+        missed=state.missed,
+        skipped=state.skipped,
+        admitted=state.admitted,
+        failures_in_row=state.failures_in_row,
+        last_started=state.last_started,
+        last_phase=None if state.last_phase is None else PHASES[state.last_phase],
     )

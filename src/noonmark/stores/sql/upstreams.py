@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from noonmark.core.lifecycle import Phase
     from noonmark.core.policies.limits import Dependency
     from noonmark.core.schedule import Schedule
-    from noonmark.stores.sql.ledger import Ledger
-    from noonmark.stores.sql.records import Sheet
+    from noonmark.stores.sql.records import ScheduleState
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
     Times = tuple[Micros, Micros]
-    Question = tuple[Sheet | None, Schedule, Times | None]
+    Question = tuple[ScheduleState | None, Schedule, Times | None]
     """The state of a schedule, if it is still there, the schedule, and the times in question."""
     Newest = dict[int, tuple[Micros, Phase]]
 
@@ -46,19 +46,19 @@ NEWEST = """
 """
 
 
-def read(ledger: Ledger, questions: Sequence[Question]) -> list[Standings]:
+def read(uow: UnitOfWork, questions: Sequence[Question]) -> list[Standings]:
     """The upstreams of each schedule, with their newest rows in the times in question, if there are any."""
-    upstreams = _Upstreams(ledger, questions)
+    upstreams = _Upstreams(uow, questions)
     numbered = iter(range(sum(len(of.declaration.depends_on) for _, of, _ in questions)))
     asked = [
         (next(numbered), one, of.owner.tenant, times) for _, of, times in questions for one in of.declaration.depends_on
     ]
     newest = _newest(
-        ledger,
+        uow,
         [
-            (number, sheet.schedule, *times)
+            (number, state.schedule, *times)
             for number, one, tenant, times in asked
-            if times is not None and (sheet := upstreams.sheet(tenant, one)) is not None
+            if times is not None and (state := upstreams.state(tenant, one)) is not None
         ],
     )
     standings = iter(
@@ -66,50 +66,50 @@ def read(ledger: Ledger, questions: Sequence[Question]) -> list[Standings]:
     )
     return [
         Standings(
-            each=tuple(next(standings) for _ in of.declaration.depends_on), news=0 if sheet is None else sheet.news
+            each=tuple(next(standings) for _ in of.declaration.depends_on), news=0 if state is None else state.news
         )
-        for sheet, of, _ in questions
+        for state, of, _ in questions
     ]
 
 
 class _Upstreams:
     """The schedules that are depended on."""
 
-    def __init__(self, ledger: Ledger, questions: Sequence[Question]) -> None:
+    def __init__(self, uow: UnitOfWork, questions: Sequence[Question]) -> None:
         named = {(of.owner.tenant, one.schedule_id) for _, of, _ in questions for one in of.declaration.depends_on}
-        found = ledger.session.query(_KEYS, sorted(named)) if named else []
-        sheets = ledger.sheets_of([key for _, _, key in found])
-        by_key = {sheet.schedule: sheet for sheet in sheets}
-        self._sheets = {(tenant, schedule_id): by_key[key] for tenant, schedule_id, key in found if key in by_key}
-        self._schedules = ledger.library.read(ledger.session, {one.schedule: one.version for one in sheets})
+        found = uow.session.query(_KEYS, sorted(named)) if named else []
+        states = uow.states_of([key for _, _, key in found])
+        by_key = {state.schedule: state for state in states}
+        self._states = {(tenant, schedule_id): by_key[key] for tenant, schedule_id, key in found if key in by_key}
+        self._schedules = uow.schedule_cache.read(uow.session, {one.schedule: one.version for one in states})
 
-    def sheet(self, tenant: str, one: Dependency) -> Sheet | None:
+    def state(self, tenant: str, one: Dependency) -> ScheduleState | None:
         """The state of an upstream, if there is one."""
-        return self._sheets.get((tenant, one.schedule_id))
+        return self._states.get((tenant, one.schedule_id))
 
     def standing(self, tenant: str, one: Dependency, newest: tuple[Micros, Phase] | None) -> Standing:
         """An upstream as it stands; one whose record cannot be read runs no more, and is as good as deleted."""
-        sheet = self.sheet(tenant, one)
-        schedule = None if sheet is None else self._schedules[sheet.schedule]
-        if sheet is None or schedule is None or isinstance(schedule, Unreadable):
+        state = self.state(tenant, one)
+        schedule = None if state is None else self._schedules[state.schedule]
+        if state is None or schedule is None or isinstance(schedule, Unreadable):
             return Standing(dependency=one)
         return Standing(
             dependency=one,
             phase=schedule.phase,
             fires=timed_trigger(schedule),
-            watermark=sheet.watermark,
-            exhausted=sheet.exhausted == 1,
+            watermark=state.watermark,
+            exhausted=state.exhausted == 1,
             newest=newest,
-            last_phase=None if sheet.last_phase is None else PHASES[sheet.last_phase],
-            ended=sheet.ended_at,
-            completed=sheet.completed_at,
-            leads=trail(sheet.leads, "leads"),
+            last_phase=None if state.last_phase is None else PHASES[state.last_phase],
+            ended=state.ended_at,
+            completed=state.completed_at,
+            leads=trail(state.leads, "leads"),
         )
 
 
-def _newest(ledger: Ledger, asked: Sequence[tuple[int, int, Micros, Micros]]) -> Newest:
+def _newest(uow: UnitOfWork, asked: Sequence[tuple[int, int, Micros, Micros]]) -> Newest:
     best: dict[int, tuple[Micros, Micros, str]] = {}
-    for number, last, until, nominal, phase in ledger.session.query(NEWEST, asked) if asked else ():
+    for number, last, until, nominal, phase in uow.session.query(NEWEST, asked) if asked else ():
         if not (type(last) is type(nominal) is int and phase in PHASES):
             continue  # a damaged row says nothing
         one = (min(last, until), nominal, phase)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.ports.records import KeyRecord
-from noonmark.stores.sql import claiming, history, inspection, journal, listing, repair, runs, snapshots, vault
+from noonmark.stores.sql import (
+    audit_log,
+    clock_repair,
+    history,
+    inspection,
+    leases,
+    runs,
+    schedule_lists,
+    secret_store,
+    snapshots,
+)
 from noonmark.stores.sql import events as emitted
 from noonmark.stores.sql import progress as going_on
 from noonmark.stores.sql.backlog import count as count_backlog
@@ -17,8 +27,8 @@ from noonmark.stores.sql.backlog import count as count_backlog
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from noonmark.core.audit import Note
-    from noonmark.core.events import Event
+    from noonmark.core.audit import AuditEntry
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
@@ -26,11 +36,11 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim
-    from noonmark.ports.reading import Place
-    from noonmark.ports.records import Activity, Backlog, Kept, Wanted
-    from noonmark.ports.soundness import Inspected, Position
-    from noonmark.stores.sql.documents import Library
-    from noonmark.stores.sql.ledger import Ledger
+    from noonmark.ports.inspection import Inspected, Position
+    from noonmark.ports.reads import Place
+    from noonmark.ports.records import Activity, Backlog, ScheduleFilter, StoredSchedule
+    from noonmark.stores.sql.schedule_documents import ScheduleCache
+    from noonmark.stores.sql.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 logger = logging.getLogger("noonmark.store")
@@ -41,18 +51,18 @@ _SET_ASIDE = "UPDATE schedule_states SET fault = ? WHERE uid = ? AND fault IS NU
 class SharedVerbs(ABC):
     """Each is one transaction, of whichever kind the store has for that."""
 
-    _library: Library
+    _schedule_cache: ScheduleCache
 
     @abstractmethod
-    def _read(self, work: Callable[[Ledger], T]) -> T:
+    def _read(self, work: Callable[[UnitOfWork], T]) -> T:
         """One moment of everything."""
 
     @abstractmethod
-    def _quick(self, work: Callable[[Ledger], T]) -> T:
+    def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
         """Change what nobody else is changing."""
 
     @abstractmethod
-    def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T]) -> T:
+    def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T]) -> T:
         """Change anything of some tenants, one at a time."""
 
     @abstractmethod
@@ -63,7 +73,7 @@ class SharedVerbs(ABC):
         """End rows that cannot be read, each by itself, and those that belong to no schedule."""
         for key, problem in faults.items():
             try:
-                self._careful(self._tenants_of(key), partial(claiming.end_unreadable, faults={key: problem}))
+                self._careful(self._tenants_of(key), partial(leases.end_unreadable, faults={key: problem}))
             except NoonmarkError:
                 raise
             except Exception:
@@ -73,24 +83,24 @@ class SharedVerbs(ABC):
         if strays:
             self._quick(partial(_end_alone, keys=strays))
 
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> Kept | None:
+    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
         """The schedule of that id."""
 
-        def find(ledger: Ledger) -> Kept | None:
-            found = snapshots.kept(ledger, snapshots.BY_ID, tenant, schedule_id)
+        def find(uow: UnitOfWork) -> StoredSchedule | None:
+            found = snapshots.kept(uow, snapshots.BY_ID, tenant, schedule_id)
             if found is None and deleted:
-                return snapshots.kept(ledger, snapshots.DELETED_BY_ID, tenant, schedule_id)
+                return snapshots.kept(uow, snapshots.DELETED_BY_ID, tenant, schedule_id)
             return found
 
         return self._read(find)
 
-    async def find_uid(self, uid: str) -> Kept | None:
+    async def find_uid(self, uid: str) -> StoredSchedule | None:
         """The schedule of that uid, deleted or not."""
-        return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_UID, uid))
+        return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_UID, uid))
 
-    async def find_named(self, tenant: str, user: str, name: str) -> Kept | None:
+    async def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         """The owner's oldest schedule of that name that is not deleted."""
-        return self._read(lambda ledger: snapshots.kept(ledger, snapshots.BY_NAME, tenant, user, name))
+        return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_NAME, tenant, user, name))
 
     async def schedules(
         self,
@@ -99,178 +109,180 @@ class SharedVerbs(ABC):
         after: str | None = None,
         limit: int,
         deleted: bool = False,
-        wanted: Wanted | None = None,
+        wanted: ScheduleFilter | None = None,
         newest_first: bool = False,
-    ) -> list[Kept]:
+    ) -> list[StoredSchedule]:
         """A page of the tenant's schedules."""
-        choice = listing.choice(tenant, wanted, deleted=deleted)
+        choice = schedule_lists.choice(tenant, wanted, deleted=deleted)
         if choice is None:
             return []
         return self._read(
-            lambda ledger: listing.page(ledger, choice, tenant, after=after, limit=limit, newest_first=newest_first)
+            lambda uow: schedule_lists.page(uow, choice, tenant, after=after, limit=limit, newest_first=newest_first)
         )
 
-    async def count_schedules(self, tenant: str, wanted: Wanted | None = None, *, deleted: bool = False) -> int:
+    async def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """How many there are."""
-        choice = listing.choice(tenant, wanted, deleted=deleted)
-        return 0 if choice is None else self._read(lambda ledger: listing.count(ledger, choice))
+        choice = schedule_lists.choice(tenant, wanted, deleted=deleted)
+        return 0 if choice is None else self._read(lambda uow: schedule_lists.count(uow, choice))
 
     async def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
-        return self._read(lambda ledger: history.one(ledger, occurrence_id))
+        return self._read(lambda uow: history.one(uow, occurrence_id))
 
     async def occurrences(
         self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
-        return self._read(lambda ledger: history.of_schedule(ledger, uid, limit, before, phases))
+        return self._read(lambda uow: history.of_schedule(uow, uid, limit, before, phases))
 
     async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
         """A schedule's occurrences that stand for a time."""
-        return self._read(lambda ledger: history.standing_for(ledger, uid, time, limit))
+        return self._read(lambda uow: history.standing_for(uow, uid, time, limit))
 
     async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
-        return self._read(lambda ledger: runs.of_schedule(ledger, uid, limit, before))
+        return self._read(lambda uow: runs.of_schedule(uow, uid, limit, before))
 
     async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
         """The runs of one occurrence, newest start first."""
-        return self._read(lambda ledger: runs.of_occurrence(ledger, occurrence_id))
+        return self._read(lambda uow: runs.of_occurrence(uow, occurrence_id))
 
     async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
         """The last run of each of some occurrences that has ended or was accepted, without its result."""
-        return self._read(lambda ledger: runs.last_of(ledger, occurrence_ids))
+        return self._read(lambda uow: runs.last_of(uow, occurrence_ids))
 
     async def run(self, run_id: str) -> tuple[str, Run] | None:
         """One run, and the uid of its schedule."""
-        return self._read(lambda ledger: runs.one(ledger, run_id))
+        return self._read(lambda uow: runs.one(uow, run_id))
 
     async def progress(self, interims: Sequence[Interim]) -> list[bool]:
         """Keep what deliveries that go on have put out so far."""
-        return self._quick(lambda ledger: going_on.write(ledger.session, interims))
+        return self._quick(lambda uow: going_on.write(uow.session, interims))
 
     async def activities(self, uids: Sequence[str]) -> list[Activity]:
         """What each of some schedules does at present."""
-        return self._read(lambda ledger: runs.activities(ledger, uids))
+        return self._read(lambda uow: runs.activities(uow, uids))
 
     async def events(
         self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
     ) -> list[Event]:
         """The tenant's events, newest first."""
-        return self._read(lambda ledger: emitted.newest(ledger.session, tenant, limit, before, event_type))
+        return self._read(lambda uow: emitted.newest(uow.session, tenant, limit, before, event_type))
 
     async def event(self, tenant: str, event_id: str) -> Event | None:
         """The tenant's event of that id."""
-        return self._read(lambda ledger: emitted.one(ledger.session, tenant, event_id))
+        return self._read(lambda uow: emitted.one(uow.session, tenant, event_id))
 
     async def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits."""
-        return self._read(lambda ledger: count_backlog(ledger.session, now, limit))
+        return self._read(lambda uow: count_backlog(uow.session, now, limit))
 
     async def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest time that something was written."""
-        return self._read(lambda ledger: repair.newest_time(ledger.session, before))
+        return self._read(lambda uow: clock_repair.newest_time(uow.session, before))
 
     async def due_since(self, routes: Collection[str]) -> Micros | None:
         """Since when the first row can be claimed."""
-        return self._read(lambda ledger: repair.due_since(ledger.session, routes))
+        return self._read(lambda uow: clock_repair.due_since(uow.session, routes))
 
     async def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
         """Schedules that are accounted for beyond a time."""
-        return self._read(lambda ledger: repair.planned_ahead(ledger, now=now, until=until, after=after, limit=limit))
+        return self._read(lambda uow: clock_repair.planned_ahead(uow, now=now, until=until, after=after, limit=limit))
 
     async def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back every time that lies too far ahead."""
-        return self._quick(lambda ledger: repair.mend(ledger.session, now=now, after=after, lease=lease))
+        return self._quick(lambda uow: clock_repair.mend(uow.session, now=now, after=after, lease=lease))
 
     async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget events that are old, or too many."""
-        return self._quick(lambda ledger: emitted.prune(ledger.session, before=before, keep=keep, limit=limit))
+        return self._quick(lambda uow: emitted.prune(uow.session, before=before, keep=keep, limit=limit))
 
-    async def note(self, tenant: str, notes: Sequence[Note]) -> None:
+    async def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
         """Keep notes that come with no plan."""
 
-        def note(ledger: Ledger) -> None:
+        def note(uow: UnitOfWork) -> None:
             for one in notes:
-                ledger.add_note(tenant, one)
+                uow.add_note(tenant, one)
 
         self._careful({tenant}, note)
 
     async def notes(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
-    ) -> list[Note]:
+    ) -> list[AuditEntry]:
         """The tenant's notes, newest first."""
-        return self._read(lambda ledger: journal.newest(ledger.session, tenant, limit, before, schedule_id))
+        return self._read(lambda uow: audit_log.newest(uow.session, tenant, limit, before, schedule_id))
 
     async def prune_notes(self, *, before: Micros, limit: int) -> int:
         """Forget notes that are old."""
-        return self._quick(lambda ledger: journal.prune_notes(ledger.session, before=before, limit=limit))
+        return self._quick(lambda uow: audit_log.prune_notes(uow.session, before=before, limit=limit))
 
     async def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
         """Keep who used a key, unless somebody has lately; tells what is kept."""
         fresh = KeyRecord(fingerprint=fingerprint, created=now)
         return self._careful(
-            {tenant}, lambda ledger: journal.claim_key(ledger.session, tenant, key, fresh, since=now - lifetime)
+            {tenant}, lambda uow: audit_log.claim_key(uow.session, tenant, key, fresh, since=now - lifetime)
         )
 
     async def prune_keys(self, *, before: Micros, limit: int) -> int:
         """Forget keys that are old."""
-        return self._quick(lambda ledger: journal.prune_keys(ledger.session, before=before, limit=limit))
+        return self._quick(lambda uow: audit_log.prune_keys(uow.session, before=before, limit=limit))
 
-    async def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: Note | None = None) -> Secret | None:
+    async def keep_secret(
+        self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None
+    ) -> Secret | None:
         """Keep a secret, unless there are too many."""
 
-        def keep(ledger: Ledger) -> Secret | None:
-            kept = vault.keep(ledger.session, tenant, secret, most=most)
-            return _noted(ledger, tenant, kept, note)
+        def keep(uow: UnitOfWork) -> Secret | None:
+            kept = secret_store.keep(uow.session, tenant, secret, most=most)
+            return _noted(uow, tenant, kept, note)
 
         return self._careful({tenant}, keep)
 
     async def secrets(self, tenant: str) -> list[Secret]:
         """The tenant's secrets, by name."""
-        return self._read(lambda ledger: vault.every(ledger.session, tenant))
+        return self._read(lambda uow: secret_store.every(uow.session, tenant))
 
     async def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
         """Those that have one of the names, by name."""
-        return self._read(lambda ledger: vault.some(ledger.session, tenant, names))
+        return self._read(lambda uow: secret_store.some(uow.session, tenant, names))
 
-    async def forget_secret(self, tenant: str, name: str, *, note: Note | None = None) -> Secret | None:
+    async def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
         """Remove a secret; what it was."""
         return self._careful(
-            {tenant}, lambda ledger: _noted(ledger, tenant, vault.forget(ledger.session, tenant, name), note)
+            {tenant}, lambda uow: _noted(uow, tenant, secret_store.forget(uow.session, tenant, name), note)
         )
 
     async def set_aside(self, uid: str, problem: str) -> None:
         """Plan a schedule no more."""
-        self._quick(lambda ledger: ledger.session.execute(_SET_ASIDE, problem, uid))
-        self._library.damage.note("schedule_states", uid, problem)
+        self._quick(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))
+        self._schedule_cache.damage.note("schedule_states", uid, problem)
 
     async def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
         """Look at so many rows."""
-        found = self._read(lambda ledger: inspection.inspect(ledger, after, limit))
+        found = self._read(lambda uow: inspection.inspect(uow, after, limit))
         for one in found.damaged:
             if one.column != "fault":  # that was told when it was set
-                self._library.damage.note(one.table, one.key, f"{one.column} {one.problem}")
+                self._schedule_cache.damage.note(one.table, one.key, f"{one.column} {one.problem}")
         return found
 
     def damage(self) -> Mapping[str, int]:
         """How many rows of each table were found damaged."""
-        return self._library.damage.counts()
+        return self._schedule_cache.damage.counts()
 
     async def own_key(self) -> bytes:
         """The key of the store itself."""
-        known = self._read(lambda ledger: vault.find_own_key(ledger.session))
+        known = self._read(lambda uow: secret_store.find_own_key(uow.session))
         if known is None:
-            return self._careful({vault.NOBODY}, lambda ledger: vault.draw_own_key(ledger.session))
+            return self._careful({secret_store.NOBODY}, lambda uow: secret_store.draw_own_key(uow.session))
         return known
 
 
-def _end_alone(ledger: Ledger, keys: Sequence[int]) -> None:
-    claiming.end_nobodys(ledger.session, keys)
+def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:
+    leases.end_nobodys(uow.session, keys)
 
 
-def _noted(ledger: Ledger, tenant: str, changed: Secret | None, note: Note | None) -> Secret | None:
+def _noted(uow: UnitOfWork, tenant: str, changed: Secret | None, note: AuditEntry | None) -> Secret | None:
     """What was changed, if anything was; then there is a note of it."""
     if changed is not None and note is not None:
-        ledger.add_note(tenant, note)
+        uow.add_note(tenant, note)
     return changed

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import Conflict, NotFound, StoreUnavailable
 from noonmark.stores.sql import nodes
 from noonmark.stores.sql.version import OUR_TABLES, VERSION
+from noonmark.stores.sqlite.bootstrap import schema_version
 from noonmark.stores.sqlite.connections import Connections
-from noonmark.stores.sqlite.driver import is_damaged, unavailable
-from noonmark.stores.sqlite.opening import schema_version
+from noonmark.stores.sqlite.errors import is_damaged, unavailable
 from noonmark.stores.sqlite.session import SqliteSession
 
 if TYPE_CHECKING:

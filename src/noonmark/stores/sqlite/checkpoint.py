@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
-from noonmark.stores.sqlite.driver import is_busy
+from noonmark.stores.sqlite.errors import is_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.stores import forking
+from noonmark.stores import fork_safety
 from noonmark.stores.sqlite.checkpoint import LOG_BYTES, Checkpoints
-from noonmark.stores.sqlite.driver import check_version, is_busy, unavailable
+from noonmark.stores.sqlite.errors import check_version, is_busy, unavailable
 from noonmark.stores.sqlite.identity import JOURNAL, FileIdentity
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Connections:
     def _open_writer(self) -> sqlite3.Connection:
         if self._writer is None:
             check_version()
-            if self.path in _inherited or forking.has_inherited(self.path):
+            if self.path in _inherited or fork_safety.has_inherited(self.path):
                 raise StoreUnavailable(
                     f"the database {self.path} was in use in the process that this one was forked from; close every"
                     " connection to it before the fork, also those of sqlite3 and SQLAlchemy (engine.dispose()), or"

@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
 from noonmark.ports.records import StoreTraits
-from noonmark.stores import forking
+from noonmark.stores import fork_safety
 from noonmark.stores.sql import (
-    admitting,
-    claiming,
-    dependents,
-    finding,
+    admission,
+    claim_queries,
+    dependencies,
     history,
+    leases,
     nodes,
-    planning,
-    sharing,
+    plan_writes,
     snapshots,
-    telling,
+    system_events,
     upstreams,
 )
 from noonmark.stores.sql import events as emitted
-from noonmark.stores.sql.documents import Library
-from noonmark.stores.sql.ledger import Ledger
+from noonmark.stores.sql.schedule_documents import ScheduleCache
+from noonmark.stores.sql.unit_of_work import UnitOfWork
 from noonmark.stores.sql.verbs import SharedVerbs
-from noonmark.stores.sqlite import opening
+from noonmark.stores.sqlite import bootstrap
 from noonmark.stores.sqlite.connections import Connections
 from noonmark.stores.sqlite.session import SqliteSession
 
@@ -37,26 +36,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noonmark.core.admission import Admission, Busy, Claim
-    from noonmark.core.events import Event
+    from noonmark.core.event import Event
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
-    from noonmark.core.reactions import Audience, Reaction
+    from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.settlement import Settlement
+    from noonmark.ports.inspection import Condition
     from noonmark.ports.records import (
         Admitted,
         Backlog,
-        Beat,
         Graph,
-        Hold,
+        Heartbeat,
         Leadership,
+        Lease,
         LeaseLost,
         NodeRecord,
         Renewal,
         Shares,
     )
-    from noonmark.ports.soundness import Condition
 
 T = TypeVar("T")
 
@@ -70,9 +69,9 @@ class SqliteStore(SharedVerbs):
         """Leases are judged by this clock. Other processes are waited for up to `busy_seconds`."""
         self._connections = Connections(str(path), clock, busy_seconds=busy_seconds)
         self._now = clock
-        self._library = Library()
+        self._schedule_cache = ScheduleCache()
         self._seen: tuple[int, int] | None = None
-        forking.watch(self)
+        fork_safety.watch(self)
 
     @property
     def traits(self) -> StoreTraits:
@@ -81,7 +80,7 @@ class SqliteStore(SharedVerbs):
 
     async def open(self) -> None:
         """Create the file and its schema, or check them."""
-        opening.make_ready(self._connections)
+        bootstrap.make_ready(self._connections)
         await self.changed_by_others()
 
     async def close(self) -> None:
@@ -99,7 +98,7 @@ class SqliteStore(SharedVerbs):
     def after_fork(self) -> None:
         """Begin anew in a new process."""
         self._connections.after_fork()
-        self._library = Library()
+        self._schedule_cache = ScheduleCache()
 
     async def clock(self) -> Micros:
         """The time of the clock it was given."""
@@ -107,63 +106,63 @@ class SqliteStore(SharedVerbs):
 
     async def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
-        with self._writing() as ledger:
-            return planning.create_all(ledger, plans)
+        with self._writing() as uow:
+            return plan_writes.create_all(uow, plans)
 
     async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
-        with self._reading() as ledger:
-            return dependents.graph(ledger, tenant, schedule_ids)
+        with self._reading() as uow:
+            return dependencies.graph(uow, tenant, schedule_ids)
 
     async def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
-        with self._reading() as ledger:
-            return snapshots.by_uid(ledger, uid)
+        with self._reading() as uow:
+            return snapshots.by_uid(uow, uid)
 
     async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         while True:
-            with self._reading() as ledger:
-                found, faults = snapshots.plannable(ledger, now, limit)
+            with self._reading() as uow:
+                found, faults = snapshots.plannable(uow, now, limit)
             if not faults:
                 return found
             # They would be found again and again, and stand before the others.
-            with self._writing() as ledger:
-                ledger.session.update("schedule_states", ("schedule", "fault"), list(faults.items()))
+            with self._writing() as uow:
+                uow.session.update("schedule_states", ("schedule", "fault"), list(faults.items()))
 
     async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
-        with self._writing() as ledger:
-            return planning.commit_all(ledger, plans)
+        with self._writing() as uow:
+            return plan_writes.commit_all(uow, plans)
 
     async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         """Decide on a schedule while nobody else writes."""
-        with self._writing() as ledger:
-            return planning.commit_change(ledger, uid, decide)
+        with self._writing() as uow:
+            return plan_writes.commit_change(uow, uid, decide)
 
     async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
-        with self._writing() as ledger:
-            return planning.add_all(ledger, occurrences)
+        with self._writing() as uow:
+            return plan_writes.add_all(uow, occurrences)
 
     async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, in their order."""
-        with self._writing() as ledger:
-            return emitted.emit(ledger, tenant, events)
+        with self._writing() as uow:
+            return emitted.emit(uow, tenant, events)
 
-    async def unmatched(self, limit: int) -> list[Audience]:
+    async def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it."""
-        with self._reading() as ledger:
-            found, damaged = emitted.unmatched(ledger, limit)
+        with self._reading() as uow:
+            found, damaged = emitted.unmatched(uow, limit)
         if damaged:
-            with self._writing() as ledger:
-                emitted.mend(ledger, damaged)
+            with self._writing() as uow:
+                emitted.mend(uow, damaged)
         return found
 
     async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
-        with self._writing() as ledger:
-            return emitted.commit(ledger, reactions)
+        with self._writing() as uow:
+            return emitted.commit(uow, reactions)
 
     async def claim(  # noqa: PLR0913 - as the port has it
         self,
@@ -178,16 +177,16 @@ class SqliteStore(SharedVerbs):
         shares: Shares | None = None,
     ) -> list[Claim]:
         """Lease what is due, and what others let go."""
-        with self._writing() as ledger:
+        with self._writing() as uow:
             if only is not None:
-                found = finding.only_due(ledger.session, only, routes, now=now, until=until)[:limit]
+                found = claim_queries.only_due(uow.session, only, routes, now=now, until=until)[:limit]
             elif shares is not None:
-                found = sharing.due_in_turn(ledger.session, routes, shares, now=now, until=until, limit=limit)
+                found = claim_queries.due_in_turn(uow.session, routes, shares, now=now, until=until, limit=limit)
             else:
-                found = finding.due(ledger.session, routes, now=now, until=until, limit=limit)
+                found = claim_queries.due(uow.session, routes, now=now, until=until, limit=limit)
             if not found and only is None:
-                claiming.end_strays(ledger.session, routes, now=now, until=until)
-            claims, faults = claiming.take(ledger, found, node, now=now, lease=lease)
+                leases.end_strays(uow.session, routes, now=now, until=until)
+            claims, faults = leases.take(uow, found, node, now=now, lease=lease)
         self._end_damaged(faults)
         return claims
 
@@ -195,84 +194,84 @@ class SqliteStore(SharedVerbs):
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds."""
-        with self._writing() as ledger:
-            return admitting.admit_all(ledger, admissions, now=now, lease=lease)
+        with self._writing() as uow:
+            return admission.admit_all(uow, admissions, now=now, lease=lease)
 
     async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
-        with self._reading() as ledger:
-            sheets = ledger.read_sheets({claim.schedule.uid for claim in claims})
+        with self._reading() as uow:
+            states = uow.read_states({claim.schedule.uid for claim in claims})
             return upstreams.read(
-                ledger, [(sheets.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
+                uow, [(states.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
             )
 
-    async def renew(self, holds: Sequence[Hold], *, now: Micros, lease: Micros) -> Renewal:
+    async def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
-        with self._writing() as ledger:
-            return claiming.renew(ledger, holds, now=now, lease=lease)
+        with self._writing() as uow:
+            return leases.renew(uow, holds, now=now, lease=lease)
 
-    async def release(self, holds: Sequence[Hold]) -> None:
+    async def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
-        with self._writing() as ledger:
-            claiming.release(ledger, holds)
+        with self._writing() as uow:
+            leases.release(uow, holds)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
-        with self._writing() as ledger:
-            return admitting.settle_all(ledger, settlements)
+        with self._writing() as uow:
+            return admission.settle_all(uow, settlements)
 
     async def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
-        with self._writing() as ledger:
-            return claiming.request_stop(ledger, occurrence_id)
+        with self._writing() as uow:
+            return leases.request_stop(uow, occurrence_id)
 
     async def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
-        with self._writing() as ledger:
-            return admitting.cancel(ledger, occurrence_id)
+        with self._writing() as uow:
+            return admission.cancel(uow, occurrence_id)
 
     async def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
-        with self._reading() as ledger:
-            return snapshots.routes(ledger.session, source)
+        with self._reading() as uow:
+            return snapshots.routes(uow.session, source)
 
-    async def beat(self, beat: Beat, *, now: Micros) -> None:
+    async def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
-        with self._writing() as ledger:
-            nodes.beat(ledger.session, beat, now=now)
+        with self._writing() as uow:
+            nodes.beat(uow.session, beat, now=now)
 
     async def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
-        with self._writing() as ledger:
-            nodes.leave(ledger.session, node, now=self._now())
+        with self._writing() as uow:
+            nodes.leave(uow.session, node, now=self._now())
 
     async def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
-        with self._reading() as ledger:
-            return nodes.told(ledger.session, now=self._now())
+        with self._reading() as uow:
+            return nodes.told(uow.session, now=self._now())
 
     async def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
-        with self._writing() as ledger:
-            return telling.tell_lost(ledger, node, seen, event, telling.listening_for(ledger.session, event))
+        with self._writing() as uow:
+            return system_events.tell_lost(uow, node, seen, event, system_events.listening_for(uow.session, event))
 
     async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
-        with self._writing() as ledger:
-            return nodes.lead(ledger.session, node, now=now, lease=lease)
+        with self._writing() as uow:
+            return nodes.lead(uow.session, node, now=now, lease=lease)
 
     async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
-        with self._writing() as ledger:
-            found = finding.lacking(ledger.session, now=now, limit=limit)
-            claims, faults = claiming.take(ledger, found, node, now=now, lease=lease)
+        with self._writing() as uow:
+            found = claim_queries.lacking(uow.session, now=now, limit=limit)
+            claims, faults = leases.take(uow, found, node, now=now, lease=lease)
         self._end_damaged(faults)
         return claims
 
     async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
-        with self._reading() as ledger:
-            found, faults, strays = history.overdue(ledger, now=now, limit=limit)
+        with self._reading() as uow:
+            found, faults, strays = history.overdue(uow, now=now, limit=limit)
         self._end_damaged(faults, strays)
         return found
 
@@ -295,7 +294,7 @@ class SqliteStore(SharedVerbs):
 
     async def condition(self) -> Condition:
         """What SQLite finds wrong with the file, and how large its journal is."""
-        return opening.condition(self._connections)
+        return bootstrap.condition(self._connections)
 
     async def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
@@ -304,39 +303,39 @@ class SqliteStore(SharedVerbs):
 
     async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
-        with self._writing() as ledger:
-            return history.prune(ledger.session, before=before, keep=keep, limit=limit)
+        with self._writing() as uow:
+            return history.prune(uow.session, before=before, keep=keep, limit=limit)
 
-    def _read(self, work: Callable[[Ledger], T]) -> T:
-        with self._reading() as ledger:
-            return work(ledger)
+    def _read(self, work: Callable[[UnitOfWork], T]) -> T:
+        with self._reading() as uow:
+            return work(uow)
 
-    def _quick(self, work: Callable[[Ledger], T]) -> T:
-        with self._writing() as ledger:
-            return work(ledger)
+    def _quick(self, work: Callable[[UnitOfWork], T]) -> T:
+        with self._writing() as uow:
+            return work(uow)
 
     def _tenants_of(self, key: int) -> Iterable[str]:  # noqa: ARG002 - likewise
         return ()
 
-    def _careful(self, tenants: Iterable[str], work: Callable[[Ledger], T]) -> T:  # noqa: ARG002 - one writes at a time
+    def _careful(self, tenants: Iterable[str], work: Callable[[UnitOfWork], T]) -> T:  # noqa: ARG002 - one writes at a time
         return self._quick(work)
 
     @contextmanager
-    def _writing(self) -> Iterator[Ledger]:
+    def _writing(self) -> Iterator[UnitOfWork]:
         try:
             with self._connections.writing() as connection:
-                ledger = Ledger(SqliteSession(connection, self._now), self._library)
-                yield ledger
-                ledger.write()
-                telling.tell(ledger)
+                uow = UnitOfWork(SqliteSession(connection, self._now), self._schedule_cache)
+                yield uow
+                uow.write()
+                system_events.tell(uow)
         except BaseException:
-            self._library.forget()
+            self._schedule_cache.forget()
             raise
 
     @contextmanager
-    def _reading(self) -> Iterator[Ledger]:
+    def _reading(self) -> Iterator[UnitOfWork]:
         with self._connections.reading() as connection:
-            yield Ledger(SqliteSession(connection, self._now), self._library)
+            yield UnitOfWork(SqliteSession(connection, self._now), self._schedule_cache)
 
 
 def do_nothing() -> None:

@@ -15,7 +15,7 @@ from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.core.settlement import Settlement
 from noonmark.core.triggers import EventTrigger
-from noonmark.ports.records import Admitted, Hold
+from noonmark.ports.records import Admitted, Lease
 from noonmark.testing import factories
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.schedule import Schedule
-    from noonmark.ports.records import Kept, LeaseLost, Shares
+    from noonmark.ports.records import LeaseLost, Shares, StoredSchedule
     from noonmark.ports.store import Store
 
 LEASE: Micros = 15 * SECOND
@@ -90,7 +90,7 @@ class Bench:
         assert found is not None
         return found
 
-    async def kept(self, of: Schedule) -> Kept:
+    async def kept(self, of: Schedule) -> StoredSchedule:
         """The schedule as callers read it."""
         found = await self.store.find(of.owner.tenant, of.schedule_id)
         assert found is not None
@@ -192,10 +192,10 @@ def start(claim: Claim) -> Start:
     )
 
 
-def hold(one: Claim | Occurrence) -> Hold:
+def hold(one: Claim | Occurrence) -> Lease:
     """The lease of a claim, or of what was started."""
     held = one.occurrence if isinstance(one, Claim) else one
-    return Hold(occurrence_id=held.id, fence=held.fence)
+    return Lease(occurrence_id=held.id, fence=held.fence)
 
 
 CASES: list[Callable[[Bench], Awaitable[None]]] = []

@@ -12,8 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from noonmark.core.discriminators import NONE, Discriminator, discriminator
-from noonmark.core.matching import filter_problems
+from noonmark.core.filters.index import NONE, Discriminator, discriminator
+from noonmark.core.filters.match import filter_problems
 from noonmark.stores.sql.migrations.parts import TEXT, index, references
 
 revision = "0004"

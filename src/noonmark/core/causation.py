@@ -1,0 +1,137 @@
+"""Chains: events that Noonmark emits by itself, one because of another, and where that ends.
+
+An occurrence whose work is to emit has an event for its end, and what happens to any occurrence may be told as one: a
+fact. When such an event sets off another occurrence, the next event is one deeper. An occurrence that its upstreams
+have set off stands where they stand. What led to an event is part of its id, so that it is known wherever that is.
+
+Work may also ask this very service, over the network, to keep an event or to run a schedule. What it asks for is then a
+step of the same chain.
+
+The depth bounds how long a chain is; the number of facts, and of events of one type, how broad: every listener that has
+run is a fact to all the others, or has an event for them, so each further one would multiply what is under way by their
+number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.chain import Chain, chain_in, mark
+from noonmark.core.event import NOONMARK
+from noonmark.core.ids import OriginKind, kind_of
+
+if TYPE_CHECKING:
+    from noonmark.core.event import Event
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Schedule
+
+MAX_DEPTH = 16
+"""So many events may set each other off, one after another."""
+MAX_FACTS = 2
+"""So many of them may be facts: one about what no fact has set off, and one about what that has set off."""
+MAX_OF_TYPE = 2
+"""So many may be of one type when the last is emitted by a schedule that listens for just such ones; the one from
+outside that began it counts too."""
+EMITTER = "schedule:"
+"""The source of an event that a schedule emits begins like this."""
+FIRST_FACT = Chain(depth=1, facts=1)
+
+
+def chain_of_system_event(occurrence: Occurrence) -> Chain | None:
+    """The trail of a fact about an occurrence, itself counted; None when its chain has no room for it."""
+    behind = chain_behind(occurrence)
+    fact = replace(behind, depth=behind.depth + 1, facts=behind.facts + 1)
+    return fact if fact.depth <= MAX_DEPTH and fact.facts <= MAX_FACTS else None
+
+
+def chain_of_emitted(occurrence: Occurrence) -> Chain:
+    """That of an event which it is the work of an occurrence to emit; it is no fact, but may follow from some."""
+    behind = chain_behind(occurrence)
+    return replace(behind, depth=behind.depth + 1)
+
+
+def why_not_emitted(trail: Chain, event_type: str, *, repeats: bool) -> str | None:
+    """Why an event of a type may not be emitted where its trail has led; None when it may.
+
+    Whoever would be set off by what it emits `repeats`: of such ones, each that hears of the others multiplies them. A
+    step to another stage does not, though its event be of the same type.
+    """
+    if trail.depth > MAX_DEPTH:
+        return f"it would be the last of {trail.depth} events that set each other off, and at most {MAX_DEPTH} may"
+    if repeats and trail.count(event_type) >= MAX_OF_TYPE:
+        return (
+            f"{MAX_OF_TYPE} of the events that led to it are of type {event_type!r} themselves, and no more may be: "
+            "give each step a type, or a filter, of its own"
+        )
+    return None
+
+
+def chain_of_reported(occurrence: Occurrence, event_type: str) -> Chain:
+    """That of what follows from an event which the work of an occurrence has told over the network."""
+    return chain_of_emitted(occurrence).then(occurrence.schedule_id, event_type)
+
+
+def chain_of_requested(occurrence: Occurrence) -> Chain:
+    """That of a run which the work of an occurrence has asked for over the network: one step deeper."""
+    return chain_of_emitted(occurrence).then(occurrence.schedule_id)
+
+
+def why_not_requested(trail: Chain) -> str | None:
+    """Why a run may not be asked for where its trail has led; None when it may."""
+    if trail.depth <= MAX_DEPTH:
+        return None
+    return f"it would be the last of {trail.depth} steps that set each other off, and at most {MAX_DEPTH} may"
+
+
+def chain_after(occurrence: Occurrence) -> Chain | None:
+    """The trail of what an occurrence has set off as an upstream, by its end; None where no event is behind it."""
+    behind = chain_behind(occurrence)
+    return None if behind == Chain() else behind.then(occurrence.schedule_id)
+
+
+def chain_behind(occurrence: Occurrence) -> Chain:
+    """What led to an occurrence: an event, or its upstreams; nothing, where it was time or somebody asked for it."""
+    event, overrides = occurrence.payload, occurrence.overrides
+    if overrides is not None and overrides.behind is not None:
+        return overrides.behind
+    if kind_of(occurrence.origin) is OriginKind.EVENT and isinstance(event, dict):
+        event_type, payload = str(event.get("event_type")), event.get("payload")
+        source = str(event.get("source"))
+        led = _trail_of(source, event.get("event_id"), payload)
+        return (led or Chain()).marked(mark("" if led is None else _emitter(source, payload), event_type))
+    return Chain()
+
+
+def chain_of(source: object, payload: object) -> list[str]:
+    """The schedules that a fact names as those which led to it, oldest first; none, where it is no fact of ours."""
+    chain = payload.get("chain") if source == NOONMARK and isinstance(payload, dict) else None
+    return chain if isinstance(chain, list) else []
+
+
+def concerns(event: Event, schedule: Schedule) -> bool:
+    """Whether an event is a schedule's own: emitted by its run, a fact about it, or what its runs have led to."""
+    if event.behind is not None and event.behind.leads_through(schedule.schedule_id):
+        return True
+    if is_emitted_by(event, schedule) or schedule.schedule_id in chain_of(event.source, event.payload):
+        return True
+    led = _trail_of(event.source, event.event_id, event.payload)
+    return led is not None and led.leads_through(schedule.schedule_id)
+
+
+def is_emitted_by(event: Event, schedule: Schedule) -> bool:
+    """Whether a run of a schedule has emitted an event; whoever gives its source and such an id is believed."""
+    return event.source == f"{EMITTER}{schedule.schedule_id}" and chain_in(event.event_id or "") is not None
+
+
+def _trail_of(source: str, event_id: object, payload: object) -> Chain | None:
+    """The trail of an event, itself counted; None when somebody else has emitted it."""
+    led = chain_in(str(event_id)) if source == NOONMARK or source.startswith(EMITTER) else None
+    return None if led is None else replace(led, schedules=tuple(chain_of(source, payload)))
+
+
+def _emitter(source: str, payload: object) -> str:
+    """The id of the schedule that an event of ours is by, or about; nothing, where it is about a node."""
+    if source != NOONMARK:
+        return source.removeprefix(EMITTER)
+    return str(payload.get("schedule_id", "")) if isinstance(payload, dict) else ""

@@ -1,0 +1,72 @@
+"""What cuts a run short, and what is said of it where neither the work nor its target could say anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core.instants import micros_to_seconds, to_text
+from noonmark.core.occurrence import kept_facts
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.schedule import Declaration
+
+ANSWERS = frozenset({"http"})
+"""The kinds of target that answer; what others do ends."""
+SET_BY = "deadline_set_by"
+"""The name under which an occurrence that was taken over keeps what set its deadline: its window, or the target."""
+BY_WINDOW, BY_TARGET = "window", "target"
+
+
+def interruption(
+    outcome: Outcome, reason: Reason | None, occurrence: Occurrence, declared: Declaration, *, node: str
+) -> str | None:
+    """Why a run has no end of its own, in a few words; None when it has one."""
+    match outcome:
+        case Outcome.TIMED_OUT if reason is Reason.COMPLETION_TIMED_OUT:
+            by = "in time" if occurrence.deadline is None else f"by {to_text(occurrence.deadline)}"
+            return f"the target did not say {by} how the work ended"
+        case Outcome.TIMED_OUT:
+            what = "answer" if declared.target.kind in ANSWERS else "end"
+            limit = "its timeout" if declared.timeout is None else f"{micros_to_seconds(declared.timeout):g} s"
+            return f"no {what} within {limit}"
+        case Outcome.CANCELLED:
+            return _part((reason or Reason.CANCELLED).sentence)
+        case Outcome.LEASE_LOST:
+            return f"{_named(node)} stopped before it had ended"
+        case _:
+            return None
+
+
+def interrupted_at(occurrence: Occurrence, declared: Declaration) -> Micros | None:
+    """When its window ends what has begun, if it has one that does."""
+    return None if declared.window is None else declared.window.cuts_off_at(occurrence.first_due)
+
+
+def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Micros) -> bool:
+    """Whether it is its window that ends at this deadline what was taken over.
+
+    The window may have been edited since: what was agreed then counts. Where the row does not tell, the window that is
+    declared now does.
+    """
+    agreed = (kept_facts(occurrence) or {}).get(SET_BY)
+    if agreed in (BY_WINDOW, BY_TARGET):
+        return bool(agreed == BY_WINDOW)
+    closes = interrupted_at(occurrence, declared)
+    return closes is not None and closes <= deadline
+
+
+def lost_error(node: str | None) -> str:
+    """What is said of a run whose node was lost."""
+    return f"{_named(node)} was lost before it had ended"
+
+
+def _named(node: str | None) -> str:
+    return f"node {node}" if node else "its node"
+
+
+def _part(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")

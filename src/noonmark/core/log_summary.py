@@ -1,0 +1,41 @@
+"""What a log says of a run that did not end well: what happened, and nothing that passed through it.
+
+Logs go where payloads, the output of programs and the answers of servers must not: those are in the run, to which the
+ids of the line lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from noonmark.core.interruption import ANSWERS
+from noonmark.core.json_values import printable
+from noonmark.core.run import Outcome
+from noonmark.core.targets.command import end_of_program
+
+if TYPE_CHECKING:
+    from noonmark.core.reasons import Reason
+    from noonmark.core.run import Run
+
+OWN = frozenset({"function"})
+"""The kinds of target that are code of the node's own; what it raises is for whoever reads its log."""
+
+
+def log_summary(kind: str, run: Run, reason: Reason, own_words: str | None = None) -> str:
+    """How a run of such a target ended, to follow the words that tell of its failure; nothing, if that is all.
+
+    What Noonmark decided on itself is said in its own words.
+    """
+    if kind in OWN:
+        return f"\n{run.error.rstrip()}" if run.error else ""
+    if own_words is not None:
+        return f": {printable(own_words)} ({reason})"
+    known = run.result if isinstance(run.result, Mapping) else {}
+    if isinstance(code := known.get("exit_code"), int):
+        return f": it {end_of_program(code)} ({reason})"
+    if isinstance(status := known.get("status"), int):
+        return f": it was answered with status {status} ({reason})"
+    if kind in ANSWERS and run.outcome is Outcome.FAILED:
+        return f": there was no answer ({reason})"
+    return f" ({reason})"

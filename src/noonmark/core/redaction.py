@@ -1,0 +1,120 @@
+"""Concealing: what holds a secret is not kept, in whatever way its receiver has written it.
+
+A text that others said is read in every way in which texts are written into others: percent-encoded, as HTML, with
+backslashes as in JSON and in the `repr` of Python, and as any of these within another. Where one of the readings holds
+a secret, nothing of that text is kept. So there is no list of forms that could lack one, and nothing is cut out of a
+text in which something else of it is left.
+
+A secret is found by its last characters. All of them are looked for at once, so that a text costs what it is long,
+however many secrets there are.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from html import unescape
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MASK = "***"
+SHORTEST = 4
+"""What is shorter cannot be told from other text."""
+SCHEME = 8
+"""The first of several words of a value, if it is shorter, is no secret by itself: `Bearer`, for instance."""
+TAIL = 12
+"""By so many characters at its end a secret is known; a shorter one by all of it."""
+MAX_DECODED = 24
+"""Whoever wraps a text more often than that has something to hide."""
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+
+
+class Redactor:
+    """Finds secret values, also where they were written in another way, and in parts: a token without its scheme."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        """Without values, everything is left as it is."""
+        wholes = {one for value in values for one in (value, *_parts(value))}
+        known = {reading.lower() for whole in wholes for reading in _ends(whole)}
+        self._tails: dict[int, set[str]] = {}
+        for one in known:
+            if len(one) >= SHORTEST:
+                tail = one[-TAIL:]
+                self._tails.setdefault(len(tail), set()).add(tail)
+
+    def holds(self, text: str) -> bool:
+        """Whether a secret is in the text, however it is written there."""
+        for number, reading in enumerate(_readings(text)):
+            if number > MAX_DECODED or self._is_in(reading.lower()):
+                return True
+        return False
+
+    def text(self, text: str) -> str:
+        """The text, or a mask in place of all of it."""
+        return MASK if self._tails and self.holds(text) else text
+
+    def json(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+        """The same for every text in a JSON value, the names in objects and the numbers too."""
+        if not self._tails:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.json(one) for one in value]
+        if isinstance(value, dict):
+            return {self.text(name): self.json(one) for name, one in value.items()}
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return MASK if is_number and self.holds(str(value)) else value
+
+    def _is_in(self, text: str) -> bool:
+        return any(
+            text[at : at + length] in tails
+            for length, tails in self._tails.items()
+            for at in range(len(text) - length + 1)
+        )
+
+
+def _parts(value: str) -> Iterator[str]:
+    """The words of a value, and what `Basic` stands before: whoever is sent it reads a password there."""
+    first, *others = value.split() or [""]
+    yield from [first, *others] if len(first) >= SCHEME else others
+    if first.lower() == "basic" and len(others) == 1:
+        try:
+            pair = b64decode(others[0], validate=True).decode()
+        except ValueError:
+            return
+        yield from (pair, pair.partition(":")[2])
+
+
+def _readings(text: str) -> Iterator[str]:
+    """The text as it is, and as what it stands for, as far as that goes; one more than may be, where it goes further.
+
+    No reading is longer than the one before.
+    """
+    yield text
+    left = MAX_DECODED
+    while True:
+        before = text
+        for decode in (unquote, unescape, _without_backslashes):
+            if (read := decode(text)) != text:
+                text, left = read, left - 1
+                yield text
+                if left < 0:
+                    return
+        if text == before:
+            return
+
+
+def _ends(secret: str) -> tuple[str, str]:
+    """A secret as it is, and as whoever reads on and on has it in the end, where it looks like something encoded."""
+    *_, last = _readings(secret)
+    return secret, last
+
+
+def _without_backslashes(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: found[3] or chr(int(found[1] or found[2], 16)), text)

@@ -1,0 +1,188 @@
+"""Facts: what Noonmark tells of itself, as events. There is one for each kind of thing that somebody may want to hear.
+
+A store keeps such an event in the transaction that makes it true, and only where a schedule of the tenant listens for
+its type. The list is closed; everything in it is also on record where it happened.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.causation import FIRST_FACT, chain_of_system_event
+from noonmark.core.event import NOONMARK, Event
+from noonmark.core.ids import fact_id
+from noonmark.core.instants import SECOND, micros_to_seconds, to_text
+from noonmark.core.json_values import storable
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.reasons import Explained
+
+if TYPE_CHECKING:
+    from noonmark.core.audit import AuditEntry
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.reasons import Reason
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
+
+LATE: Micros = SECOND
+"""What starts later than that after its due time is late."""
+MAX_ERROR = 2_000
+MAX_LINE = 300
+
+
+class SystemEvent(Explained):
+    """The type of an event; `sentence` says when it is told."""
+
+    COMPLETED = "occurrence.completed", "The work was done."
+    FAILED = "occurrence.failed", "The work failed, and no attempt is left."
+    TIMED_OUT = "occurrence.timed_out", "The last attempt took too long."
+    CANCELLED = "occurrence.cancelled", "Somebody cancelled it, or its schedule was deleted."
+    SKIPPED = "occurrence.skipped", "A policy kept it from starting: overlap, a pause, a window, what it depends on."
+    MISFIRED = "occurrence.misfired", "It was missed: one fire, or a whole gap of them with its count."
+    DELIVERY_FAILED = "occurrence.delivery_failed", "The target was out of reach, or it is not known how it ended."
+    RETRYING = "occurrence.retrying", "An attempt failed, and another one follows."
+    STARTED_LATE = "occurrence.late", "It first started more than a second after its due time."
+    SCHEDULE_CREATED = "schedule.created", "A schedule is new."
+    SCHEDULE_UPDATED = "schedule.updated", "Something about a schedule was declared anew."
+    SCHEDULE_PAUSED = "schedule.paused", "Somebody paused a schedule, or it failed as often as `pause_on_failure` says."
+    SCHEDULE_RESUMED = "schedule.resumed", "A schedule that was paused goes on."
+    SCHEDULE_COMPLETED = "schedule.completed", "A schedule has no further fire, and nothing of it is under way."
+    SCHEDULE_DELETED = "schedule.deleted", "A schedule was deleted."
+    NODE_LOST = "node.lost", "A node was not heard of for two leases, and had not said that it stops."
+
+
+ENDS = {
+    Phase.COMPLETED: SystemEvent.COMPLETED,
+    Phase.FAILED: SystemEvent.FAILED,
+    Phase.TIMED_OUT: SystemEvent.TIMED_OUT,
+    Phase.CANCELLED: SystemEvent.CANCELLED,
+    Phase.SKIPPED: SystemEvent.SKIPPED,
+    Phase.MISFIRED: SystemEvent.MISFIRED,
+    Phase.DELIVERY_FAILED: SystemEvent.DELIVERY_FAILED,
+}
+"""What is told of an occurrence that has ended; that an edit moved it is no end."""
+
+
+def is_late(first_due: Micros, started: Micros) -> bool:
+    """Whether a first start at that moment is worth telling."""
+    return started - first_due > LATE
+
+
+def change(before: Schedule, after: Schedule) -> SystemEvent:
+    """What has happened to a schedule that is another one now."""
+    if before.phase is after.phase:
+        return SystemEvent.SCHEDULE_UPDATED
+    match after.phase:
+        case SchedulePhase.PAUSED:
+            return SystemEvent.SCHEDULE_PAUSED
+        case SchedulePhase.DELETED:
+            return SystemEvent.SCHEDULE_DELETED
+        case _:
+            return (
+                SystemEvent.SCHEDULE_RESUMED if before.phase is SchedulePhase.PAUSED else SystemEvent.SCHEDULE_UPDATED
+            )
+
+
+def of_occurrence(
+    fact: SystemEvent, schedule: Schedule, one: Occurrence, *, run: Run | None = None, waited_for: Reason | None = None
+) -> Event | None:
+    """Tell of an occurrence as it is now, of its last run if that has just ended, and of what it had waited for.
+
+    Every such fact has the same fields, so that a message which names them never lacks one. None when its chain has no
+    room for it.
+    """
+    trail = chain_of_system_event(one)
+    if trail is None:
+        return None
+    payload = {
+        "occurrence_id": one.id,
+        **_schedule(schedule),
+        "origin": str(one.origin),
+        "phase": str(one.phase),
+        "reason": None if one.reason is None else str(one.reason),
+        "summary": fact.sentence if one.reason is None else one.reason.sentence,
+        "detail": _detail(one.detail),
+        "nominal_at": to_text(one.nominal),
+        "due_at": to_text(one.first_due),
+        "attempt": one.attempt,
+        "retry_at": to_text(one.due) if fact is SystemEvent.RETRYING else None,
+        "late_seconds": _late_seconds(one) if fact is SystemEvent.STARTED_LATE else None,
+        "waited_for": None if waited_for is None else str(waited_for),
+        "missed_count": one.missed_count,
+        "missed_from": None if one.missed_first is None else to_text(one.missed_first),
+        "missed_to": None if one.missed_last is None else to_text(one.missed_last),
+        **_error(run),
+        "depth": trail.depth,
+        "chain": [*trail.schedules, schedule.schedule_id],
+    }
+    return _event(fact, payload, trail.event_id(fact_id(fact, one.id, one.attempt)))
+
+
+def of_schedule(fact: SystemEvent, schedule: Schedule, *, note: AuditEntry | None = None, failures: int = 0) -> Event:
+    """Tell of a schedule as it is now, who asked for that, or after how many failures in a row it came by itself."""
+    payload = {
+        **_schedule(schedule),
+        "trigger_type": None if schedule.declaration.trigger is None else schedule.declaration.trigger.type,
+        "phase": str(schedule.phase),
+        "revision": schedule.revision,
+        "at": to_text(schedule.updated),
+        "by": None if note is None else note.caller,
+        "reason": "pause_on_failure" if failures else None if note is None else note.reason,
+        "failures_in_row": failures,
+        "depth": FIRST_FACT.depth,
+        "chain": [schedule.schedule_id],
+    }
+    key = fact_id(fact, schedule.uid, schedule.revision, schedule.updated)
+    return _event(fact, payload, FIRST_FACT.event_id(key))
+
+
+def of_lost_node(
+    name: str, *, seen: Micros, started: Micros, version: str, load: int, routes: tuple[str, ...]
+) -> Event:
+    """Tell that a node was last heard of then."""
+    payload = {
+        "node": name,
+        "seen_at": to_text(seen),
+        "started_at": to_text(started),
+        "version": version,
+        "load": load,
+        "routes": list(routes),
+        "depth": FIRST_FACT.depth,
+    }
+    return _event(SystemEvent.NODE_LOST, payload, FIRST_FACT.event_id(fact_id(SystemEvent.NODE_LOST, name, seen)))
+
+
+def _event(fact: SystemEvent, payload: dict[str, Any], key: str) -> Event:
+    # The moment that is kept is the store's own.
+    return Event(event_type=str(fact), emitted=0, event_id=key, source=NOONMARK, payload=payload)
+
+
+def _schedule(schedule: Schedule) -> dict[str, Any]:
+    declared = schedule.declaration
+    return {
+        "schedule_id": schedule.schedule_id,
+        "schedule_name": schedule.schedule_id if declared.name is None else declared.name,
+        "labels": dict(declared.labels),
+        "user": schedule.owner.user,
+        "target_kind": declared.target.kind,
+    }
+
+
+def _detail(detail: str) -> Any:  # noqa: ANN401 - JSON
+    """The numbers behind a reason; a damaged record has none."""
+    try:
+        return json.loads(detail) if detail else {}
+    except ValueError:
+        return {}
+
+
+def _error(run: Run | None) -> dict[str, str]:
+    """What went wrong, on one line for a message, and the end of the whole text: there a traceback says what it was."""
+    text = "" if run is None or run.error is None else storable(run.error).strip()
+    last = text.rpartition("\n")[2].strip()
+    return {"error": last if len(last) <= MAX_LINE else f"{last[: MAX_LINE - 1]}…", "error_text": text[-MAX_ERROR:]}
+
+
+def _late_seconds(one: Occurrence) -> int | float:
+    return micros_to_seconds((one.first_due if one.started is None else one.started) - one.first_due)

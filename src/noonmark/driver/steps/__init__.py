@@ -1,0 +1,1 @@
+"""The steps of the driver. Each one reads, decides and commits once."""

@@ -1,0 +1,232 @@
+"""Admitting: at its due time a claimed occurrence starts, waits, or ends.
+
+A start is committed a little early, so that nothing but a timer stands between an occurrence and its due time. When a
+place is taken that early, the decision waits for the due time itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from noonmark.core.admission import (
+    Busy,
+    Claim,
+    End,
+    Replan,
+    Start,
+    Wait,
+    admit,
+    after_upstreams,
+    depends_on_others,
+    refused,
+)
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.core.system_events import is_late
+from noonmark.driver import logs
+from noonmark.driver.steps.reports import AdmitReport
+from noonmark.driver.steps.settle import hand_back
+from noonmark.ports import events
+from noonmark.ports.records import Admitted, Lease, LeaseLost
+from noonmark.ports.target import Assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.admission import Admission
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.driver.node import Node
+
+    Answer = Admitted | LeaseLost | Busy
+
+
+logger = logging.getLogger("noonmark.driver")
+
+
+async def admit_once(node: Node) -> AdmitReport:
+    """Decide about every claim whose time has come, and hand over what starts."""
+    if node.is_in_doubt:
+        return AdmitReport()
+    now, lease = node.now, node.timing.lease
+    due = node.take_due(node.batch)
+    decisions = [_decide(one, now=now, lease=lease) for one in due]
+    counts = _Counts()
+    try:
+        decisions = _in_time(node, await _look_upstream(node, decisions), counts)
+    except Exception:
+        for claim in due:
+            node.decide_at(claim, node.now)
+        raise
+    while decisions:
+        try:
+            answers = await _admit(node, decisions)
+        except Exception:
+            # Perhaps it was written, perhaps not: asked again, whatever took effect answers as lost.
+            for one in decisions:
+                node.decide_at(one.claim, node.now)
+            raise
+        decisions = await _carry_out(node, decisions, answers, counts)
+    return counts.report()
+
+
+async def _admit(node: Node, decisions: Sequence[Admission]) -> list[Answer]:
+    """Carry decisions out together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        answers: list[Answer] = await node.ask(
+            node.store.admit(decisions, now=node.now, lease=node.timing.lease), first=True
+        )
+    except NoonmarkError:
+        raise
+    except Exception:
+        claimed = decisions[0].claim.occurrence
+        if len(decisions) > 1:
+            return [answer for one in decisions for answer in await _admit(node, [one])]
+        logger.exception("occurrence %s cannot be admitted", claimed.id)
+        return [LeaseLost(occurrence_id=claimed.id)]
+    return answers
+
+
+def _decide(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
+    """Decide about one claim; a record that makes no sense ends, so that it keeps nobody from the others."""
+    try:
+        return admit(claim, now=max(now, claim.occurrence.due), lease=lease)
+    except Exception as error:
+        logger.exception("occurrence %s cannot be decided", claim.occurrence.id)
+        facts = {"problem": repr(error)}
+        return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, facts=facts)
+
+
+async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admission]:
+    """Let the upstreams of what could start have their say."""
+    asking = [one.claim for one in decisions if isinstance(one, Start) and depends_on_others(one.claim)]
+    if not asking:
+        return decisions
+    standings = await node.ask(node.store.upstreams(asking), first=True)
+    verdicts = {
+        claim.occurrence.id: after_upstreams(claim, one, now=max(node.now, claim.occurrence.due))
+        for claim, one in zip(asking, standings, strict=True)
+    }
+    return [verdicts.get(one.claim.occurrence.id) or one for one in decisions]
+
+
+def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Admission]:
+    """Keep what would wait no longer than a claim looks ahead, and come back to it: it would be claimed at once."""
+    ahead = node.now + node.timing.lookahead
+    others: list[Admission] = []
+    for one in decisions:
+        if isinstance(one, Wait) and one.until is not None and one.until <= ahead:
+            node.decide_at(one.claim, one.until)
+            counts.postponed += 1
+        else:
+            others.append(one)
+    return others
+
+
+class _Counts:
+    """What became of each, as it comes in."""
+
+    def __init__(self) -> None:
+        self.started = self.ended = self.waiting = self.replanned = self.lost = self.postponed = self.late = 0
+
+    def report(self) -> AdmitReport:
+        return AdmitReport(**vars(self))
+
+
+async def _carry_out(
+    node: Node, decisions: Sequence[Admission], answers: Sequence[Answer], counts: _Counts
+) -> list[Admission]:
+    """Act on the answers of the store; what it refused for want of a place is decided again."""
+    assignments: list[Assignment] = []
+    driver_events: list[events.DriverEvent] = []
+    lost: list[Lease] = []
+    again: list[Admission] = []
+    now, tells = node.now, node.tells
+    for decision, answer in zip(decisions, answers, strict=True):
+        claim = decision.claim
+        match answer:
+            case Admitted(occurrence=occurrence):
+                node.drop(claim)
+                if isinstance(decision, Start):
+                    assignment = node.deliveries[occurrence.id] = Assignment(occurrence, claim.schedule, occurrence.due)
+                    assignments.append(assignment)
+                    counts.late += is_late(occurrence.first_due, now)
+                    if tells:
+                        driver_events.append(events.Started(occurrence))
+                else:
+                    driver_events.append(_not_started(node, decision, occurrence, counts))
+            case Busy():
+                if now < claim.occurrence.due:
+                    node.decide_at(claim, claim.occurrence.due)
+                    counts.postponed += 1
+                else:
+                    again.append(refused(claim, answer))
+            case _:
+                node.drop(claim)
+                lost.append(Lease(occurrence_id=claim.occurrence.id, fence=claim.occurrence.fence))
+                driver_events.append(events.LeaseLost(claim.occurrence.id))
+                counts.lost += 1
+    if assignments:
+        counts.started += await _hand_over(node, assignments)
+    node.tell(driver_events)
+    if lost:
+        # If only the revision has moved, the row is still this node's, and would wait for the end of its lease. That
+        # is all that a failure costs; what is to be decided again must not be lost with it.
+        with suppress(Exception):
+            await node.ask(node.store.release(lost))
+    return again
+
+
+async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
+    """Let what has started begin at its time; how many do.
+
+    Where the answer was under way for longer than a lease, another node may have taken it over by now.
+    """
+    since = node.now - node.timing.lease
+    late = [one for one in assignments if one.occurrence.started is not None and one.occurrence.started <= since]
+    if late:
+        lost = set(late).difference(await _still_held(node, late))
+        assignments = [one for one in assignments if one not in lost]
+    if assignments:
+        node.runtime.target.deliver(assignments)
+    return len(assignments)
+
+
+async def _still_held(node: Node, late: list[Assignment]) -> list[Assignment]:
+    """What is this node's yet, by an answer that is not late, too; the rest is handed back."""
+    holds = [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in late]
+    asked, lost = node.now, frozenset(hold.occurrence_id for hold in holds)
+    with suppress(Exception):  # nobody knows then
+        renewal = await node.ask_apart(node.store.renew(holds, now=asked, lease=node.timing.lease))
+        lost = renewal.lost if node.now < asked + node.timing.lease else lost
+    hand_back(node, [one for one in late if one.occurrence.id in lost])
+    return [one for one in late if one.occurrence.id not in lost]
+
+
+def _not_started(
+    node: Node, decision: End | Wait | Replan, occurrence: Occurrence, counts: _Counts
+) -> events.DriverEvent:
+    match decision:
+        case Wait():
+            counts.waiting += 1
+            if decision.cancels:
+                _stop_running(node, occurrence)
+            return events.Waiting(occurrence)
+        case Replan():
+            counts.replanned += 1
+            return events.Waiting(occurrence)
+        case End():
+            counts.ended += 1
+            node.ended(occurrence)
+            logs.ended(decision.claim.schedule, occurrence)
+            return events.Ended(occurrence)
+
+
+def _stop_running(node: Node, newer: Occurrence) -> None:
+    """If the run that has to make room is delivered here, it need not wait to hear of it."""
+    for assignment in node.deliveries.values():
+        if assignment.occurrence.uid == newer.uid:
+            assignment.stop(Reason.REPLACED)

@@ -1,0 +1,147 @@
+"""Claiming: what falls due soon is leased ahead of its time, so that its start waits on a timer, not on a query."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.driver.steps.reports import ClaimReport, RenewReport
+from noonmark.ports.events import Claimed
+from noonmark.ports.records import Lease, Renewal, Shares
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.admission import Claim
+    from noonmark.core.schedule import Owner
+    from noonmark.driver.node import Node
+
+
+logger = logging.getLogger("noonmark.driver")
+
+
+EACH = 10
+"""So many of each owner are claimed when there is too much for everybody, and fewer where there is little room."""
+
+
+async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
+    """Lease one batch of what this node can serve; leases that ran out are anybody's.
+
+    When there is more than that, or the node is full, owners who would have to wait get a share.
+    """
+    if not await node.trusts_time():
+        return ClaimReport()  # a lease that ends only because the time leapt is somebody's still
+    batch = node.timing.batch
+    if only is not None:
+        return ClaimReport(claimed=len(await _claim(node, min(batch, node.room_for_others), only=only)))
+    room = min(batch, node.room)
+    claims = await _claim(node, room)
+    more = room > 0 and len(claims) == room
+    shared: list[Claim] = []
+    if more or room <= 0:
+        each = max(1, min(EACH, node.timing.capacity // 100))
+        besides = _owners_of_most(claims) if claims else node.holding(each)
+        shares = Shares(each=each, after=node.served_last, besides=besides)
+        shared = await _claim(node, min(batch, node.room_for_others), shares=shares)
+        if shared:
+            node.served_last = shared[-1].schedule.owner
+    return ClaimReport(claimed=len(claims) + len(shared), more=more)
+
+
+def _owners_of_most(claims: Sequence[Claim]) -> frozenset[Owner]:
+    """The owners who have got no less than they would have in equal parts; they need no share beside that."""
+    counts = Counter(claim.schedule.owner for claim in claims)
+    return frozenset(owner for owner, count in counts.items() if count * len(counts) >= len(claims))
+
+
+async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Shares | None = None) -> list[Claim]:
+    """Lease so many at most, and hold them."""
+    if limit <= 0:
+        node.took_up = node.store_clock.monotonic()
+        return []
+    timing = node.timing
+    now = await node.time()
+    claims: list[Claim] = await node.ask(
+        node.store.claim(
+            node.id,
+            node.runtime.target.routes(),
+            now=now,
+            until=now + timing.lookahead,
+            limit=limit,
+            lease=timing.lease,
+            only=only,
+            shares=shares,
+        )
+    )
+    for claim in claims:
+        node.hold(claim)
+    if claims:
+        node.took_up = node.store_clock.monotonic()
+    if node.tells:
+        node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
+    return claims
+
+
+async def renew_once(node: Node) -> RenewReport:
+    """Extend every lease, and learn which were lost and which runs should stop."""
+    await node.read_clock(node.ask_apart)
+    holds, asked = node.holds(), node.now
+    if not holds:
+        node.holds_until = asked + node.timing.lease
+        return RenewReport()
+    renewal = await _renew(node, holds)
+    node.holds_until = asked + node.timing.lease
+    # Only what is still held as it was when the question was asked: it may have ended since, or be held anew.
+    fences = {hold.occurrence_id: hold.fence for hold in holds}
+    gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]
+    lost = sum(node.lose(one) for one in gone)
+    stopped = 0
+    for one, reason in renewal.stop.items():
+        if _fence(node, one) == fences[one] and (assignment := node.deliveries.get(one)) is not None:
+            assignment.stop(reason)
+            stopped += 1
+    return RenewReport(renewed=len(holds) - len(renewal.lost), lost=lost, stopped=stopped)
+
+
+async def _renew(node: Node, holds: Sequence[Lease]) -> Renewal:
+    """Extend leases together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        renewal: Renewal = await node.ask_apart(
+            node.store.renew(holds, now=node.now, lease=node.timing.lease), first=True
+        )
+    except NoonmarkError:
+        raise
+    except Exception:
+        if len(holds) == 1:
+            logger.exception("the lease of occurrence %s cannot be renewed", holds[0].occurrence_id)
+            return Renewal(lost=frozenset({holds[0].occurrence_id}), stop={})
+        each = [await _renew(node, [hold]) for hold in holds]
+        lost = frozenset(one for renewal in each for one in renewal.lost)
+        return Renewal(lost=lost, stop={one: reason for renewal in each for one, reason in renewal.stop.items()})
+    return renewal
+
+
+async def release(node: Node) -> int:
+    """Give back every claim that has not started."""
+    claims = list(node.held.values())
+    if claims:
+        # Forgotten only when it is written: until then it can be tried again.
+        await node.ask(
+            node.store.release([Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims])
+        )
+    for claim in claims:
+        node.drop(claim)
+    return len(claims)
+
+
+def _has_ended(node: Node, occurrence_id: str) -> bool:
+    """Whether its end is being written; the answer to that says whether it still counted."""
+    assignment = node.deliveries.get(occurrence_id)
+    return assignment is not None and assignment.is_closed
+
+
+def _fence(node: Node, occurrence_id: str) -> int | None:
+    held = node.held.get(occurrence_id) or node.deliveries.get(occurrence_id)
+    return None if held is None else held.occurrence.fence

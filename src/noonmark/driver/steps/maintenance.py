@@ -1,0 +1,199 @@
+"""Housekeeping: what nobody else would end is ended, and what nobody needs any more is forgotten.
+
+Every node ends what has overstayed its deadline and what nobody can serve: somebody may wait for the place it holds,
+which must not take longer because a leader was lost. Only the leader forgets.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from noonmark.core.admission import unserved
+from noonmark.core.clock_rewind import rewind
+from noonmark.core.clock_trust import LEAP
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.schedule import TRUSTED
+from noonmark.core.settlement import expire
+from noonmark.driver import logs
+from noonmark.driver.steps.heartbeat import beat_once, still_leads
+from noonmark.driver.steps.plan import commit
+from noonmark.driver.steps.reports import PruneReport, ReapReport, RewindReport
+from noonmark.ports.events import Ended, Planned, Pruned, Settled
+from noonmark.ports.records import KEY_LIFETIME, Admitted, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.settlement import Settlement
+    from noonmark.driver.node import Node
+
+logger = logging.getLogger("noonmark.driver")
+
+INSPECTED = 500
+"""So many rows the leader looks at in each pass, round and round, and tells which are damaged."""
+ATTENDED = 32
+"""So many deliveries are looked at one by one; more of them learn of a request to stop when leases are renewed."""
+
+
+async def is_asked_to_stop(node: Node) -> bool:
+    """Whether somebody asked a delivery of this node to stop that does not know of it yet. Changes nothing."""
+    delivered = [one for one in node.deliveries.values() if one.stop_reason is None]
+    for one in delivered if len(delivered) <= ATTENDED else ():
+        stored = await node.ask(node.store.occurrence(one.occurrence.id))
+        if stored is not None and stored.stop is not None:
+            return True
+    return False
+
+
+async def adopt_once(node: Node) -> bool:
+    """Serve the functions that other processes have named since the last look; whether that is more than before."""
+    routes = set(await node.ask(node.store.routes(TRUSTED)))
+    fresh, node.routes_seen = routes - node.routes_seen, routes
+    return node.runtime.target.adopt(fresh)
+
+
+async def reap_once(node: Node) -> ReapReport:
+    """Tell that this node is alive, then end what has overstayed its deadline, and what nobody can serve."""
+    # All of them: what could not be imported a while ago may be there by now.
+    node.routes_seen = set(await node.ask(node.store.routes(TRUSTED)))
+    adopted = node.runtime.target.adopt(node.routes_seen)
+    if not await node.trusts_time():
+        return ReapReport(adopted=adopted)
+    await beat_once(node)
+    # By a time that has just leapt, no route was served lately.
+    orphans = await _end_orphans(node) if node.hears_others else 0
+    return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans)
+
+
+async def prune_once(node: Node) -> PruneReport:
+    """Forget one batch of what is old, or more than is kept of its schedule or tenant; nothing, if it does not lead.
+
+    And look at some of what is kept, whether it is sound.
+    """
+    if not await still_leads(node) or not node.trust.may_forget:
+        return PruneReport()
+    timing = node.timing
+    # Damage that lets a row never be found, a time that is none, is seen by nobody else.
+    node.inspected = (await node.ask(node.store.inspect(node.inspected, limit=INSPECTED))).after
+    before, limit = node.now - timing.keep_for, timing.batch
+    forgotten = await node.ask(node.store.prune(before=before, keep=timing.keep_count, limit=limit))
+    events = await node.ask(node.store.prune_events(before=before, keep=timing.keep_events, limit=limit))
+    notes = await node.ask(node.store.prune_notes(before=before, limit=limit))
+    keys = await node.ask(node.store.prune_keys(before=node.now - KEY_LIFETIME, limit=limit))
+    counts = (forgotten, events, notes, keys)
+    if any(counts):
+        node.tell([Pruned(*counts)])
+    return PruneReport(forgotten=forgotten, events=events, notes=notes, keys=keys, more=limit in counts)
+
+
+async def rewind_once(node: Node) -> RewindReport:
+    """Plan anew what a clock that was ahead had planned, and set back the times that it left behind.
+
+    Only when nobody has written such times for a lease: a node whose own clock is behind would take the others for
+    ahead. Any node may do it, and several at once: each plan is written once, by watermark.
+    """
+    if not await node.trusts_time():
+        return RewindReport()
+    now, timing = node.now, node.timing
+    newest = await node.ask(node.store.newest_time())
+    is_ahead = newest is not None and newest > now + LEAP
+    if not is_ahead and not node.must_rewind:
+        node.remembers_ahead = None
+        return RewindReport()
+    last, moment = node.remembers_ahead, node.runtime.clock.boot()
+    if last is None or (is_ahead and newest is not None and newest > last[0]):
+        node.remembers_ahead = (now if newest is None else newest, moment)
+        return RewindReport()
+    if moment - last[1] < timing.lease:
+        return RewindReport()
+    rewound = await _rewind_all(node)
+    mended = await node.ask(node.store.mend(now=node.now, after=node.now + LEAP, lease=timing.lease))
+    await _give_back_far(node)
+    node.must_rewind, node.remembers_ahead = False, None
+    return RewindReport(rewound=rewound, mended=mended)
+
+
+async def _give_back_far(node: Node) -> None:
+    """What was claimed ahead of a false time is claimed again when it is due by the right one."""
+    far = [claim for claim in node.held.values() if claim.occurrence.due > node.now + LEAP]
+    if far:
+        holds = [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in far]
+        await node.ask(node.store.release(holds))
+        for claim in far:
+            node.drop(claim)
+
+
+async def _rewind_all(node: Node) -> int:
+    count, after, limit = 0, "", node.timing.batch
+    while True:
+        now = node.now
+        page = await node.ask(node.store.planned_ahead(now=now, until=now + LEAP, after=after, limit=limit))
+        made = [_rewind(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in page]
+        plans = [plan for plan in made if plan is not None]
+        written = await commit(node, plans) if plans else []
+        done = [plan for plan, is_written in zip(plans, written, strict=True) if is_written]
+        for plan in done:
+            logs.rewound(plan.snapshot.schedule, plan)
+        node.tell([Planned(plan) for plan in done])
+        count += len(done)
+        if len(page) < limit:
+            return count
+        after = page[-1].schedule.uid
+
+
+def _rewind(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None:
+    """Rewind one schedule; a record that makes no sense keeps nobody from the others."""
+    try:
+        return rewind(snapshot, now=now, lookahead=lookahead)
+    except Exception:
+        logger.exception("schedule %s cannot be rewound", snapshot.schedule.schedule_id)
+        return None
+
+
+async def _end_overdue(node: Node) -> int:
+    """Whoever delivers it may be gone, or deaf; it loses, because the phase is no longer what it knew."""
+    settlements = []
+    for one in await node.ask(node.store.overdue(now=node.now, limit=node.timing.batch)):
+        snapshot = await node.ask(node.store.snapshot(one.uid))
+        if snapshot is not None:
+            settlements.append(expire(one, snapshot.schedule, now=node.now))
+    if not settlements:
+        return 0
+    written = await _settle(node, settlements)
+    ended = [one for one, done in zip(settlements, written, strict=True) if done]
+    node.tell([Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended])
+    return len(ended)
+
+
+async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
+    """Write ends together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        written: list[bool] = await node.ask(node.store.settle(settlements))
+    except NoonmarkError:
+        raise
+    except Exception:
+        if len(settlements) > 1:
+            return [done for one in settlements for done in await _settle(node, [one])]
+        logger.exception("the end of occurrence %s cannot be written", settlements[0].occurrence.id)
+        return [False]
+    return written
+
+
+async def _end_orphans(node: Node) -> int:
+    now, timing = node.now, node.timing
+    claims = await node.ask(node.store.orphans(node.id, now=now, limit=timing.batch, lease=timing.lease))
+    if not claims:
+        return 0
+    decisions = [unserved(claim) for claim in claims]
+    answers = await node.ask(node.store.admit(decisions, now=node.now, lease=timing.lease))
+    ended = [answer.occurrence for answer in answers if isinstance(answer, Admitted)]
+    node.tell([Ended(one) for one in ended])
+    done = {one.id for one in ended}
+    left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]
+    if left:
+        # If only the revision has moved, they are still this node's, and would wait for the end of their lease.
+        await node.ask(node.store.release([Lease(occurrence_id=one.id, fence=one.fence) for one in left]))
+    return len(ended)

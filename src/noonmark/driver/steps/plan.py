@@ -1,0 +1,83 @@
+"""Planning: schedules whose time has come get their next occurrences."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.planner import plan
+from noonmark.core.policies.misfire import judge
+from noonmark.driver import logs
+from noonmark.driver.steps.reports import PlanReport
+from noonmark.ports.events import Planned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.driver.node import Node
+
+
+logger = logging.getLogger("noonmark.driver")
+
+
+async def plan_once(node: Node) -> PlanReport:
+    """Plan one batch of schedules. Several nodes may plan the same one; the first to commit wins."""
+    if not await node.trusts_time():
+        return PlanReport()
+    limit = node.timing.batch
+    snapshots = await node.ask(node.store.plannable(await node.time(), limit))
+    if not snapshots:
+        return PlanReport()
+    now = node.now
+    made = [await _plan(node, snapshot, now=now) for snapshot in snapshots]
+    plans = [one for one in made if one is not None and not _splits_a_gap(one, now=now)]
+    if not plans:
+        return PlanReport(more=len(snapshots) == limit)
+    written = await commit(node, plans)
+    for one, done in zip(plans, written, strict=True):
+        for row in one.closed if done else ():
+            logs.ended(one.snapshot.schedule, row)
+    node.tell([Planned(one) for one, done in zip(plans, written, strict=True) if done])
+    planned = sum(written)
+    return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)
+
+
+async def _plan(node: Node, snapshot: Snapshot, *, now: Micros) -> Plan | None:
+    """Plan one schedule; a record that makes no sense keeps nobody from the others, and is set aside."""
+    try:
+        return plan(snapshot, now=now, lookahead=node.timing.lookahead)
+    except Exception as error:
+        logger.exception("schedule %s cannot be planned, and is set aside", snapshot.schedule.schedule_id)
+        await node.ask(node.store.set_aside(snapshot.schedule.uid, f"it cannot be planned: {error!r}"))
+        return None
+
+
+async def commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
+    """Write plans together. If one of them makes no sense to the store, the others do by themselves."""
+    try:
+        written: list[bool] = await node.ask(node.store.commit_plans(plans))
+    except NoonmarkError:
+        raise
+    except Exception as error:
+        if len(plans) > 1:
+            return [done for one in plans for done in await commit(node, [one])]
+        schedule = plans[0].snapshot.schedule
+        logger.exception("the plan of schedule %s cannot be written, and it is set aside", schedule.schedule_id)
+        await node.ask(node.store.set_aside(schedule.uid, f"its plan cannot be written: {error!r}"))
+        return [False]
+    return written
+
+
+def _splits_a_gap(made: Plan, *, now: Micros) -> bool:
+    """Whether a plan closes late fires while an earlier one, late as well, is still claimed: together they are one gap.
+
+    Every node was down for a while. Whoever takes over the claim sends it back, and then the gap is decided as a whole.
+    """
+    policy = made.snapshot.schedule.declaration.misfire_policy
+    if made.catch_up is None or made.catch_up.late_by <= policy.grace:
+        return False
+    claimed = (one for one in made.snapshot.projections if one.is_claimed and one.caught_up is None)
+    return any(not judge(policy, due=one.due, now=now).runs for one in claimed)

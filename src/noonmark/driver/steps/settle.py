@@ -1,0 +1,144 @@
+"""Settling: how deliveries ended is decided and written, many in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import NoonmarkError
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import Phase
+from noonmark.core.policies.overlap import Allow, Skip
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome
+from noonmark.core.settlement import Accepted, Delivered, settle
+from noonmark.driver import logs
+from noonmark.driver.steps.reports import SettleReport
+from noonmark.ports.events import Abandoned, LeaseLost, Settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.settlement import Settlement
+    from noonmark.driver.node import Node
+    from noonmark.driver.wakeup import Wakeup
+    from noonmark.ports.events import DriverEvent
+    from noonmark.ports.target import Assignment
+
+    End = tuple[Assignment, Delivered | Accepted]
+
+
+logger = logging.getLogger("noonmark.jobs")
+
+LAST_CALL: Micros = 6 * SECOND
+"""How long a node that stops waits for what is made to end, before it hands that back."""
+
+QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
+"""Outcomes that are no news to whoever reads a log."""
+
+_LEAVE_NO_LINE = (Skip, Allow)
+
+
+async def settle_once(node: Node) -> SettleReport:
+    """Write the ends of one batch of deliveries. What cannot be written now is kept, and tried again."""
+    count = min(len(node.finished), node.batch)
+    batch = [node.finished.popleft() for _ in range(count)]
+    if not batch:
+        return SettleReport()
+    try:
+        return await _write(node, batch)
+    except NoonmarkError:
+        node.finished.extendleft(reversed(batch))
+        raise
+    except Exception:
+        # One of them makes no sense to the store; by themselves, the others do.
+        logger.exception("%d ends cannot be written together", count)
+        reports = [await _write_alone(node, one) for one in batch]
+        settled = sum(one.settled for one in reports)
+        return SettleReport(settled=settled, lost=count - settled, frees_others=True)
+
+
+async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
+    was_full = node.room <= 0
+    settlements = [
+        settle(assignment.occurrence, assignment.schedule, delivered, node=node.id) for assignment, delivered in batch
+    ]
+    written = await node.ask(node.store.settle(settlements), first=True)
+    driver_events: list[DriverEvent] = []
+    deliveries, frees_others, tells = node.deliveries, was_full, node.tells
+    for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):
+        occurrence = assignment.occurrence
+        if deliveries.get(occurrence.id) is assignment:
+            del deliveries[occurrence.id]
+        if node.underway:
+            node.underway.pop(occurrence.id, None)
+        if not done:
+            driver_events.append(LeaseLost(occurrence.id, settlement.run))
+            continue
+        if settlement.retry_at is None and settlement.deadline is None:
+            node.ended(occurrence, assignment)
+        frees_others = frees_others or _frees_others(assignment, settlement)
+        if settlement.phase not in (Phase.COMPLETED, Phase.AWAITING_COMPLETION) and settlement.run.outcome not in QUIET:
+            logs.failed(assignment.schedule, settlement)
+        if tells:
+            driver_events.append(_settled(settlement))
+        if assignment.abandoned:
+            driver_events.append(Abandoned(occurrence, assignment.abandoned))
+    node.tell(driver_events)
+    settled = sum(written)
+    return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
+
+
+async def _write_alone(node: Node, one: End) -> SettleReport:
+    """Write one end. If it cannot be, whoever takes the row over when its lease has run out has to see to it."""
+    assignment, _ = one
+    try:
+        return await _write(node, [one])
+    except NoonmarkError:
+        node.finished.append(one)
+        return SettleReport()
+    except Exception:
+        logger.exception("the end of occurrence %s cannot be written", assignment.occurrence.id)
+        if node.deliveries.get(assignment.occurrence.id) is assignment:
+            del node.deliveries[assignment.occurrence.id]
+        return SettleReport(lost=1)
+
+
+def hand_back(node: Node, only: Sequence[Assignment] | None = None, *, waits: bool = False) -> int:
+    """Report everything that is still being delivered, or only some of it, as not finished; it is asked to stop.
+
+    If it `waits`, what can be made to end is reported by its target, when it has ended: nobody begins it before that.
+    """
+    now = node.now
+    running = [one for one in (node.deliveries.values() if only is None else only) if not one.is_closed]
+    for assignment in running:
+        if waits and assignment.ends_soon:
+            assignment.stop(Reason.LEASE_LOST)
+            continue
+        assignment.is_closed = True
+        assignment.stop(Reason.LEASE_LOST)
+        started = now if assignment.started is None else assignment.started
+        delivered = Delivered(outcome=Outcome.LEASE_LOST, started=started, ended=now)
+        node.finished.append((assignment, delivered))
+    return len(running)
+
+
+async def until_ended(node: Node, news: Wakeup, until: Callable[[], Micros | None]) -> None:
+    """Wait until what runs has ended, or so long; not for that to be written, which may take a while, or fail."""
+    while not all(one.is_closed for one in node.deliveries.values()):
+        ends = until()
+        left = None if ends is None else ends - node.store_clock.monotonic()
+        if left is not None and left <= 0:
+            break
+        await news.wait(left)
+
+
+def _frees_others(assignment: Assignment, settlement: Settlement) -> bool:
+    declared = assignment.schedule.declaration
+    alone = isinstance(declared.overlap_policy, _LEAVE_NO_LINE) and declared.concurrency is None
+    return settlement.retry_at is not None or not alone or assignment.occurrence.caught_up is not None
+
+
+def _settled(settlement: Settlement) -> Settled:
+    return Settled(settlement.occurrence, settlement.phase, settlement.reason, settlement.run, settlement.retry_at)

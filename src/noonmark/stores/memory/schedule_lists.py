@@ -1,0 +1,80 @@
+"""Lists of schedules: those of a tenant that a caller wants to see."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.triggers import EventTrigger
+from noonmark.ports.records import ScheduleFilter
+from noonmark.stores.memory.unit_of_work import listed_at
+from noonmark.stores.text_case import lowered
+
+if TYPE_CHECKING:
+    from noonmark.core.schedule import Schedule
+    from noonmark.ports.records import StoredSchedule
+    from noonmark.stores.memory.unit_of_work import UnitOfWork
+
+ANY = ScheduleFilter()
+
+
+def page(  # noqa: PLR0913 - as the verb has it
+    uow: UnitOfWork,
+    tenant: str,
+    wanted: ScheduleFilter,
+    *,
+    after: str | None,
+    limit: int,
+    deleted: bool,
+    newest_first: bool,
+) -> list[StoredSchedule]:
+    """A page of a tenant's schedules."""
+    listed = (uow.deleted if deleted else uow.listed).get(tenant, [])
+    places = range(len(listed))
+    if after is not None:
+        state = uow.states.get(after)
+        if state is None or state.schedule.owner.tenant != tenant:
+            return []
+        place = listed_at(state.schedule)
+        places = range(bisect_left(listed, place)) if newest_first else places[bisect_right(listed, place) :]
+    ordered = reversed(places) if newest_first else places
+    states = (uow.states[listed[index][2]] for index in ordered)
+    found = (state for state in states if _fits(state.schedule, wanted))
+    return [state.kept(uow.now()) for state in islice(found, limit)]
+
+
+def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter, *, deleted: bool) -> int:
+    """How many there are."""
+    listed = (uow.deleted if deleted else uow.listed).get(tenant, [])
+    return sum(_fits(uow.states[uid].schedule, wanted) for _, _, uid in listed)
+
+
+def _fits(schedule: Schedule, wanted: ScheduleFilter) -> bool:
+    declared = schedule.declaration
+    kind = "" if declared.trigger is None else declared.trigger.type
+    named = (
+        (wanted.user, schedule.owner.user),
+        (wanted.target, declared.target.route),
+        (wanted.name, declared.name),
+    )
+    return (
+        all(one is None or one == own for one, own in named)
+        and (not wanted.phases or schedule.phase in wanted.phases)
+        and (not wanted.kinds or kind in wanted.kinds)
+        and all(declared.labels.get(name) == value for name, value in wanted.labels.items())
+        and (wanted.event_type is None or _hears(schedule, wanted.event_type))
+        and (not wanted.text or _has_text(schedule, lowered(wanted.text)))
+    )
+
+
+def _hears(schedule: Schedule, event_type: str) -> bool:
+    trigger = schedule.declaration.trigger
+    is_there = schedule.phase is not SchedulePhase.DELETED
+    return is_there and isinstance(trigger, EventTrigger) and event_type in trigger.event_types
+
+
+def _has_text(schedule: Schedule, text: str) -> bool:
+    declared = schedule.declaration
+    return any(text in lowered(own) for own in (schedule.schedule_id, declared.name or "", declared.description))

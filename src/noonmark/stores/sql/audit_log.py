@@ -1,0 +1,93 @@
+"""Notes of what callers did, and the keys under which they asked for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.audit import AuditEntry
+from noonmark.core.json_values import storable
+from noonmark.ports.records import KeyRecord
+from noonmark.stores.sql.row_checks import RowCheck
+
+if TYPE_CHECKING:
+    from noonmark.core.instants import Micros
+    from noonmark.stores.sql.session import Session, Values
+
+NOTE_COLUMNS = (
+    "key", "tenant", "noted", "caller", "operation", "schedule_id", "uid", "revision_before", "revision_after",
+    "reason", "request_id",
+)  # fmt: skip
+_TOLD = [name for name in NOTE_COLUMNS if name != "tenant"]
+_SELECTED = ", ".join(_TOLD)
+_JUDGE = RowCheck("notes", _TOLD)
+_OLD_NOTES = "SELECT key FROM notes WHERE noted < ? ORDER BY noted, key LIMIT ? /* quick: notes */"
+_KEY = "SELECT fingerprint, created FROM idempotency_keys WHERE tenant = ? AND name = ?"
+_OLD_KEYS = """
+    SELECT key FROM idempotency_keys WHERE created < ? ORDER BY created, key LIMIT ? /* quick: idempotency_keys */
+"""
+
+
+def note_values(key: int, tenant: str, note: AuditEntry) -> tuple[Any, ...]:
+    """The columns of a note."""
+    return (
+        key, tenant, note.at, storable(note.caller), note.operation, note.schedule_id, note.uid, note.revision_before,
+        note.revision_after, _storable(note.reason), _storable(note.request_id),
+    )  # fmt: skip
+
+
+def newest(session: Session, tenant: str, limit: int, before: int | None, schedule_id: str | None) -> list[AuditEntry]:
+    """The notes of a tenant, newest first."""
+    where, values = "tenant = ?", [tenant]
+    if schedule_id is not None:
+        where, values = f"{where} AND schedule_id = ?", [tenant, schedule_id]
+    if before is not None:
+        where = f"{where} AND key < ?"
+    inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"  # noqa: S608 - our own text
+    found = session.gather(_SELECTED, inner, *values, *([] if before is None else [before]), limit)
+    return [_note(columns) for columns in found if not _JUDGE.problems(columns)]
+
+
+def prune_notes(session: Session, *, before: Micros, limit: int) -> int:
+    """Forget notes that are old."""
+    return _forget(session, "notes", session.query(_OLD_NOTES, before, limit))
+
+
+def claim_key(session: Session, tenant: str, key: str, fresh: KeyRecord, *, since: Micros) -> KeyRecord:
+    """Keep who used a key, unless somebody has since then; tells what is kept."""
+    for fingerprint, created in session.query(_KEY, tenant, key):
+        if type(created) is int and created >= since and isinstance(fingerprint, str):
+            return KeyRecord(fingerprint=fingerprint, created=created)
+    names = ("tenant", "name", "fingerprint", "created")
+    session.put("idempotency_keys", names, [(tenant, key, fresh.fingerprint, fresh.created)], key=2)
+    return fresh
+
+
+def prune_keys(session: Session, *, before: Micros, limit: int) -> int:
+    """Forget keys that are old."""
+    return _forget(session, "idempotency_keys", session.query(_OLD_KEYS, before, limit))
+
+
+def _forget(session: Session, table: str, found: list[Values]) -> int:
+    if found:
+        session.delete(table, "key", [key for (key,) in found])
+    return len(found)
+
+
+def _note(columns: tuple[Any, ...]) -> AuditEntry:
+    key, noted, caller, operation, schedule_id, uid, before, after, reason, request_id = columns
+    return AuditEntry(
+        key=key,
+        at=noted,
+        caller=caller,
+        operation=operation,
+        schedule_id=schedule_id,
+        uid=uid,
+        revision_before=before,
+        revision_after=after,
+        reason=reason,
+        request_id=request_id,
+    )
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else storable(text)

@@ -1,0 +1,205 @@
+"""The plain case of admissions and settlements, all of a call in a few statements.
+
+A start is plain when it takes nothing but the slot, an end when nobody waits for what it gives back, and both when
+nothing else in the call is about the same schedule and nobody wants to hear of it as an event. A plain one touches its
+own row and its own schedule, so it does not matter that it is written before the others. Whatever a statement here
+leaves out, for whichever reason, is done one by one afterwards, and told why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.admission import Start
+from noonmark.core.frozen import evolve
+from noonmark.core.ids import TRIGGER
+from noonmark.core.lifecycle import Phase
+from noonmark.core.settlement import ENDS
+from noonmark.core.system_events import ENDS as ENDED_AS
+from noonmark.core.system_events import SystemEvent, is_late
+from noonmark.stores.detail import to_detail
+from noonmark.stores.sql import subscriptions
+from noonmark.stores.sql.completion import FAILURES
+from noonmark.stores.sql.progress import put_runs
+from noonmark.stores.sql.records import OWN, run_values, to_json
+from noonmark.stores.sql.row_checks import NARROW
+from noonmark.stores.sql.session import lease_end
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from noonmark.core.admission import Admission
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.settlement import Settlement
+    from noonmark.stores.sql.session import Session, Values
+
+_ENDS = frozenset(phase for phase, _ in ENDS.values())
+# What may be changed is found first, and then changed: nobody else changes it in between. What its schedule must be
+# like is told, not asked for: PostgreSQL would take that for rare, and read every schedule to look for it.
+STARTABLE = f"""
+    SELECT one.id, one.key, s.revision = ?
+        AND (CAST(? AS integer) = 0 OR s.holder IS NULL OR s.holder = one.key)
+        AND s.admitted BETWEEN 0 AND {NARROW} AS is_plain
+    FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL /* quick: one, s */
+"""  # noqa: S608 - our own text
+_START = """
+    UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = ?, waiting_for = NULL,
+        started = ?, lease_end = ?{takes_slot} WHERE key IN EACH(bigint)
+"""
+START = {False: _START.format(takes_slot=""), True: _START.format(takes_slot=", holds_slot = 1")}
+"""By whether it takes the slot."""
+STARTED = """
+    WITH one AS MATERIALIZED (
+        SELECT key, schedule, nominal, due FROM occurrences WHERE key IN EACH(bigint)
+    )
+    UPDATE schedule_states SET last_started = CASE WHEN due > ? THEN due ELSE ? END, admitted = admitted + ?,
+        newest = CASE WHEN CAST(? AS integer) = 1 AND (newest IS NULL OR newest < nominal) THEN nominal ELSE newest END,
+        holder = CASE WHEN CAST(? AS integer) = 1 THEN one.key ELSE holder END
+    FROM one WHERE schedule_states.schedule = one.schedule
+"""
+# A count that is damaged, or too great, is no number between these.
+ENDABLE = f"""
+    SELECT one.id, one.key, one.schedule, exhausted = 1 AND live = 1 AND s.phase = 'active' AS is_last,
+        s.queued = 0 AND s.followed = 0 AND s.live BETWEEN 1 AND {NARROW} AND s.history BETWEEN 0 AND {NARROW}
+        AND s.total BETWEEN 0 AND {NARROW} AND s.successful BETWEEN 0 AND {NARROW}
+        AND s.failed BETWEEN 0 AND {NARROW} AND s.failures_in_row BETWEEN 0 AND {NARROW} AS is_plain
+    FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
+    WHERE one.id IN EACH(text) AND one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
+        AND holds_slot + 0 = ? /* quick: one, s */
+"""  # noqa: S608 - likewise
+"""By id, and never by way of all that hold a slot: hence the sum."""
+END = """
+    UPDATE occurrences SET phase = ?, reason = ?, detail = ?, attempt = ?, ended = ?,
+        ready = NULL, lease_end = NULL, node = NULL, started = NULL, stop = NULL, deadline = NULL, waiting_for = NULL,
+        holds_slot = 0, held = 0
+    WHERE key IN EACH(bigint)
+"""
+_ENDED = """
+    UPDATE schedule_states SET {more} live = live - 1, history = history + 1, total = total + 1,
+        successful = successful + ?, failed = failed + ?,
+        failures_in_row = CASE WHEN CAST(? AS integer) = 1 THEN 0 ELSE failures_in_row + ? END, last_phase = ?,
+        holder = CASE WHEN CAST(? AS integer) = 1 THEN NULL ELSE holder END
+    WHERE schedule IN EACH(bigint)
+"""
+ENDED = _ENDED.format(more="")
+LAST_ENDED = _ENDED.format(more="phase = 'completed', updated = ?, version = version + 1,")
+"""That was the end of a schedule with nothing to come. Of the others, the phase is not even written."""
+
+
+def start_all(
+    session: Session, admissions: Sequence[Admission], *, now: Micros, lease: Micros
+) -> dict[str, Occurrence]:
+    """Carry out the plain starts; those that were, as they now stand."""
+    repeated = _repeated([one.claim.occurrence.uid for one in admissions])
+    told = _heard_late(session, admissions, now)
+    groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
+    for one in admissions:
+        if isinstance(one, Start) and one.concurrency is None and one.max_runs is None:
+            claimed = one.claim.occurrence
+            if claimed.uid not in repeated and claimed.id not in told:
+                is_triggered = claimed.origin == TRIGGER
+                is_first = not claimed.has_begun and (is_triggered or claimed.origin.partition(":")[0] in OWN)
+                group = (one.claim.schedule.revision, claimed.fence, one.takes_slot, is_first, is_triggered)
+                groups.setdefault(group, {})[claimed.id] = one
+    started: dict[str, Occurrence] = {}
+    for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
+        locked = session.gather(
+            "id, key, is_plain", f"({STARTABLE}) AS found", revision, int(takes_slot), list(starts), fence
+        )
+        found = [(one, key) for one, key, is_plain in locked if is_plain]
+        if not found:
+            continue
+        keys = [key for _, key in found]
+        session.execute(START[takes_slot], revision, now, lease_end(session, now, lease), keys)
+        session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
+        started.update({one: _started(starts[one], now) for one, _ in found})
+    return started
+
+
+def end_all(session: Session, settlements: Sequence[Settlement], *, now: Micros) -> set[str]:
+    """Write the plain ends; the ids of those that were."""
+    repeated = _repeated([one.occurrence.uid for one in settlements])
+    heard = _heard_ends(session, settlements)
+    groups: dict[tuple[Any, ...], dict[str, Settlement]] = {}
+    for one in settlements:
+        of = one.occurrence
+        if one.phase not in _ENDS or (heard and (one.tenant, ENDED_AS[one.phase]) in heard):
+            continue
+        if one.pause_after is None and not of.missed_count and of.uid not in repeated:
+            group = (one.phase, one.reason, to_detail(one.facts), one.attempt, of.fence, of.holds_slot)
+            groups.setdefault(group, {})[of.id] = one
+    ended: set[str] = set()
+    runs: list[tuple[Any, ...]] = []
+    for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
+        columns = "id, key, schedule, is_last, is_plain"
+        locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
+        found = [
+            (one, key, schedule, is_last)
+            for one, key, schedule, is_last, is_plain in locked
+            if is_plain and not (heard and is_last and (ends[one].tenant, SystemEvent.SCHEDULE_COMPLETED) in heard)
+        ]
+        if not found:
+            continue
+        session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in found])
+        _note_ends(session, found, phase, holds_slot=holds_slot, now=now)
+        for one, key, schedule, _ in found:
+            run = ends[one].run
+            ended.add(one)
+            runs.append(run_values(key, schedule, run, to_json(run.result)))
+    if runs:
+        put_runs(session, runs)
+    return ended
+
+
+def _heard_late(session: Session, admissions: Sequence[Admission], now: Micros) -> frozenset[str]:
+    """The ids of those that start late, where somebody wants to hear that."""
+    late = {
+        one.claim.occurrence.id: (one.claim.schedule.owner.tenant, str(SystemEvent.STARTED_LATE))
+        for one in admissions
+        if is_late(one.claim.occurrence.first_due, now) and not one.claim.occurrence.has_begun
+    }
+    heard = subscriptions.heard(session, set(late.values()))
+    return frozenset(one for one, fact in late.items() if fact in heard) if heard else frozenset()
+
+
+def _heard_ends(session: Session, settlements: Sequence[Settlement]) -> set[subscriptions.Heard]:
+    """What somebody wants to hear of these ends; of each, it may be that of its schedule too."""
+    ends = {(one.tenant, one.phase) for one in settlements}
+    facts = {(tenant, str(ENDED_AS[phase])) for tenant, phase in ends if phase in _ENDS}
+    return subscriptions.heard(session, facts | {(tenant, str(SystemEvent.SCHEDULE_COMPLETED)) for tenant, _ in facts})
+
+
+def _note_ends(session: Session, found: list[Values], phase: Phase, *, holds_slot: bool, now: Micros) -> None:
+    """What the schedules remember of an end that was the same for all."""
+    successful, failed = int(phase is Phase.COMPLETED), int(phase in FAILURES)
+    counts = (successful, failed, successful, failed, str(phase), int(holds_slot))
+    ongoing = [schedule for _, _, schedule, is_last in found if not is_last]
+    if ongoing:
+        session.execute(ENDED, *counts, ongoing)
+    over = [schedule for _, _, schedule, is_last in found if is_last]
+    if over:
+        session.execute(LAST_ENDED, now, *counts, over)
+
+
+def _repeated(uids: list[str]) -> frozenset[str]:
+    """Those that come more than once."""
+    if len(set(uids)) == len(uids):
+        return frozenset()
+    return frozenset(uid for uid, count in Counter(uids).items() if count > 1)
+
+
+def _started(start: Start, now: Micros) -> Occurrence:
+    """The occurrence that a claim was about, once it has started."""
+    was = start.claim.occurrence
+    return evolve(
+        was,
+        revision=start.claim.schedule.revision,
+        phase=Phase.DISPATCHING,
+        attempt=was.attempt + 1,
+        waiting_for=None,
+        holds_slot=was.holds_slot or start.takes_slot,
+        started=now,
+    )

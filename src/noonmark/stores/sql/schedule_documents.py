@@ -1,0 +1,224 @@
+"""Schedules as text, in parts that many schedules share, so that reading one costs little.
+
+The trigger is one part, the target with all policies another; what people read has columns of its own. Each part that
+was read before is known, and so is each schedule that was read lately and has not changed since.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.frozen import construct
+from noonmark.core.instants import EPOCH
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.schedule import Declaration, Owner, Schedule, restore_schedule
+from noonmark.core.targets import FunctionTarget
+from noonmark.core.triggers import parse_trigger
+from noonmark.stores.damage import DamageLog
+from noonmark.stores.sql.records import Unreadable, from_json
+from noonmark.stores.sql.row_checks import RowCheck, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from noonmark.core.triggers import Trigger
+    from noonmark.stores.sql.session import Session
+
+COLUMNS = (
+    "key",
+    "tenant",
+    "username",
+    "schedule_id",
+    "declared_id",
+    "name",
+    "description",
+    "labels",
+    "trigger_type",
+    "trigger_document",
+    "terms_document",
+    "source",
+    "route",
+    "created",
+    "anchored",
+    "deleted",
+    "is_listed",
+)
+_SELECTED = ", ".join(
+    [*(f"schedules.{name}" for name in COLUMNS), "uid", "schedule_states.phase", "revision", "version", "updated"]
+)
+_SOURCE = """
+    schedules CROSS JOIN schedule_states ON schedule = schedules.key WHERE schedules.key IN EACH(bigint)
+"""
+_JUDGE = RowCheck("schedules", COLUMNS)
+_STATE = RowCheck("schedule_states", ("uid", "phase", "revision", "version", "updated"))
+_PHASES = {str(phase): phase for phase in SchedulePhase}
+_POLICIES = tuple(
+    one.name
+    for one in fields(Declaration)
+    if one.name not in {"target", "trigger", "schedule_id", "name", "description", "labels"}
+)
+_policies_of: Callable[[Declaration], tuple[Any, ...]] = attrgetter(*_POLICIES)
+_encode = json.JSONEncoder().encode
+_KNOWN = 8_192
+"""So many schedules, and so many different parts, are remembered."""
+_ANY_TRIGGER = {"type": "event", "event_type": "any"}
+"""The terms are read with this trigger in place of their own: every policy is written out, none depends on it."""
+
+
+def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
+    """The row of a schedule."""
+    declared = schedule.declaration
+    trigger, terms = _written(declared)
+    kind = "" if declared.trigger is None else declared.trigger.type
+    return (
+        key, schedule.owner.tenant, schedule.owner.user, schedule.schedule_id, declared.schedule_id,
+        declared.name, declared.description,
+        _lines(declared.labels) if declared.labels else None, kind, trigger, terms, schedule.source,
+        declared.target.route, schedule.created, schedule.anchored, schedule.deleted,
+        int(schedule.phase is not SchedulePhase.DELETED),
+    )  # fmt: skip
+
+
+def label_line(name: str, value: str) -> str:
+    """A label as it stands in the text of all labels, on a line of its own.
+
+    Text in JSON has no ends of lines, so one is found here where there is such a label, and nowhere else.
+    """
+    return f"\n{_encode(name)}: {_encode(value)}"
+
+
+def _lines(labels: Mapping[str, str]) -> str:
+    return f"{{{','.join(label_line(*label) for label in labels.items())}}}"
+
+
+class ScheduleCache:
+    """The schedules that were read lately."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self._known: dict[int, tuple[int, Schedule]] = {}
+        self._lock = Lock()  # one thread may read while another one writes
+        self.damage = DamageLog()
+
+    def forget(self) -> None:
+        """Begin anew, after a transaction that was undone: its versions will be used again."""
+        with self._lock:
+            self._known.clear()
+
+    def keep(self, fresh: Mapping[int, tuple[int, Schedule]]) -> None:
+        """Remember schedules, by key, as they are at a version."""
+        with self._lock:
+            known = self._known
+            for key in fresh:
+                known.pop(key, None)
+            known.update(fresh)
+            for key in list(islice(known, max(0, len(known) - _KNOWN))):
+                del known[key]
+
+    def read(self, session: Session, versions: Mapping[int, int]) -> dict[int, Schedule | Unreadable]:
+        """The schedules with some keys, at these versions; for one that cannot be read, what is wrong with it."""
+        found: dict[int, Schedule | Unreadable] = {}
+        missing: list[int] = []
+        for key, version in versions.items():
+            known = self._known.get(key)
+            if known is None or known[0] != version:
+                missing.append(key)
+            else:
+                found[key] = known[1]
+        if missing:
+            fresh: dict[int, tuple[int, Schedule]] = {}
+            for columns in session.gather(_SELECTED, _SOURCE, missing):
+                try:
+                    found[columns[0]] = schedule = _restored(columns)
+                except Unreadable as error:
+                    found[columns[0]] = error
+                    self.damage.note("schedules", columns[0], str(error))
+                else:
+                    fresh[columns[0]] = (columns[-2], schedule)
+            self.keep(fresh)
+            for key in missing:
+                if key not in found:
+                    found[key] = Unreadable("its record is not there")
+                    self.damage.note("schedules", key, "its record is not there")
+        return found
+
+
+def _restored(columns: tuple[Any, ...]) -> Schedule:
+    (_, tenant, user, schedule_id, declared_id, name, description, labels, _, trigger, terms, source) = columns[:12]
+    (_, created, anchored, deleted, _, uid, phase, revision, _, updated) = columns[12:]
+    problems = _JUDGE.problems(columns[: len(COLUMNS)])
+    problems = problems or {name: one for name, one in _STATE.problems(columns[-5:]).items() if name != "version"}
+    if problems:
+        raise Unreadable(told(problems))
+    try:
+        declared = _declared(trigger, terms)
+        if name is not None or declared_id is not None or description or labels is not None:
+            read: Any = from_json(labels, "labels") or {}
+            declared = replace(
+                declared, schedule_id=declared_id, name=name, description=description, labels=_labels(read)
+            )
+        return construct(
+            Schedule,
+            uid=uid,
+            schedule_id=schedule_id,
+            owner=_owner(tenant, user),
+            declaration=declared,
+            revision=revision,
+            phase=_PHASES[phase],
+            source=source,
+            created=created,
+            updated=updated,
+            deleted=deleted,
+            anchored=anchored,
+        )
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise Unreadable(f"its document cannot be read ({error})") from None
+
+
+def _labels(read: object) -> dict[str, str]:
+    if not isinstance(read, dict) or not all(isinstance(value, str) for value in read.values()):
+        raise Unreadable("its labels are no labels")
+    return read
+
+
+@lru_cache(maxsize=256)
+def _owner(tenant: str, user: str) -> Owner:
+    return Owner(tenant=tenant, user=user)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _declared(trigger: str | None, terms: str) -> Declaration:
+    return replace(_terms(terms), trigger=None if trigger is None else _trigger(trigger))
+
+
+@lru_cache(maxsize=_KNOWN)
+def _trigger(text: str) -> Trigger:
+    return parse_trigger(json.loads(text), now=EPOCH)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _terms(text: str) -> Declaration:
+    return restore_schedule({**json.loads(text), "trigger": _ANY_TRIGGER})
+
+
+def _written(declared: Declaration) -> tuple[str | None, str]:
+    """The two parts of a document. Policies are much the same everywhere, targets are not: they are joined as text."""
+    trigger = None if declared.trigger is None else _encode(declared.trigger.to_document())
+    target = _encode(declared.target.to_document())
+    return trigger, f'{{"target": {target}, {_policies(_policies_of(declared))[1:]}'
+
+
+@lru_cache(maxsize=256)
+def _policies(values: tuple[Any, ...]) -> str:
+    declared = Declaration(
+        target=FunctionTarget(function="any"), trigger=None, **dict(zip(_POLICIES, values, strict=True))
+    )
+    document = declared.to_document()
+    del document["target"]
+    return _encode(document)

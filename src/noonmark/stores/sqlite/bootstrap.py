@@ -1,0 +1,118 @@
+"""Making a database ready: a new one gets the schema, an older one is brought up to date, a newer one is refused.
+
+A new database is made from text and a current one is only asked for its version, so SQLAlchemy and Alembic, which take
+long to import, are needed for nothing but an upgrade.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib.resources import files
+from itertools import count
+from typing import TYPE_CHECKING
+
+from noonmark.core.errors import StoreUnavailable
+from noonmark.ports.inspection import Condition
+from noonmark.stores.sql.version import TABLE, VERSION, stored_version
+
+if TYPE_CHECKING:
+    from noonmark.stores.sqlite.connections import Connections
+
+STEP, MOST_STEPS = 100_000, 20_000
+"""After so many steps, of so many instructions each, SQLite looks no further for what is wrong."""
+MOST_PROBLEMS = 20
+"""So many of what SQLite finds wrong are told."""
+_VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"  # noqa: S608 - our own name
+"""As bytes: text that is no UTF-8 could not be read."""
+
+
+def make_ready(connections: Connections) -> None:
+    """Create the schema, or check it."""
+    with connections.reading() as connection:
+        version = schema_version(connection, connections.path)
+    if version is None:
+        with connections.writing() as connection:
+            # Another process may have been faster.
+            version = schema_version(connection, connections.path)
+            if version is None:
+                _create(connection)
+                version = VERSION
+    if version == VERSION:
+        return
+    if version > VERSION:
+        raise StoreUnavailable(
+            f"the database {connections.path} has schema version {version}, and this Noonmark knows versions up to"
+            f" {VERSION}; upgrade Noonmark, or use another database"
+        )
+    with connections.bare() as writer:  # nobody else in this process writes meanwhile
+        _upgrade(connections)
+        connections.checkpoints.after_commit(writer)
+
+
+def _upgrade(connections: Connections) -> None:
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - it takes a second to import
+
+    from noonmark.stores.sql.upgrade import WAY_OUT, upgrade  # noqa: PLC0415 - likewise
+
+    try:
+        upgrade(connections.connect, VERSION)
+    except DBAPIError as error:
+        what = f"the database {connections.path}"
+        raise StoreUnavailable(
+            f"{what} could not be brought up to date, and is as it was: {error.orig}; {WAY_OUT}"
+        ) from error
+
+
+def schema_version(connection: sqlite3.Connection, path: str) -> str | None:
+    """The version of the schema; None when there is none yet."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    found: list[str | None] = []
+    if TABLE in tables:
+        columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (TABLE,))}
+        rows = connection.execute(_VERSIONS).fetchall() if "version_num" in columns else [(None, "null")]
+        found = [
+            told.decode("ascii", "backslashreplace") if isinstance(told, bytes) and kind == "text" else None
+            for told, kind in rows
+        ]
+    return stored_version(tables, found, what=f"the database {path}", instead="use another path")
+
+
+def condition(connections: Connections) -> Condition:
+    """What SQLite finds wrong with a file, and how large its journal is."""
+    path = connections.path
+    with connections.glancing() as connection:
+        schema = schema_version(connection, path)
+        [(version,)] = connection.execute("SELECT sqlite_version()").fetchall()
+    problems, is_complete = _problems(connections)
+    return Condition(
+        kind="sqlite",
+        version=version,
+        schema=schema or "",
+        expected_schema=VERSION,
+        journal_bytes=connections.checkpoints.size(),
+        problems=problems,
+        is_complete=is_complete,
+    )
+
+
+def _problems(connections: Connections) -> tuple[tuple[str, ...], bool]:
+    """What SQLite finds wrong with a file, and whether it got to the end; on a connection of its own: it takes long."""
+    connection = connections.connect()
+    steps = count()
+    try:
+        connection.execute("PRAGMA query_only = 1")
+        connection.set_progress_handler(lambda: next(steps) > MOST_STEPS, STEP)
+        found = connection.execute(f"PRAGMA quick_check({MOST_PROBLEMS})").fetchall()
+    except sqlite3.DatabaseError as error:
+        return ((), False) if "interrupted" in str(error) else ((str(error),), True)
+    finally:
+        connection.close()
+    return tuple(str(one) for (one,) in found if one != "ok"), True
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    schema = files("noonmark.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
+    for statement in schema.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
+    connection.execute("INSERT INTO alembic_version (version_num) VALUES (?)", (VERSION,))

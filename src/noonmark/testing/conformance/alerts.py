@@ -1,0 +1,300 @@
+"""Telling: what has happened is an event in the same transaction, where somebody of the tenant listens for its type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core import edits
+from noonmark.core.admission import End
+from noonmark.core.audit import AuditEntry
+from noonmark.core.causation import MAX_DEPTH
+from noonmark.core.chain import Chain
+from noonmark.core.instants import SECOND, from_micros
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.planner import first_plan, plan
+from noonmark.core.policies.misfire import Skip
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+from noonmark.core.schedule import Owner
+from noonmark.core.system_events import SystemEvent, of_lost_node, of_occurrence, of_schedule
+from noonmark.core.triggers import EventTrigger, OnceTrigger
+from noonmark.ports.records import Heartbeat
+from noonmark.testing import factories
+from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, case, start
+from noonmark.testing.factories import MINUTE, NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from noonmark.core.event import Event
+    from noonmark.core.instants import Micros
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.plans import Plan, Snapshot
+    from noonmark.core.schedule import Schedule
+    from noonmark.testing.conformance.bench import Bench
+
+OTHER = Owner(tenant="other", user="ada")
+
+
+async def _listen(bench: Bench, *types: SystemEvent, uid: str = "listener", **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
+    return await bench.create(uid, trigger=EventTrigger([str(one) for one in types]), **changes)
+
+
+async def _told(bench: Bench, tenant: str = "acme") -> list[Event]:
+    """The events of a tenant, oldest first, without the moment that the store has given them."""
+    return [replace(one, emitted=0) for one in reversed(await bench.store.events(tenant, 99))]
+
+
+async def _types(bench: Bench, tenant: str = "acme") -> list[str]:
+    return [one.event_type for one in await _told(bench, tenant)]
+
+
+def _failed(bench: Bench, one: Occurrence, **changes: Any) -> Run:  # noqa: ANN401 - the fields of a Run
+    run = Run(
+        id=f"{one.id}-{one.fence}",
+        occurrence_id=one.id,
+        attempt=one.attempt,
+        node="node-a",
+        started=bench.now,
+        ended=bench.now,
+        outcome=Outcome.FAILED,
+        error="Traceback\nValueError: no such table",
+    )
+    return replace(run, **changes)
+
+
+@case
+async def an_end_is_told_where_somebody_listens_for_it(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.FAILED)
+    made = await bench.create_quiet("job", name="nightly", labels={"team": "data"})
+    assert await bench.settle(await bench.run(made, "good"))
+    assert await bench.store.events("acme", 9) == []
+    bad = await bench.run(made, "bad")
+    run = _failed(bench, bad)
+    bench.advance(5)
+    assert await bench.settle(bad, phase=Phase.FAILED, reason=Reason.FAILED, run=run)
+    [event] = await bench.store.events("acme", 9)
+    assert event.emitted == bench.now
+    assert replace(event, emitted=0) == of_occurrence(SystemEvent.FAILED, made, await bench.row(bad), run=run)
+    assert (event.payload["schedule_name"], event.payload["error"]) == ("nightly", "ValueError: no such table")
+    [audience] = await bench.store.unmatched(9)
+    assert [one.uid for one in audience.listeners] == ["listener"]
+
+
+@case
+async def an_end_that_was_not_written_is_not_told(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.FAILED, SystemEvent.COMPLETED)
+    made = await bench.create_quiet("job")
+    one = await bench.run(made, "one")
+    assert not await bench.fail(replace(one, fence=one.fence + 1))
+    assert await bench.fail(one)
+    assert not await bench.fail(one)
+    assert not await bench.settle(one)
+    assert await _types(bench) == [SystemEvent.FAILED]
+
+
+@case
+async def each_tenant_hears_of_its_own(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.COMPLETED)
+    ours, theirs = await bench.create_quiet("job"), await bench.create_quiet("theirs", owner=OTHER)
+    settlements = []
+    for made in (ours, theirs):
+        one = await bench.run(made, "one")
+        settlements.append(bench.settlement(one, tenant=made.owner.tenant))
+    assert await bench.store.settle(settlements) == [True, True]
+    assert [one.payload["schedule_id"] for one in await _told(bench)] == [ours.schedule_id]
+    assert await _told(bench, "other") == []
+
+
+@case
+async def of_many_ends_at_once_each_is_told_once(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.COMPLETED, SystemEvent.TIMED_OUT)
+    ends = []
+    for number in range(6):
+        one = await bench.run(await bench.create_quiet(f"job-{number}"), "one")
+        phase, reason = [
+            (Phase.COMPLETED, Reason.SUCCEEDED),
+            (Phase.FAILED, Reason.FAILED),
+            (Phase.TIMED_OUT, Reason.TIMED_OUT),
+        ][number % 3]
+        ends.append(bench.settlement(one, phase=phase, reason=reason))
+    assert await bench.store.settle(ends) == [True] * 6
+    told = [(one.event_type, one.payload["schedule_id"]) for one in await _told(bench)]
+    assert told == [
+        (fact, f"schedule-of-job-{number}")
+        for number, fact in enumerate([SystemEvent.COMPLETED, None, SystemEvent.TIMED_OUT] * 2)
+        if fact is not None
+    ]
+
+
+@case
+async def another_attempt_is_told_and_so_is_the_end_after_it(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.RETRYING, SystemEvent.COMPLETED)
+    made = await bench.create_quiet("job")
+    one = await bench.run(made, "one")
+    run = _failed(bench, one)
+    again = {"phase": Phase.PENDING, "reason": Reason.RETRY_SCHEDULED, "retry_at": bench.now + MINUTE, "run": run}
+    assert await bench.settle(one, **again)
+    [event] = await _told(bench)
+    assert event == of_occurrence(SystemEvent.RETRYING, made, await bench.row(one), run=run)
+    bench.advance(MINUTE)
+    one = await bench.start(await bench.claim_one())
+    handed_back = {"phase": Phase.PENDING, "reason": Reason.LEASE_LOST, "retry_at": bench.now, "attempt": 1}
+    assert await bench.settle(one, **handed_back)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    assert await _types(bench) == [SystemEvent.RETRYING, SystemEvent.COMPLETED]
+
+
+@case
+async def a_first_start_that_is_late_is_told(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.STARTED_LATE)
+    made = await bench.create_quiet("job")
+    await bench.add(made, "late")
+    bench.advance(SECOND + 1)
+    claim = await bench.claim_one()
+    [answer, again] = await bench.store.admit([start(claim), start(claim)], now=bench.now, lease=LEASE)
+    assert answer == again
+    one = await bench.row(claim.occurrence)
+    [event] = await _told(bench)
+    assert event == of_occurrence(SystemEvent.STARTED_LATE, made, one)
+    assert event.payload["late_seconds"] == 1.000001
+    assert await bench.retry(one, bench.now + MINUTE)
+    bench.advance(2 * MINUTE)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    await bench.add(made, "on time", after=bench.now - NOW)
+    bench.advance(SECOND)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    assert await _types(bench) == [SystemEvent.STARTED_LATE]
+
+
+@case
+async def what_never_starts_is_told(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.SKIPPED, SystemEvent.CANCELLED, SystemEvent.MISFIRED)
+    made = await bench.create_quiet("job")
+    await bench.add(made, "skipped")
+    await bench.decide(End(claim=await bench.claim_one(), phase=Phase.SKIPPED, reason=Reason.OVERLAP))
+    await bench.add(made, "missed")
+    await bench.decide(End(claim=await bench.claim_one(), phase=Phase.MISFIRED, reason=Reason.LATE))
+    cancelled = await bench.add(made, "cancelled")
+    assert await bench.store.cancel(cancelled.id)
+    told = await _told(bench)
+    assert [one.event_type for one in told] == [SystemEvent.SKIPPED, SystemEvent.MISFIRED, SystemEvent.CANCELLED]
+    assert told[1].payload["missed_count"] == 1
+    assert told[2] == of_occurrence(SystemEvent.CANCELLED, made, await bench.row(cancelled))
+
+
+@case
+async def a_gap_is_told_with_its_count(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.MISFIRED)
+    made = await bench.create("job", misfire_policy=Skip())
+    bench.advance(100 * MINUTE + MINUTE // 2)
+    assert await bench.commit(plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    [event] = await _told(bench)
+    [gap] = [one for one in await bench.store.occurrences(made.uid) if one.phase is Phase.MISFIRED]
+    assert event == of_occurrence(SystemEvent.MISFIRED, made, gap)
+    assert event.payload["missed_count"] == gap.missed_count > 90
+
+
+@case
+async def what_an_edit_moved_has_not_ended(bench: Bench) -> None:
+    await _listen(bench, *(fact for fact in SystemEvent if fact.startswith("occurrence.")))
+    made = await bench.create("job")
+    moved = replace(made.declaration, trigger=EventTrigger("seen"))
+    assert await bench.commit(edits.edit(await bench.snapshot(made), moved, now=bench.now, lookahead=LOOKAHEAD))
+    assert [one.phase for one in await bench.store.occurrences(made.uid)] == [Phase.SUPERSEDED]
+    assert await _told(bench) == []
+
+
+@case
+async def what_becomes_of_a_schedule_is_told(bench: Bench) -> None:
+    listener = await _listen(bench, *(fact for fact in SystemEvent if fact.startswith("schedule.")))
+    note = AuditEntry(at=NOW, caller="ada", operation="schedule/create", reason="as agreed")
+    made = factories.schedule("job", created=bench.now)
+    assert await bench.store.create([replace(first_plan(made, lookahead=LOOKAHEAD), note=note)]) == [True]
+    assert await bench.store.create([first_plan(replace(made, uid="again"), lookahead=LOOKAHEAD)]) == [False]
+    expected = [of_schedule(SystemEvent.SCHEDULE_CREATED, one, note=by) for one, by in ((listener, None), (made, note))]
+    named = replace(made.declaration, name="nightly")
+    changes: tuple[tuple[SystemEvent, Callable[[Snapshot, Micros], Plan]], ...] = (
+        (SystemEvent.SCHEDULE_UPDATED, lambda of, now: edits.edit(of, named, now=now, lookahead=LOOKAHEAD)),
+        (SystemEvent.SCHEDULE_PAUSED, lambda of, now: edits.pause(of, now=now)),
+        (SystemEvent.SCHEDULE_RESUMED, lambda of, now: edits.resume(of, now=now, lookahead=LOOKAHEAD)),
+        (SystemEvent.SCHEDULE_DELETED, lambda of, now: edits.delete(of, now=now)),
+    )
+    for fact, change in changes:
+        bench.advance(1)
+        changed = change(await bench.snapshot(made), bench.now)
+        assert changed.schedule is not None
+        assert await bench.commit(changed)
+        expected.append(of_schedule(fact, changed.schedule))
+    assert await _told(bench) == expected
+
+
+@case
+async def a_schedule_that_has_nothing_more_to_do_is_told_to_be_completed(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.SCHEDULE_COMPLETED)
+    expected = []
+    for uid, phase in (("one", Phase.COMPLETED), ("two", Phase.FAILED)):
+        made = await bench.create(uid, trigger=OnceTrigger(from_micros(bench.now)))
+        one = await bench.start(await bench.claim_one())
+        bench.advance(3)
+        assert await bench.settle(one, phase=phase)
+        kept = (await bench.kept(made)).schedule
+        assert kept.phase is SchedulePhase.COMPLETED
+        expected.append(of_schedule(SystemEvent.SCHEDULE_COMPLETED, kept))
+    assert await _told(bench) == expected
+
+
+@case
+async def a_schedule_that_pauses_itself_is_told_with_the_reason(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.SCHEDULE_PAUSED, SystemEvent.FAILED)
+    made = await bench.create_quiet("job")
+    for number in range(2):
+        assert await bench.fail(await bench.run(made, f"run-{number}"), pause_after=2)
+    told = await _told(bench)
+    assert [one.event_type for one in told] == [SystemEvent.FAILED, SystemEvent.FAILED, SystemEvent.SCHEDULE_PAUSED]
+    paused = (await bench.kept(made)).schedule
+    assert told[-1] == of_schedule(SystemEvent.SCHEDULE_PAUSED, paused, failures=2)
+
+
+@case
+async def a_chain_of_events_comes_to_an_end(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.FAILED)
+    made = await bench.create_quiet("job")
+    for trail in (Chain(MAX_DEPTH - 1, 1), Chain(MAX_DEPTH, 1), Chain(2, 2)):
+        event_id = trail.event_id("x")
+        cause = {"event_id": event_id, "source": "noonmark", "payload": {"chain": ["first"]}}
+        await bench.add_event(made, event_id, payload=cause)
+        assert await bench.fail(await bench.start(await bench.claim_one()))
+    [event] = await _told(bench)
+    assert (event.payload["depth"], event.payload["chain"]) == (MAX_DEPTH, ["first", made.schedule_id])
+
+
+@case
+async def a_lost_node_is_told_once_to_every_tenant_that_listens(bench: Bench) -> None:
+    await _listen(bench, SystemEvent.NODE_LOST)
+    await _listen(bench, SystemEvent.NODE_LOST, uid="listener-2")
+    await _listen(bench, SystemEvent.NODE_LOST, uid="listener-3", owner=OTHER)
+    await _listen(bench, SystemEvent.FAILED, uid="listener-4", owner=Owner(tenant="third", user="ada"))
+    beat = Heartbeat(node="node-a", routes=("http",), lease=LEASE)
+    await bench.store.beat(beat, now=bench.now)
+    event = of_lost_node("node-a", seen=bench.now, started=0, version="", load=0, routes=("http",))
+    [node] = await bench.store.nodes()
+    assert (node.is_alive, node.is_lost) == (True, False)
+    bench.advance(2 * LEASE)
+    [node] = await bench.store.nodes()
+    assert (node.is_alive, node.is_lost) == (False, True)
+    assert not await bench.store.lose("node-b", NOW, event)
+    assert not await bench.store.lose("node-a", NOW - 1, event)
+    assert [await bench.store.lose("node-a", NOW, event) for _ in range(2)] == [True, False]
+    [node] = await bench.store.nodes()
+    assert (node.is_alive, node.is_lost) == (False, False)
+    assert [await _told(bench, tenant) for tenant in ("acme", "other", "third")] == [[event], [event], []]
+    await bench.store.beat(beat, now=bench.now)
+    [node] = await bench.store.nodes()
+    assert (node.is_alive, node.is_lost) == (True, False)
+    await bench.store.leave("node-a")
+    bench.advance(2 * LEASE)
+    [node] = await bench.store.nodes()
+    assert (node.is_alive, node.is_lost) == (False, False)
+    assert not await bench.store.lose("node-a", node.seen, event)

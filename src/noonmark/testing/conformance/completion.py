@@ -1,0 +1,142 @@
+"""A schedule that has run as often as it may is completed when its last run has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noonmark.core import edits
+from noonmark.core.admission import Busy, Place, Start, refused
+from noonmark.core.lifecycle import Phase, SchedulePhase
+from noonmark.core.planner import plan
+from noonmark.core.policies.limits import Horizon
+from noonmark.core.reasons import Reason
+from noonmark.testing import factories
+from noonmark.testing.conformance.bench import LOOKAHEAD, case, start
+from noonmark.testing.factories import MINUTE, NOW
+
+if TYPE_CHECKING:
+    from noonmark.core.schedule import Schedule
+    from noonmark.testing.conformance.bench import Bench
+
+FIRST = NOW + MINUTE
+
+
+async def _replan(bench: Bench) -> None:
+    for snapshot in await bench.store.plannable(bench.now, 10):
+        assert await bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
+
+
+async def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
+    declared = factories.declaration(**changes)
+    assert await bench.commit(
+        edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD),
+    )
+
+
+@case
+async def a_start_that_uses_up_max_runs_makes_its_schedule_plannable_at_once(bench: Bench) -> None:
+    made = await bench.create(max_runs=2, horizon=Horizon(occurrences=3))
+    bench.advance(MINUTE)
+    await _replan(bench)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    assert await bench.store.plannable(bench.now, 10) == []
+    bench.advance(MINUTE)
+    await _replan(bench)
+    await bench.start(await bench.claim_one())
+    [snapshot] = await bench.store.plannable(bench.now, 10)
+    assert (snapshot.runs, snapshot.exhausted) == (2, False)
+    await _replan(bench)
+    assert await bench.store.plannable(NOW + 60 * MINUTE, 10) == []
+    snapshot = await bench.snapshot(made)
+    assert (snapshot.projections, snapshot.exhausted, snapshot.watermark) == ((), True, bench.now)
+
+
+@case
+async def a_plan_that_does_not_know_of_the_last_start_is_lost(bench: Bench) -> None:
+    made = await bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    claim = await bench.claim_one()
+    before = plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    running = await bench.start(claim)
+    assert not await bench.commit(before)
+    assert len(await bench.store.plannable(bench.now, 10)) == 1
+    assert await bench.settle(running)
+
+
+@case
+async def it_is_completed_when_its_last_run_has_ended(bench: Bench) -> None:
+    made = await bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    running = await bench.start(await bench.claim_one())
+    await _replan(bench)
+    assert (await bench.kept(made)).schedule.phase is SchedulePhase.ACTIVE
+    assert await bench.settle(running)
+    kept = await bench.kept(made)
+    assert (kept.schedule.phase, kept.next_due, kept.counters.total) == (SchedulePhase.COMPLETED, None, 1)
+
+
+@case
+async def it_is_completed_by_the_plan_when_its_last_run_ended_before(bench: Bench) -> None:
+    made = await bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    await _replan(bench)
+    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+async def what_was_due_by_then_is_skipped(bench: Bench) -> None:
+    made = await bench.create(max_runs=1, horizon=Horizon(occurrences=3))
+    bench.advance(2 * MINUTE)
+    first, second = await bench.claim()
+    running = await bench.decide(Start(claim=first, takes_slot=False, max_runs=1))
+    await _replan(bench)
+    busy = await bench.admit(start(second))
+    assert busy == Busy(place=Place.MAX_RUNS)
+    skipped = await bench.decide(refused(second, busy))
+    assert (skipped.phase, skipped.reason) == (Phase.SKIPPED, Reason.MAX_RUNS_REACHED)
+    assert await bench.settle(running)
+    assert [one.nominal for one in await bench.store.occurrences(made.uid)] == [FIRST + MINUTE, FIRST]
+    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+async def one_that_listens_is_completed_too(bench: Bench) -> None:
+    made = await bench.create_quiet(max_runs=1)
+    await bench.add_event(made, "a")
+    running = await bench.start(await bench.claim_one())
+    await _replan(bench)
+    assert await bench.settle(running)
+    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
+
+
+@case
+async def more_max_runs_reopen_it(bench: Bench) -> None:
+    made = await bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    assert await bench.settle(await bench.start(await bench.claim_one()))
+    await _replan(bench)
+    bench.advance(10 * MINUTE)
+    await _edit(bench, made, max_runs=2)
+    kept = await bench.kept(made)
+    assert (kept.schedule.phase, kept.next_due) == (SchedulePhase.ACTIVE, bench.now + MINUTE)
+    assert kept.counters.total == 1
+    bench.advance(MINUTE)
+    await bench.start(await bench.claim_one())
+    await _replan(bench)
+    assert (await bench.snapshot(made)).exhausted
+
+
+@case
+async def more_max_runs_go_on_from_now(bench: Bench) -> None:
+    made = await bench.create(max_runs=1)
+    bench.advance(MINUTE)
+    running = await bench.start(await bench.claim_one())
+    await _replan(bench)
+    bench.advance(10 * MINUTE)
+    await _edit(bench, made)
+    assert (await bench.snapshot(made)).exhausted is False
+    assert (await bench.kept(made)).next_due == bench.now + MINUTE
+    assert await bench.settle(running)
+    assert len(await bench.store.occurrences(made.uid)) == 2
+    assert (await bench.kept(made)).schedule.phase is SchedulePhase.ACTIVE

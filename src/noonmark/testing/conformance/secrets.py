@@ -1,0 +1,100 @@
+"""Sealing: secrets are kept as they were sealed, each under its name with its tenant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from noonmark.core.audit import AuditEntry
+from noonmark.core.secret import Secret
+from noonmark.testing.conformance.bench import case
+from noonmark.testing.factories import NOW
+
+if TYPE_CHECKING:
+    from noonmark.testing.conformance.bench import Bench
+
+MOST = 9
+OWN_KEY = 32
+"""Bytes."""
+TOKEN = Secret(
+    name="token", hosts=("api.example.com", "*.example.org:8443"), sealed="v1:\u00e9+/=", created=NOW, updated=NOW
+)
+
+
+async def _names(bench: Bench, tenant: str = "acme") -> list[str]:
+    return [secret.name for secret in await bench.store.secrets(tenant)]
+
+
+async def _noted(bench: Bench) -> list[str]:
+    return [note.operation for note in await bench.store.notes("acme", 99)]
+
+
+@case
+async def a_secret_is_told_as_it_was_sealed(bench: Bench) -> None:
+    assert await bench.store.keep_secret("acme", TOKEN, most=MOST) == TOKEN
+    assert await bench.store.secrets("acme") == [TOKEN]
+    assert await bench.store.find_secrets("acme", ["token", "other"]) == [TOKEN]
+
+
+@case
+async def secrets_are_told_by_name_and_tenant(bench: Bench) -> None:
+    for name in ("b", "C", "a.1", "a-1"):
+        await bench.store.keep_secret("acme", replace(TOKEN, name=name), most=MOST)
+    await bench.store.keep_secret("other", replace(TOKEN, name="a-1", sealed="theirs"), most=MOST)
+    assert await _names(bench) == ["C", "a-1", "a.1", "b"]
+    assert [one.sealed for one in await bench.store.find_secrets("acme", ("a-1", "b"))] == [TOKEN.sealed] * 2
+    assert [one.sealed for one in await bench.store.find_secrets("other", ["a-1", "b"])] == ["theirs"]
+    assert await bench.store.find_secrets("acme", []) == []
+    assert await bench.store.secrets("nobody") == []
+
+
+@case
+async def a_secret_of_the_same_name_takes_the_place_of_the_other(bench: Bench) -> None:
+    await bench.store.keep_secret("acme", TOKEN, most=MOST)
+    newer = replace(TOKEN, hosts=("b.example.com",), sealed="v1:newer", created=NOW + 5, updated=NOW + 5)
+    kept = await bench.store.keep_secret("acme", newer, most=MOST)
+    assert kept == replace(newer, created=NOW)
+    assert await bench.store.secrets("acme") == [kept]
+
+
+@case
+async def there_are_no_more_secrets_than_a_tenant_may_have(bench: Bench) -> None:
+    note = AuditEntry(at=NOW, caller="ada", operation="secret/set")
+    for name in ("a", "b"):
+        assert await bench.store.keep_secret("acme", replace(TOKEN, name=name), most=2, note=note) is not None
+    assert await bench.store.keep_secret("acme", replace(TOKEN, name="c"), most=2, note=note) is None
+    assert await bench.store.keep_secret("other", replace(TOKEN, name="c"), most=2) is not None
+    assert await bench.store.keep_secret("acme", replace(TOKEN, name="b", sealed="new"), most=2, note=note) is not None
+    assert await _names(bench) == ["a", "b"]
+    assert await _noted(bench) == ["secret/set"] * 3
+
+
+@case
+async def a_secret_that_is_forgotten_is_gone(bench: Bench) -> None:
+    note = AuditEntry(at=NOW, caller="ada", operation="secret/delete")
+    for tenant in ("acme", "other"):
+        await bench.store.keep_secret(tenant, TOKEN, most=MOST)
+    assert await bench.store.forget_secret("acme", "token", note=note) == TOKEN
+    assert await bench.store.forget_secret("acme", "token", note=note) is None
+    assert await bench.store.forget_secret("nobody", "token") is None
+    assert await _names(bench) == []
+    assert await _names(bench, "other") == ["token"]
+    assert await _noted(bench) == ["secret/delete"]
+
+
+@case
+async def a_store_has_one_key_of_its_own(bench: Bench) -> None:
+    key = await bench.store.own_key()
+    assert len(key) == OWN_KEY
+    assert len(set(key)) > 1
+    assert await bench.store.own_key() == key
+
+
+@case
+async def the_key_of_the_store_is_no_secret_of_a_tenant(bench: Bench) -> None:
+    key = await bench.store.own_key()
+    assert await _names(bench) == []
+    assert await bench.store.forget_secret("acme", "own") is None
+    assert await bench.store.keep_secret("acme", replace(TOKEN, name="own"), most=1) is not None
+    assert await bench.store.own_key() == key
+    assert await _names(bench) == ["own"]

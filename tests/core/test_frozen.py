@@ -1,0 +1,55 @@
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from noonmark.core.frozen import evolve
+from noonmark.core.ids import TRIGGER
+from noonmark.core.lifecycle import Phase
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+from noonmark.testing import factories
+
+
+@pytest.mark.parametrize("changes", [{}, {"phase": Phase.CLAIMED}, {"fence": 7, "holds_slot": True, "payload": [1]}])
+def test_it_is_what_replace_gives(changes):
+    one = factories.occurrence(factories.schedule(), TRIGGER)
+    assert evolve(one, **changes) == replace(one, **changes)
+    assert one == factories.occurrence(factories.schedule(), TRIGGER)
+
+
+def test_the_copy_is_frozen_too():
+    copy = evolve(factories.occurrence(factories.schedule(), TRIGGER), attempt=2)
+    with pytest.raises(FrozenInstanceError):
+        copy.attempt = 3
+
+
+def test_an_unknown_field_is_an_error():
+    with pytest.raises(AttributeError):
+        evolve(factories.schedule(), colour="red")
+
+
+def test_what_matters_of_an_occurrence_is_shown_on_one_line():
+    one = factories.occurrence(factories.schedule(), TRIGGER)
+    assert repr(one).startswith("Occurrence(phase='pending', nominal_at='")
+    assert repr(one).endswith(f"attempt=0, id='{one.id}')")
+    gap = evolve(one, phase=Phase.MISFIRED, reason=Reason.OVERLAP, missed_count=3, waiting_for=Reason.QUEUED)
+    assert "attempt=0, reason='overlap', waiting_for='queued', missed_count=3, id=" in repr(gap)
+    assert (gap == one, gap == evolve(gap), hash(gap) == hash(evolve(gap))) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "summary"),
+    [
+        (None, None),
+        ("", None),
+        ("\n \n", None),
+        ("Traceback (most recent call last):\n  ...\nKeyError: 'a'\n", "KeyError: 'a'"),
+        ("x" * 80, "x" * 80),
+        ("x" * 81, "x" * 79 + "…"),
+    ],
+)
+def test_a_run_says_in_short_what_went_wrong(error, summary):
+    run = Run(id="run", occurrence_id="occ", attempt=1, node="n", started=0, outcome=Outcome.FAILED, error=error)
+    assert run.summary == summary
+    shown = "" if summary is None else f", error={summary!r}"
+    assert repr(run) == f"Run(outcome='failed', started_at='1970-01-01T00:00:00Z', attempt=1{shown}, id='run')"

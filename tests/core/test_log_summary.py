@@ -1,0 +1,64 @@
+"""What a log says of a failed run, and what it does not say."""
+
+import pytest
+
+from noonmark.core.log_summary import log_summary
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+from noonmark.core.targets.command import end_of_program
+
+
+def ended(kind, outcome=Outcome.FAILED, reason=Reason.FAILED, own_words=None, **said):
+    run = Run(id="o-1", occurrence_id="o", attempt=1, node="n", started=1, ended=2, outcome=outcome, **said)
+    return log_summary(kind, run, reason, own_words)
+
+
+OUTPUT = {"output": "MARK", "error": "MARK"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "expected"),
+    [
+        ("command", {"exit_code": 3, **OUTPUT}, ": it exited with code 3 (failed)"),
+        ("command", {"exit_code": -9, **OUTPUT}, ": it was killed by SIGKILL (failed)"),
+        ("command", {"exit_code": "MARK"}, " (failed)"),
+        ("command", None, " (failed)"),
+        ("http", {"status": 503, "body": "MARK", "headers": {"location": "MARK"}}, ": it was answered with status 503"),
+        ("http", {"status": "MARK"}, ": there was no answer (failed)"),
+        ("http", None, ": there was no answer (failed)"),
+        ("event", "MARK", " (failed)"),
+    ],
+)
+def test_what_passed_through_a_run_is_not_said(kind, result, expected):
+    told = ended(kind, result=result, error="MARK\nMARK")
+    assert told.startswith(expected)
+    assert "MARK" not in told
+
+
+def test_what_was_not_sent_had_no_answer_to_wait_for():
+    assert ended("http", Outcome.DELIVERY_FAILED, Reason.UNDELIVERABLE, error="MARK") == " (undeliverable)"
+    assert ended("http", Outcome.TIMED_OUT, Reason.TIMED_OUT, error="MARK") == " (timed_out)"
+
+
+@pytest.mark.parametrize("kind", ["http", "command", "event"])
+def test_what_noonmark_decided_itself_is_said_in_its_own_words_on_one_line(kind):
+    told = ended(kind, Outcome.DELIVERY_FAILED, Reason.UNDELIVERABLE, "10.0.0.1 is\na private address", error="MARK")
+    assert told == ": 10.0.0.1 is\\u000aa private address (undeliverable)"
+
+
+def test_a_function_is_the_nodes_own_and_what_it_raised_is_said():
+    assert ended("function", error="Traceback ..\nValueError: no toast\n") == "\nTraceback ..\nValueError: no toast"
+    assert ended("function", result={"exit_code": 1}) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "exited with code 0"),
+        (255, "exited with code 255"),
+        (-15, "was killed by SIGTERM"),
+        (-40, "was killed by signal 40"),
+    ],
+)
+def test_the_end_of_a_program_in_words(code, words):
+    assert end_of_program(code) == words

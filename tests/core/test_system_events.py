@@ -1,0 +1,194 @@
+"""What Noonmark tells of itself: which facts there are, and what each says."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core import system_events
+from noonmark.core.audit import AuditEntry
+from noonmark.core.ids import TRIGGER, manual
+from noonmark.core.instants import SECOND
+from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
+from noonmark.core.reasons import Reason
+from noonmark.core.run import Outcome, Run
+from noonmark.core.system_events import ENDS, SystemEvent, of_lost_node, of_occurrence, of_schedule
+from noonmark.testing import factories
+from noonmark.testing.factories import MINUTE, NOW
+
+JOB = factories.schedule("job", name="nightly", labels={"team": "data"})
+
+
+def ended(phase=Phase.FAILED, reason=Reason.ATTEMPTS_EXHAUSTED, *, origin=TRIGGER, **changes):
+    return factories.occurrence(JOB, origin, phase=phase, reason=reason, **{"attempt": 3, **changes})
+
+
+def run(error="Traceback (most recent call last):\n  ..\nValueError: no such table\n"):
+    return Run(
+        id="r", occurrence_id="o", attempt=3, node="n1", started=NOW, ended=NOW, outcome=Outcome.FAILED, error=error
+    )
+
+
+def test_every_end_but_that_of_an_edit_is_told():
+    assert set(ENDS) == FINAL - {Phase.SUPERSEDED}
+    assert all(fact == f"occurrence.{phase}" for phase, fact in ENDS.items())
+
+
+def test_a_failure_says_what_an_alert_needs():
+    told = of_occurrence(SystemEvent.FAILED, JOB, ended(detail='{"attempt": 3, "max_attempts": 3}'), run=run())
+    assert (told.event_type, told.source) == ("occurrence.failed", "noonmark")
+    assert told.payload == {
+        "occurrence_id": ended().id,
+        "schedule_id": "schedule-of-job",
+        "schedule_name": "nightly",
+        "labels": {"team": "data"},
+        "user": "ada",
+        "target_kind": "function",
+        "origin": "trigger",
+        "phase": "failed",
+        "reason": "attempts_exhausted",
+        "summary": "The attempt failed, and it was the last one allowed.",
+        "detail": {"attempt": 3, "max_attempts": 3},
+        "nominal_at": "2030-03-17T17:47:00Z",
+        "due_at": "2030-03-17T17:47:00Z",
+        "attempt": 3,
+        "retry_at": None,
+        "late_seconds": None,
+        "waited_for": None,
+        "missed_count": 0,
+        "missed_from": None,
+        "missed_to": None,
+        "error": "ValueError: no such table",
+        "error_text": "Traceback (most recent call last):\n  ..\nValueError: no such table",
+        "depth": 1,
+        "chain": ["schedule-of-job"],
+    }
+
+
+def test_the_same_fact_is_the_same_event_and_another_one_is_another():
+    ids = [
+        of_occurrence(fact, JOB, one).event_id
+        for fact, one in [
+            (SystemEvent.FAILED, ended()),
+            (SystemEvent.FAILED, ended(detail='{"x": 1}')),
+            (SystemEvent.RETRYING, ended()),
+            (SystemEvent.RETRYING, ended(attempt=2)),
+            (SystemEvent.FAILED, ended(origin=manual("k"))),
+        ]
+    ]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 4
+
+
+def test_a_schedule_without_a_name_is_called_by_its_id():
+    assert (
+        of_occurrence(SystemEvent.FAILED, factories.schedule("x"), ended()).payload["schedule_name"] == "schedule-of-x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "line", "text"),
+    [
+        (None, "", ""),
+        (run(error=None), "", ""),
+        (run(error="  \n "), "", ""),
+        (run(error="x" * 301), "x" * 299 + "…", "x" * 301),
+        (run(error="a" * 1_000 + "\n" + "b" * 1_500), "b" * 299 + "…", "a" * 499 + "\n" + "b" * 1_500),
+        (run(error="a\0\ud800"), "a\\0\\ud800", "a\\0\\ud800"),
+    ],
+)
+def test_what_went_wrong_is_told_as_far_as_there_is_room(told, line, text):
+    payload = of_occurrence(SystemEvent.FAILED, JOB, ended(), run=told).payload
+    assert (payload["error"], payload["error_text"]) == (line, text)
+
+
+def test_a_damaged_detail_is_none():
+    assert of_occurrence(SystemEvent.FAILED, JOB, ended(detail="{")).payload["detail"] == {}
+
+
+def test_a_gap_is_told_with_its_count():
+    gap = ended(Phase.MISFIRED, Reason.LATE, missed_count=7, missed_first=NOW, missed_last=NOW + MINUTE)
+    payload = of_occurrence(SystemEvent.MISFIRED, JOB, gap).payload
+    assert (payload["missed_count"], payload["missed_from"], payload["missed_to"]) == (
+        7,
+        "2030-03-17T17:47:00Z",
+        "2030-03-17T17:48:00Z",
+    )
+
+
+def test_another_attempt_is_told_with_its_time():
+    one = ended(Phase.PENDING, Reason.RETRY_SCHEDULED, due=NOW + MINUTE, first_due=NOW)
+    payload = of_occurrence(SystemEvent.RETRYING, JOB, one, run=run()).payload
+    assert (payload["retry_at"], payload["due_at"]) == ("2030-03-17T17:48:00Z", "2030-03-17T17:47:00Z")
+
+
+@pytest.mark.parametrize(("after", "late"), [(-5, False), (SECOND, False), (SECOND + 1, True)])
+def test_late_is_more_than_a_second(after, late):
+    assert system_events.is_late(NOW, NOW + after) is late
+
+
+@pytest.mark.parametrize(
+    ("started", "waited_for", "seconds"), [(NOW + MINUTE, Reason.QUEUED, 60), (NOW + MINUTE, None, 60), (None, None, 0)]
+)
+def test_a_late_start_says_by_how_much(started, waited_for, seconds):
+    one = ended(Phase.DISPATCHING, None, started=started, attempt=1)
+    payload = of_occurrence(SystemEvent.STARTED_LATE, JOB, one, waited_for=waited_for).payload
+    assert (payload["late_seconds"], payload["waited_for"]) == (seconds, waited_for)
+    assert (payload["reason"], payload["summary"]) == (None, SystemEvent.STARTED_LATE.sentence)
+
+
+def test_a_schedule_is_told_with_whoever_changed_it():
+    note = AuditEntry(at=NOW, caller="key:ops", operation="schedule/pause", reason="maintenance")
+    paused = replace(JOB, phase=SchedulePhase.PAUSED)
+    told = of_schedule(SystemEvent.SCHEDULE_PAUSED, paused, note=note)
+    assert told.event_type == "schedule.paused"
+    assert told.payload == {
+        "schedule_id": "schedule-of-job",
+        "schedule_name": "nightly",
+        "labels": {"team": "data"},
+        "user": "ada",
+        "target_kind": "function",
+        "trigger_type": "interval",
+        "phase": "paused",
+        "revision": 1,
+        "at": "2030-03-17T17:47:00Z",
+        "by": "key:ops",
+        "reason": "maintenance",
+        "failures_in_row": 0,
+        "depth": 1,
+        "chain": ["schedule-of-job"],
+    }
+    by_itself = of_schedule(SystemEvent.SCHEDULE_PAUSED, paused, failures=3).payload
+    assert (by_itself["by"], by_itself["reason"], by_itself["failures_in_row"]) == (None, "pause_on_failure", 3)
+    without = of_schedule(SystemEvent.SCHEDULE_CREATED, factories.schedule("x", trigger=None)).payload
+    assert (without["trigger_type"], without["by"], without["reason"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fact"),
+    [
+        ("active", "active", "updated"),
+        ("paused", "paused", "updated"),
+        ("active", "paused", "paused"),
+        ("paused", "active", "resumed"),
+        ("completed", "active", "updated"),
+        ("paused", "deleted", "deleted"),
+    ],
+)
+def test_a_change_has_its_name(before, after, fact):
+    one, other = (replace(JOB, phase=SchedulePhase(phase)) for phase in (before, after))
+    assert system_events.change(one, other) == f"schedule.{fact}"
+
+
+def test_a_lost_node_is_told_by_what_it_said_last():
+    told = of_lost_node("n1", seen=NOW, started=NOW - MINUTE, version="1.0", load=2, routes=("http",))
+    assert told.payload == {
+        "node": "n1",
+        "seen_at": "2030-03-17T17:47:00Z",
+        "started_at": "2030-03-17T17:46:00Z",
+        "version": "1.0",
+        "load": 2,
+        "routes": ["http"],
+        "depth": 1,
+    }
+    again = of_lost_node("n1", seen=NOW + 1, started=NOW - MINUTE, version="1.0", load=2, routes=("http",))
+    assert told.event_id != again.event_id

@@ -1,0 +1,109 @@
+"""A schedule reads back as it was written, in parts, whatever it declares."""
+
+from dataclasses import replace
+
+import pytest
+
+from noonmark.core.instants import from_micros
+from noonmark.core.run import Usage
+from noonmark.core.schedule import parse_schedule
+from noonmark.stores.sql import schedule_documents
+from noonmark.stores.sqlite import SqliteStore
+from noonmark.testing import factories
+from noonmark.testing.conformance import HandClock
+from noonmark.testing.conformance.bench import Bench
+from noonmark.testing.factories import NOW
+from tests.conformance.test_memory_model import done
+
+FUNCTION = {"target_kind": "function", "function": "work", "args": [1, 2.5, None], "kwargs": {"deep": [{"a": True}]}}
+DOCUMENTS = [
+    {"trigger": {"type": "cron", "expression": "H 3 * * MON", "timezone": "Europe/Berlin"}, "target": FUNCTION},
+    {
+        "trigger": {"type": "event", "event_type": ["a", "b"], "filters": {"size": {"gt": 3}}},
+        "target": {"target_kind": "http", "method": "POST", "url": "https://example.com/hook", "body": {"ü": "☃"}},
+        "overlap_policy": {"type": "queue", "queue_limit": 7},
+        "concurrency_key": "db",
+        "concurrency_limit": 3,
+    },
+    {
+        "schedule_id": "mine",
+        "name": "Nightly",
+        "description": "Every night,\nwhatever happens.",
+        "labels": {"team": "data"},
+        "trigger": {"type": "interval", "every_seconds": 0.5, "jitter_seconds": 0.1},
+        "target": FUNCTION,
+        "misfire_policy": {"type": "spread", "window_seconds": 30, "limit": 5, "grace_seconds": 2},
+        "retry_policy": {"max_attempts": 3, "backoff_seconds": 0.25, "multiplier": 1.5},
+        "window": {"duration_seconds": 60},
+        "budget": {"max_cost_usd": 0.1, "max_tokens": 9},
+        "timeout_seconds": 1.5,
+        "max_runs": 4,
+        "pause_on_failure": 2,
+        "delivery": "at_most_once",
+        "enabled": False,
+    },
+    {"depends_on": [{"schedule_id": "mine", "require_success": False}], "target": FUNCTION},
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_what_is_declared_reads_back_equal(tmp_path, document):
+    declared = parse_schedule(document, now=from_micros(NOW))
+    clock = HandClock()
+    store = SqliteStore(tmp_path / "noonmark.db", clock)
+    done(store.open())
+    changes = {name: getattr(declared, name) for name in declared.__dataclass_fields__ if name != "schedule_id"}
+    made = done(Bench(store, clock).create(schedule_id=declared.schedule_id, **changes))
+    store._schedule_cache.forget()
+    for cached in (
+        schedule_documents._declared,
+        schedule_documents._terms,
+        schedule_documents._trigger,
+        schedule_documents._policies,
+    ):
+        cached.cache_clear()
+    assert done(store.snapshot(made.uid)).schedule == made
+    done(store.close())
+
+
+def test_what_many_share_is_read_once(tmp_path):
+    clock = HandClock()
+    store = SqliteStore(tmp_path / "noonmark.db", clock)
+    done(store.open())
+    bench = Bench(store, clock)
+    made = [done(bench.create(f"uid-{n}", name=f"name-{n}")) for n in range(5)]
+    store._schedule_cache.forget()
+    schedule_documents._declared.cache_clear()
+    assert [done(store.snapshot(one.uid)).schedule for one in made] == made
+    assert schedule_documents._declared.cache_info().misses == 1
+    done(store.close())
+
+
+def test_only_so_many_schedules_are_remembered(monkeypatch):
+    monkeypatch.setattr(schedule_documents, "_KNOWN", 2)
+    schedule_cache = schedule_documents.ScheduleCache()
+    for key in range(5):
+        schedule_cache.keep({key: (1, factories.schedule(f"uid-{key}"))})
+    assert list(schedule_cache._known) == [3, 4]
+
+
+@pytest.mark.parametrize("error", ["plain", "a\0b", "half \ud800 of one", "é☃𝄞"])
+@pytest.mark.parametrize("alone", [True, False])
+def test_whatever_a_run_says_can_be_kept(tmp_path, error, alone):
+    clock = HandClock()
+    store = SqliteStore(tmp_path / "noonmark.db", clock)
+    done(store.open())
+    bench = Bench(store, clock)
+    for uid in ("uid-1", "uid-2"):
+        done(bench.add(done(bench.create_quiet(uid)), "a"))
+    running = [done(bench.start(claim)) for claim in done(bench.claim())]
+    settlements = [bench.settlement(one) for one in running]
+    usage = Usage(tokens=3, cost_usd=0.1 + 0.2)
+    said = replace(settlements[0].run, error=error, result={"x": error}, usage=usage)
+    settlements[0] = replace(settlements[0], run=said)
+    assert all(done(store.settle(settlements[: 1 if alone else 2])))
+    [run] = done(store.runs(running[0].uid))
+    assert run.result == {"x": error}
+    assert run.usage == usage
+    assert run.error == error.replace("\0", "\\0").replace("\ud800", "\\ud800")
+    done(store.close())
