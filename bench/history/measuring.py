@@ -11,12 +11,10 @@ from noonmark.core.admission import admit
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
-from noonmark.driver.drive import drive
 from noonmark.ports.records import Admitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
+    from collections.abc import Callable
 
     from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
@@ -75,15 +73,15 @@ class Work:
 
     def cut(self, keep: int) -> None:
         """Forget all that is too much."""
-        while drive(self._store.prune(before=0, keep=keep, limit=self.batch)):
+        while self._store.prune(before=0, keep=keep, limit=self.batch):
             pass
 
     def _add_due(self) -> Micros:
         """Keep as many schedules as a batch has, all of them due at one instant; a moment after it."""
-        due = drive(self._store.clock()) + SECOND
+        due = self._store.clock() + SECOND
         one = {"func": _work, "function_name": "work", "trigger": OnceTrigger(from_micros(due))}
         self._scheduler.create_many(one for _ in range(self.batch))
-        while (now := drive(self._store.clock())) < due:
+        while (now := self._store.clock()) < due:
             time.sleep(0.01)
         return now
 
@@ -110,7 +108,7 @@ def _work() -> None:
     """What is due. The verbs are called by hand, so it never runs."""
 
 
-def _timed(call: Callable[[], Coroutine[Any, Any, T]]) -> tuple[float, T]:
+def _timed(call: Callable[[], T]) -> tuple[float, T]:
     started = time.perf_counter()
-    answer = drive(call())
+    answer = call()
     return time.perf_counter() - started, answer

@@ -16,7 +16,6 @@ from noonmark import EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.planner import first_plan
 from noonmark.core.schedule import Owner, parse_schedule
-from noonmark.driver.drive import drive
 from noonmark.operations.schedule_edits import new_schedule
 from noonmark.wiring import fresh_id
 
@@ -117,7 +116,7 @@ def noonmark_stored(stored: int, count: int) -> dict[str, float]:
         keep(made, _once(made, "idle", stored, in_seconds=86_400 * 365))
         keep(made, _once(made, "nothing", count, in_seconds=max(1.5, count / 2_000)))
         due = made.due  # type: ignore[attr-defined]
-        drive(made.runtime.store.close())
+        made.runtime.store.close()
         started = time.perf_counter()
         scheduler = _scheduler("sqlite", folder)
         scheduler.start()
@@ -180,10 +179,10 @@ def keep(scheduler: Scheduler, plans: Iterator[object]) -> None:
     for plan in plans:
         chunk.append(plan)
         if len(chunk) == CHUNK:
-            drive(scheduler.runtime.store.create(chunk))  # type: ignore[arg-type]
+            scheduler.runtime.store.create(chunk)  # type: ignore[arg-type]
             chunk = []
     if chunk:
-        drive(scheduler.runtime.store.create(chunk))  # type: ignore[arg-type]
+        scheduler.runtime.store.create(chunk)  # type: ignore[arg-type]
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -229,8 +228,8 @@ def _claim_seconds(scheduler: Scheduler, count: int) -> float:
     now, best = scheduler.runtime.clock.micros() + SECOND, 1e9
     for _ in range(3):
         started = time.perf_counter()
-        claims = drive(
-            scheduler.runtime.store.claim("bench", ["function:nothing"], now=now, until=now, limit=limit, lease=SECOND)
+        claims = scheduler.runtime.store.claim(
+            "bench", ["function:nothing"], now=now, until=now, limit=limit, lease=SECOND
         )
         assert claims, "there was nothing to claim"
         best = min(best, (time.perf_counter() - started) / len(claims))

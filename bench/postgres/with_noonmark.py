@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from bench.uow import ours
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
-from noonmark.driver.drive import drive
 
 if TYPE_CHECKING:
     from bench.postgres.due_index import Load, Outcome
@@ -92,10 +91,10 @@ def noonmark_server_claim(url: str, stored: int, count: int) -> dict[str, float]
     ours.keep(scheduler, ours._once(scheduler, "due", 3 * count, in_seconds=0))  # noqa: SLF001 - likewise
     best = 1e9
     for _ in range(3):
-        now = drive(store.clock())
+        now = store.clock()
         begun = time.perf_counter()
-        claims = drive(
-            store.claim("bench", ["function:due"], now=now, until=now + 60 * SECOND, limit=count, lease=60 * SECOND)
+        claims = store.claim(
+            "bench", ["function:due"], now=now, until=now + 60 * SECOND, limit=count, lease=60 * SECOND
         )
         best = min(best, (time.perf_counter() - begun) / count)
         assert len(claims) == count

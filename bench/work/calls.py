@@ -21,7 +21,6 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import TRUSTED, parse_schedule
-from noonmark.driver.drive import drive
 from noonmark.operations.schedule_edits import new_schedule
 from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.target import Assignment
@@ -100,14 +99,12 @@ def calls_of_schedules(port: int, count: int) -> dict[str, float]:
         due = round(time.time() + max(1.0, count / 1_500), 3)
         plans = [*_plans(scheduler, _declared(port), count, due)]
         for begin in range(0, count, CHUNK):
-            drive(scheduler.runtime.store.create(plans[begin : begin + CHUNK]))
+            scheduler.runtime.store.create(plans[begin : begin + CHUNK])
         assert time.time() < due, "they were due before all of them were there"
         scheduler.start()
         limit, store_of_it = due + PATIENCE, scheduler.runtime.store
         while (
-            drive(
-                store_of_it.count_schedules(OWNER.tenant, ScheduleFilter(phases=frozenset({SchedulePhase.COMPLETED})))
-            )
+            store_of_it.count_schedules(OWNER.tenant, ScheduleFilter(phases=frozenset({SchedulePhase.COMPLETED})))
             < count
         ):
             assert time.time() < limit, "the calls did not end"

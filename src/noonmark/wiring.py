@@ -103,23 +103,22 @@ def make_target(
 
     Without rules for requests, only those of a program itself are sent; without a seal, none that carries a secret.
     """
-    from noonmark.driver.drive import drive
     from noonmark.targets.emitting import EventEmitter
     from noonmark.targets.http import HttpCaller
     from noonmark.targets.several import Several
     from noonmark.targets.unsealing import Unsealer
 
-    unsealer = Unsealer(store, drive, seal)
+    unsealer = Unsealer(store, seal)
     kinds: dict[str, Target] = {
         "function": runner,
-        "event": EventEmitter(store, drive),
+        "event": EventEmitter(store),
         "http": HttpCaller(outbound, unsealer=unsealer),
     }
     if os.name == "posix":  # elsewhere there are no groups of processes
         from noonmark.targets.commands import CommandRunner
         from noonmark.targets.orphans import OrphanedPrograms
 
-        kinds["command"] = CommandRunner(programs, OrphanedPrograms(store, drive), unsealer)
+        kinds["command"] = CommandRunner(programs, OrphanedPrograms(store), unsealer)
     return Several(kinds)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from noonmark import IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND
-from noonmark.driver.drive import drive
 from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import backup
 from noonmark.testing import FakeClock, ManualDriver
@@ -153,7 +152,7 @@ class TestRestore:
         call("backup", str(copy), "--store", url)
         keeper.schedule(nothing, name="later", trigger=NEVER)
         store = keeper.runtime.store
-        drive(store.beat(Heartbeat(node="busy-node", lease=60 * SECOND), now=drive(store.clock())))
+        store.beat(Heartbeat(node="busy-node", lease=60 * SECOND), now=store.clock())
         [complaint] = call("restore", str(copy), "--store", url).complaints
         assert complaint.startswith("--store: busy-node may still be at work in ")
         assert len(names(url)) == 2

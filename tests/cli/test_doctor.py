@@ -8,7 +8,6 @@ import pytest
 
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
-from noonmark.driver.drive import drive
 from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import SqliteStore, bootstrap
 from tests.cli.calling import Desk, call
@@ -100,8 +99,8 @@ def test_what_a_wrong_clock_has_left_is_told(file):
     damaged(file, "UPDATE schedule_states SET watermark = ? WHERE schedule = 1", now + 5 * year)
     damaged(file, "UPDATE notes SET noted = ?", now + 5 * year)
     store = SqliteStore(file, SystemClock().micros)
-    drive(store.beat(Heartbeat(node="hasty", lease=SECOND), now=now + 7_200 * SECOND))
-    drive(store.close())
+    store.beat(Heartbeat(node="hasty", lease=SECOND), now=now + 7_200 * SECOND)
+    store.close()
     done = call("doctor", "--store", f"sqlite:///{file}")
     assert done.code == 1
     [line] = [line for line in done.out.splitlines() if line.startswith("clock")]

@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-from noonmark.driver.drive import drive
 from noonmark.secret_cipher import fresh_key, read_keys
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.wiring import make_seal
@@ -28,9 +27,9 @@ class Vault:
     def value(self, name):
         """What was sealed under a name."""
         store = SqliteStore(self.path, lambda: 0)
-        drive(store.open())
-        [one] = drive(store.find_secrets("default", [name]))
-        drive(store.close())
+        store.open()
+        [one] = store.find_secrets("default", [name])
+        store.close()
         return make_seal(self.key).open("default", name, one.sealed)
 
 

@@ -7,7 +7,7 @@ import threading
 
 from noonmark.client import AsyncClient, Client
 from tests.embedded.waiting import SOON
-from tests.server.serving import read_answer
+from tests.server.live_server import read_answer
 
 PASS, LOSE, DROP, HANG = "pass", "lose", "drop", "hang"
 

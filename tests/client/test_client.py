@@ -28,7 +28,7 @@ from noonmark.operations.models import answers
 from noonmark.operations.table import OPERATIONS
 from tests.client.lines import CLIENTS
 from tests.embedded.waiting import eventually
-from tests.server.serving import GREET, NOON, serving
+from tests.server.live_server import GREET, NOON, serving
 
 HOUR = timedelta(hours=1)
 

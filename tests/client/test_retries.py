@@ -7,7 +7,7 @@ import pytest
 from noonmark import NoonmarkError, NotFound, QuotaExceeded, StoreUnavailable, Unreachable
 from noonmark.client import transport
 from tests.client.lines import CLIENTS, DROP, HANG, LOSE, PASS, Line, canned
-from tests.server.serving import GREET, NOON, serving
+from tests.server.live_server import GREET, NOON, serving
 
 NEW = {"trigger": NOON, "target": GREET}
 UNAVAILABLE = canned(

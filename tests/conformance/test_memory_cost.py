@@ -12,7 +12,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 
 
 class Counted(dict):
@@ -34,18 +33,18 @@ def test_claiming_and_planning_read_only_what_is_due():
     store = MemoryStore(HandClock())
     schedules = [factories.schedule(f"uid-{number}") for number in range(2_000)]
     due = factories.schedule("due", created=NOW - MINUTE)
-    done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*schedules, due]]))
+    store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*schedules, due]])
     uow = store._uow
     uow.rows, uow.states = Counted(uow.rows), Counted(uow.states)
-    assert done(store.claim("node", [ROUTE], now=NOW, until=NOW, limit=100, lease=LEASE)) == []
-    assert done(store.plannable(NOW, 100)) == []
-    assert done(store.next_time([ROUTE])) == NOW + MINUTE - LOOKAHEAD
-    assert done(store.backlog(NOW - 1, 100)) == Backlog()
+    assert store.claim("node", [ROUTE], now=NOW, until=NOW, limit=100, lease=LEASE) == []
+    assert store.plannable(NOW, 100) == []
+    assert store.next_time([ROUTE]) == NOW + MINUTE - LOOKAHEAD
+    assert store.backlog(NOW - 1, 100) == Backlog()
     assert (uow.rows.asked, uow.states.asked) == (0, 0)
-    claims = done(store.claim("node", [ROUTE], now=NOW, until=NOW + MINUTE, limit=10, lease=LEASE))
+    claims = store.claim("node", [ROUTE], now=NOW, until=NOW + MINUTE, limit=10, lease=LEASE)
     assert len(claims) == 10
     assert uow.rows.asked == 10
-    assert done(store.backlog(NOW + MINUTE, 20)) == Backlog(schedules=20, due=20)
+    assert store.backlog(NOW + MINUTE, 20) == Backlog(schedules=20, due=20)
     assert uow.rows.asked == 30
 
 
@@ -55,14 +54,14 @@ def test_a_share_reads_only_what_it_gives():
     later = [factories.schedule(f"uid-{one.user}", owner=one) for one in people]
     many = [factories.schedule(f"due-{number}", created=NOW - MINUTE, owner=people[0]) for number in range(500)]
     single = factories.schedule("single", created=NOW - MINUTE, owner=people[1])
-    done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*later, *many, single]]))
+    store.create([first_plan(one, lookahead=LOOKAHEAD) for one in [*later, *many, single]])
     uow = store._uow
     uow.rows = Counted(uow.rows)
     now = NOW + MINUTE - 1
-    assert done(store.claim("node", [ROUTE], now=now, until=now, limit=9, lease=LEASE, shares=Shares(each=2))) == []
+    assert store.claim("node", [ROUTE], now=now, until=now, limit=9, lease=LEASE, shares=Shares(each=2)) == []
     assert uow.rows.asked == 0
     shares = Shares(each=2, besides=frozenset(people[2:]))
-    claims = done(store.claim("node", [ROUTE], now=now + 1, until=now + 1, limit=9, lease=LEASE, shares=shares))
+    claims = store.claim("node", [ROUTE], now=now + 1, until=now + 1, limit=9, lease=LEASE, shares=shares)
     assert len(claims) == 4
     assert uow.rows.asked == 4
 

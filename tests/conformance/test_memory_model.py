@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import chain
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -56,13 +55,6 @@ keys = st.sampled_from("abcdef")
 indexes = st.integers(0, 5)
 
 
-def done(verb):
-    """The answer of a verb; it may wait for nothing."""
-    with pytest.raises(StopIteration) as answer:
-        verb.send(None)
-    return answer.value.value
-
-
 def ready_entries(uow):
     return {key: entry for line in uow.ready[ROUTE]._lines.values() for key, entry in line._entries.items()}
 
@@ -107,13 +99,13 @@ class TwoNodes(RuleBasedStateMachine):
                 retry_policy=RetryPolicy(max_attempts=data.draw(st.integers(1, 2))),
                 horizon=Horizon(occurrences=data.draw(st.integers(1, 3))),
             )
-            assert done(self.store.create([first_plan(made, lookahead=LOOKAHEAD)])) == [True]
+            assert self.store.create([first_plan(made, lookahead=LOOKAHEAD)]) == [True]
 
     def now(self):
         return self.clock.now
 
     def snapshot(self, uid):
-        return done(self.store.snapshot(uid))
+        return self.store.snapshot(uid)
 
     @rule(micros=st.sampled_from([1, SECOND, 5 * SECOND, LEASE, 60 * SECOND]))
     def advance(self, micros):
@@ -122,11 +114,11 @@ class TwoNodes(RuleBasedStateMachine):
     @rule(uid=uids, chosen=st.lists(keys, min_size=1, unique=True), origin=st.sampled_from([manual, event, backfill]))
     def add(self, uid, chosen, origin):
         made = self.snapshot(uid).schedule
-        done(self.store.add([factories.occurrence(made, origin(key), nominal=self.now()) for key in chosen]))
+        self.store.add([factories.occurrence(made, origin(key), nominal=self.now()) for key in chosen])
 
     @rule(limit=st.integers(1, 2))
     def plan_what_is_due(self, limit):
-        for snapshot in done(self.store.plannable(self.now(), limit)):
+        for snapshot in self.store.plannable(self.now(), limit):
             self.plans.append(plan(snapshot, now=self.now(), lookahead=LOOKAHEAD))
 
     @rule(uid=uids, way=st.sampled_from(["edit", "pause", "resume", "delete"]), data=st.data())
@@ -172,12 +164,12 @@ class TwoNodes(RuleBasedStateMachine):
                 made[:] = [edits.resume(snapshot, now=now, lookahead=LOOKAHEAD)]
             return made[0] if made else None
 
-        assert done(self.store.change(uid, decide)) is bool(made)
+        assert self.store.change(uid, decide) is bool(made)
         if made:
             self.see_whether_it_is_over(uid, made[0].schedule)
 
     def write(self, made):
-        done(self.store.commit_plans([made]))
+        self.store.commit_plans([made])
         self.see_whether_it_is_over(made.snapshot.schedule.uid, made.schedule)
 
     def see_whether_it_is_over(self, uid, edited=None):
@@ -208,8 +200,8 @@ class TwoNodes(RuleBasedStateMachine):
     )
     def claim(self, node, limit, ahead, shares=None):
         now = self.now()
-        self.claims[node] += done(
-            self.store.claim(node, [ROUTE], now=now, until=now + ahead, limit=limit, lease=LEASE, shares=shares)
+        self.claims[node] += self.store.claim(
+            node, [ROUTE], now=now, until=now + ahead, limit=limit, lease=LEASE, shares=shares
         )
 
     @precondition(lambda self: any(self.claims.values()))
@@ -220,7 +212,7 @@ class TwoNodes(RuleBasedStateMachine):
             self.claims[node].remove(claim)
             decision = admit(claim, now=self.now(), lease=LEASE)
             if isinstance(decision, Start) and depends_on_others(claim):
-                [standings] = done(self.store.upstreams([claim]))
+                [standings] = self.store.upstreams([claim])
                 decision = after_upstreams(claim, standings, now=self.now()) or decision
             self.decisions[node].append(decision)
 
@@ -230,7 +222,7 @@ class TwoNodes(RuleBasedStateMachine):
         decisions = self.decisions[node][:count]
         self.decisions[node] = self.decisions[node][count:]
         for decision in decisions:
-            [answer] = done(self.store.admit([decision], now=self.now(), lease=LEASE))
+            [answer] = self.store.admit([decision], now=self.now(), lease=LEASE)
             if isinstance(answer, Busy):
                 self.decisions[node].append(refused(decision.claim, answer))
             elif not forget:  # a node that was told, and asks again
@@ -255,7 +247,7 @@ class TwoNodes(RuleBasedStateMachine):
         settlement = settle(occurrence, schedule, delivered, node=node)
         before = self.uow.rows.get(occurrence.id)
         before = before and before.occurrence.fence
-        [accepted] = done(self.store.settle([settlement]))
+        [accepted] = self.store.settle([settlement])
         assert not accepted or before == occurrence.fence
         if accepted and settlement.phase in FINAL:
             self.finals[occurrence.id] = self.finals.get(occurrence.id, 0) + 1
@@ -271,47 +263,47 @@ class TwoNodes(RuleBasedStateMachine):
         occurrence, schedule = self.started[node][index % len(self.started[node])]
         deadline = None if within is None else self.now() + within
         accepted = Accepted(started=self.now(), accepted=self.now(), deadline=deadline)
-        done(self.store.settle([settle(occurrence, schedule, accepted, node=node)]))
+        self.store.settle([settle(occurrence, schedule, accepted, node=node)])
 
     @rule(limit=st.integers(1, 3))
     def give_up(self, limit):
         """What is overdue ends, or is tried again."""
-        for one in done(self.store.overdue(now=self.now(), limit=limit)):
+        for one in self.store.overdue(now=self.now(), limit=limit):
             settlement = expire(one, self.snapshot(one.uid).schedule, now=self.now())
-            [accepted] = done(self.store.settle([settlement]))
+            [accepted] = self.store.settle([settlement])
             assert accepted
             if settlement.phase in FINAL:
                 self.finals[one.id] = self.finals.get(one.id, 0) + 1
 
     @rule(uid=uids, index=indexes)
     def cancel(self, uid, index):
-        rows = done(self.store.occurrences(uid))[index : index + 1]
+        rows = self.store.occurrences(uid)[index : index + 1]
         for row in rows:
             is_open = row.phase in (Phase.PENDING, Phase.CLAIMED)
-            assert done(self.store.cancel(row.id)) is is_open
-            done(self.store.request_stop(row.id))
+            assert self.store.cancel(row.id) is is_open
+            self.store.request_stop(row.id)
 
     @rule(node=nodes, serves=st.booleans())
     def beat(self, node, serves):
-        done(self.store.beat(Heartbeat(node=node, routes=(ROUTE,) if serves else ()), now=self.now()))
+        self.store.beat(Heartbeat(node=node, routes=(ROUTE,) if serves else ()), now=self.now())
 
     @rule(node=nodes, lease=st.sampled_from([LEASE, SECOND]))
     def lead(self, node, lease):
-        leadership = done(self.store.lead(node, now=self.now(), lease=lease))
+        leadership = self.store.lead(node, now=self.now(), lease=lease)
         assert leadership.term == max([*self.leaders, leadership.term])
         assert self.leaders.setdefault(leadership.term, leadership.leader) == leadership.leader
         assert set(self.leaders) == set(range(1, leadership.term + 1))
-        [known] = [one for one in done(self.store.nodes()) if one.name == leadership.leader] or [None]
+        [known] = [one for one in self.store.nodes() if one.name == leadership.leader] or [None]
         assert known is None or known.is_leader
 
     @rule(node=nodes)
     def leave(self, node):
-        done(self.store.leave(node))
-        assert not any(one.is_alive or one.is_leader for one in done(self.store.nodes()) if one.name == node)
+        self.store.leave(node)
+        assert not any(one.is_alive or one.is_leader for one in self.store.nodes() if one.name == node)
 
     @rule(node=nodes, limit=st.integers(1, 3))
     def adopt(self, node, limit):
-        claims = done(self.store.orphans(node, now=self.now(), limit=limit, lease=LEASE))
+        claims = self.store.orphans(node, now=self.now(), limit=limit, lease=LEASE)
         self.decisions[node] += [unserved(claim) for claim in claims]
 
     @rule(node=nodes, limit=st.integers(1, 4))
@@ -351,11 +343,11 @@ class TwoNodes(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def renew(self, node):
-        done(self.store.renew(self.holds(node), now=self.now(), lease=LEASE))
+        self.store.renew(self.holds(node), now=self.now(), lease=LEASE)
 
     @rule(node=nodes, index=indexes)
     def release(self, node, index):
-        done(self.store.release(self.holds(node)[index : index + 1]))
+        self.store.release(self.holds(node)[index : index + 1])
 
     @invariant()
     def fences_never_fall(self):
@@ -423,7 +415,7 @@ class TwoNodes(RuleBasedStateMachine):
                 elif row.occurrence.waiting_for is Reason.CONCURRENCY_LIMIT:
                     assert row.turn in self.uow.waiting[row.wants[0]]
                 else:
-                    assert done(self.store.plannable(self.now(), 10))
+                    assert self.store.plannable(self.now(), 10)
 
     @invariant()
     def nobody_waits_for_upstreams_in_vain(self):

@@ -13,7 +13,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE, Bench
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 
 THREADS, EACH = 4, 200
 
@@ -33,22 +32,22 @@ def test_threads_share_the_work_and_nothing_is_done_twice():
     store = MemoryStore(clock)
     bench = Bench(store, clock)
     made = [factories.schedule(f"uid-{number}", trigger=EventTrigger("seen")) for number in range(THREADS * EACH)]
-    done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
+    store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])
 
     def work(number):
         mine = made[number * EACH : (number + 1) * EACH]
         claimed = []
         for one in mine:
-            done(store.add([factories.occurrence(one, manual("key"), nominal=NOW)]))
-            claims = done(store.claim(f"node-{number}", [ROUTE], now=NOW, until=NOW, limit=2, lease=LEASE))
+            store.add([factories.occurrence(one, manual("key"), nominal=NOW)])
+            claims = store.claim(f"node-{number}", [ROUTE], now=NOW, until=NOW, limit=2, lease=LEASE)
             for claim in claims:
-                done(bench.settle(done(bench.start(claim))))
+                bench.settle(bench.start(claim))
             claimed += [claim.occurrence.id for claim in claims]
         return claimed
 
     with ThreadPoolExecutor(THREADS) as pool:
         claimed = [one for ids in pool.map(work, range(THREADS)) for one in ids]
     assert len(claimed) == len(set(claimed))
-    rest = done(store.claim("node", [ROUTE], now=NOW, until=NOW, limit=THREADS * EACH, lease=LEASE))
+    rest = store.claim("node", [ROUTE], now=NOW, until=NOW, limit=THREADS * EACH, lease=LEASE)
     assert len(claimed) + len(rest) == THREADS * EACH
-    assert sum(len(done(store.runs(one.uid))) for one in made) == len(claimed)
+    assert sum(len(store.runs(one.uid)) for one in made) == len(claimed)

@@ -16,7 +16,7 @@ from noonmark.ports.records import ScheduleFilter
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sql.claim_queries import due_in_turn
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
-from tests.conformance.test_memory_model import LIMIT, UIDS, TwoNodes, done, nodes, overlaps, uids
+from tests.conformance.test_memory_model import LIMIT, UIDS, TwoNodes, nodes, overlaps, uids
 
 EVERYTHING = 1_000
 COUNTED = """
@@ -46,31 +46,31 @@ class Both:
         return self._one.traits
 
     def __getattr__(self, verb):
-        async def asked(*args, **kwargs):
+        def asked(*args, **kwargs):
             if verb == "claim" and kwargs.get("shares") is not None:
-                return await self._share(*args, **kwargs)
+                return self._share(*args, **kwargs)
             if verb in ("claim", "orphans"):
-                return await self._lease(verb, *args, **kwargs | {"limit": EVERYTHING})
+                return self._lease(verb, *args, **kwargs | {"limit": EVERYTHING})
             if verb == "lead":  # by the store's own clock, as a claim
-                kwargs["now"] = min(kwargs["now"], await self._one.clock())
+                kwargs["now"] = min(kwargs["now"], self._one.clock())
             if verb == "inspect":  # each has rows of its own, and places among them; none may be damaged
-                return await self._inspect(*args, **kwargs)
-            expected = await getattr(self._one, verb)(*args, **kwargs)
-            assert await getattr(self._other, verb)(*args, **kwargs) == expected, verb
+                return self._inspect(*args, **kwargs)
+            expected = getattr(self._one, verb)(*args, **kwargs)
+            assert getattr(self._other, verb)(*args, **kwargs) == expected, verb
             return expected
 
         return asked
 
-    async def prune(self, **limits):
+    def prune(self, **limits):
         """All that there is: either store may begin with any."""
-        return await self.__getattr__("prune")(**limits | {"limit": EVERYTHING})
+        return self.__getattr__("prune")(**limits | {"limit": EVERYTHING})
 
-    async def commit_plans(self, plans):
+    def commit_plans(self, plans):
         """Each with a note, so that these are compared as well."""
         noted = [replace(one, note=AuditEntry(at=one.watermark, caller="ada", operation="commit")) for one in plans]
-        return await self.__getattr__("commit_plans")(noted)
+        return self.__getattr__("commit_plans")(noted)
 
-    async def change(self, uid, decide):
+    def change(self, uid, decide):
         """Decided once, on what both have read alike."""
         decided = []
 
@@ -85,50 +85,50 @@ class Both:
             assert snapshot == before
             return note
 
-        expected = await self._one.change(uid, noted)
-        assert await self._other.change(uid, again) == expected
+        expected = self._one.change(uid, noted)
+        assert self._other.change(uid, again) == expected
         return expected
 
-    async def unmatched(self, limit):
+    def unmatched(self, limit):
         """All that there is: each store has an order and a cursor of its own."""
-        expected, found = await self._one.unmatched(EVERYTHING), await self._other.unmatched(EVERYTHING)
+        expected, found = self._one.unmatched(EVERYTHING), self._other.unmatched(EVERYTHING)
         assert [unpaged(one) for one in found] == [unpaged(one) for one in expected]
         return expected
 
-    async def commit_reactions(self, reactions):
-        expected = await self._one.commit_reactions(reactions)
+    def commit_reactions(self, reactions):
+        expected = self._one.commit_reactions(reactions)
         same = [replace(one, audience=replace(one.audience, cursor="0")) for one in reactions]
-        assert await self._other.commit_reactions(same) == expected
+        assert self._other.commit_reactions(same) == expected
         return expected
 
-    async def _inspect(self, after, *, limit):
+    def _inspect(self, after, *, limit):
         """All of the other store each time: a place in one of them means nothing in the other."""
-        found = await self._other.inspect(None, limit=EVERYTHING)
+        found = self._other.inspect(None, limit=EVERYTHING)
         assert found.damaged == ()
-        return await self._one.inspect(after, limit=limit)
+        return self._one.inspect(after, limit=limit)
 
-    async def _lease(self, verb, *args, **kwargs):
+    def _lease(self, verb, *args, **kwargs):
         """All that there is: of rows with the same times, either store may take any first.
 
         By the store's own clock: whoever is ahead of it is told apart only where that is another machine's.
         """
-        kwargs["now"] = min(kwargs["now"], await self._one.clock())
-        expected, found = [await getattr(store, verb)(*args, **kwargs) for store in (self._one, self._other)]
+        kwargs["now"] = min(kwargs["now"], self._one.clock())
+        expected, found = [getattr(store, verb)(*args, **kwargs) for store in (self._one, self._other)]
         assert sorted(found, key=identity) == sorted(expected, key=identity), verb
         return expected
 
-    async def _share(self, node, routes, *, now, until, limit, lease, shares, only=None):
+    def _share(self, node, routes, *, now, until, limit, lease, shares, only=None):
         """The same owners, in the same order; then the same rows, one by one."""
         assert only is None
-        now = min(now, await self._one.clock())
+        now = min(now, self._one.clock())
         found = self._on_twin(lambda session: due_in_turn(session, routes, shares, now=now, until=until, limit=limit))
         rows = [self._one._uow.rows[columns[2]] for columns in found]
-        expected = await self._one.claim(node, routes, now=now, until=until, limit=limit, lease=lease, shares=shares)
+        expected = self._one.claim(node, routes, now=now, until=until, limit=limit, lease=lease, shares=shares)
         owners = [claim.schedule.owner for claim in expected]
         assert list(dict.fromkeys(row.state.schedule.owner for row in rows)) == list(dict.fromkeys(owners))
         for claim in expected:
             only = claim.occurrence.id
-            [same] = await self._other.claim(node, routes, now=now, until=until, limit=1, lease=lease, only=only)
+            [same] = self._other.claim(node, routes, now=now, until=until, limit=1, lease=lease, only=only)
             assert same == claim
         return expected
 
@@ -150,7 +150,7 @@ class TwoNodesAndATwin(TwoNodes):
         memory = MemoryStore(self.clock)
         self.uow = memory._uow
         self.twin = self.make_twin()
-        done(self.twin.open())
+        self.twin.open()
         self.store = Both(memory, self.twin, self.on_twin)
 
     def make_twin(self):
@@ -165,7 +165,7 @@ class TwoNodesAndATwin(TwoNodes):
         return self.on_twin(lambda session: session.query(query))
 
     def teardown(self):
-        done(self.twin.close())
+        self.twin.close()
 
     @rule(uid=uids, way=st.sampled_from(["edit", "pause", "resume", "delete"]), data=st.data())
     def change(self, uid, way, data):
@@ -189,7 +189,7 @@ class TwoNodesAndATwin(TwoNodes):
     def carry_out_together(self, node):
         """All that was decided, in one call."""
         decisions, self.decisions[node] = self.decisions[node], []
-        answers = done(self.store.admit(decisions, now=self.now(), lease=LEASE))
+        answers = self.store.admit(decisions, now=self.now(), lease=LEASE)
         for decision, answer in zip(decisions, answers, strict=True):
             if isinstance(answer, Busy):
                 self.decisions[node].append(refused(decision.claim, answer))
@@ -203,7 +203,7 @@ class TwoNodesAndATwin(TwoNodes):
             settle(one, schedule, Delivered(outcome=outcome, started=self.now(), ended=self.now()), node=node)
             for (one, schedule), outcome in zip(runs, outcomes, strict=False)
         ]
-        for one, accepted in zip(settlements, done(self.store.settle(settlements)), strict=True):
+        for one, accepted in zip(settlements, self.store.settle(settlements), strict=True):
             if accepted and one.retry_at is None:
                 self.finals[one.occurrence.id] = self.finals.get(one.occurrence.id, 0) + 1
 
@@ -216,29 +216,29 @@ class TwoNodesAndATwin(TwoNodes):
     )
     def look_up(self, limit, age, phases, of, newest_first):
         for uid in UIDS:
-            done(self.store.find("acme", f"schedule-of-{uid}"))
-            for one in done(self.store.occurrences(uid, limit, phases=phases)):
-                done(self.store.occurrences(uid, limit, before=(one.nominal, one.id), phases=phases))
-                done(self.store.occurrence_runs(one.id))
-                done(self.store.last_runs([one.id]))
-            for run in done(self.store.runs(uid)):
-                done(self.store.runs(uid, limit, before=(run.started, run.id)))
-                assert done(self.store.run(run.id)) == (uid, run)
+            self.store.find("acme", f"schedule-of-{uid}")
+            for one in self.store.occurrences(uid, limit, phases=phases):
+                self.store.occurrences(uid, limit, before=(one.nominal, one.id), phases=phases)
+                self.store.occurrence_runs(one.id)
+                self.store.last_runs([one.id])
+            for run in self.store.runs(uid):
+                self.store.runs(uid, limit, before=(run.started, run.id))
+                assert self.store.run(run.id) == (uid, run)
         wanted = ScheduleFilter(phases=frozenset(of))
         for after in (None, *UIDS):
-            done(self.store.schedules("acme", limit=limit, after=after, wanted=wanted, newest_first=newest_first))
-        done(self.store.count_schedules("acme", wanted))
-        done(self.store.notes("acme", limit, before=4))
-        done(self.store.overdue(now=self.now() + age, limit=limit))
+            self.store.schedules("acme", limit=limit, after=after, wanted=wanted, newest_first=newest_first)
+        self.store.count_schedules("acme", wanted)
+        self.store.notes("acme", limit, before=4)
+        self.store.overdue(now=self.now() + age, limit=limit)
 
     @invariant()
     def both_know_the_same(self):
-        done(self.store.next_time([ROUTE]))
-        done(self.store.backlog(self.now(), 1_000))
-        done(self.store.plannable(self.now(), 10))
+        self.store.next_time([ROUTE])
+        self.store.backlog(self.now(), 1_000)
+        self.store.plannable(self.now(), 10)
         for uid in UIDS:
-            if done(self.store.snapshot(uid)) is not None:
-                done(self.store.occurrences(uid))
+            if self.store.snapshot(uid) is not None:
+                self.store.occurrences(uid)
 
     @invariant()
     def counters_count(self):

@@ -13,7 +13,6 @@ from noonmark.core.lifecycle import FINAL
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
-from noonmark.driver.drive import drive
 from noonmark.embedded.desk import OWNER
 from noonmark.stores.postgres import PostgresStore
 from tests.docs.test_documents import FENCE, ROOT
@@ -64,7 +63,7 @@ class Site:
         return [nominal for called, nominal in self.calls if called == name]
 
     def now(self):
-        return drive(self.store.clock())
+        return self.store.clock()
 
     def rows(self, job_id):
         """Its occurrences, in the order of time."""
@@ -110,7 +109,7 @@ def as_told_by_whoever_runs_it(site, job_id):
     """How the node that is delivering a job's occurrence would write its end."""
     until(lambda: [one.phase for one in site.rows(job_id)] == [Phase.DISPATCHING])
     [row] = site.rows(job_id)
-    schedule = drive(site.store.snapshot(row.uid)).schedule
+    schedule = site.store.snapshot(row.uid).schedule
     delivered = Delivered(outcome=Outcome.COMPLETED, started=row.started, ended=row.started + 1, result="late")
     return settle(row, schedule, delivered, node=row.node)
 
@@ -158,9 +157,9 @@ def test_a_restored_ledger_goes_on_from_what_it_knows(server):
             risen = fences(server, "after")
             assert all(risen[one] >= fence for one, fence in known.items() if one in risen)
             assert risen[again.id] > known[again.id]
-            assert drive(new.store.settle([late_end])) == [False]
+            assert new.store.settle([late_end]) == [False]
             assert new.rows(long) == [again]
-            assert drive(old.store.occurrence(again.id)).phase not in FINAL  # it is another ledger
+            assert old.store.occurrence(again.id).phase not in FINAL  # it is another ledger
             assert counters_that_are_wrong(server, "after") == "0"
 
             twice = Counter(old.times("tick") + new.times("tick"))
@@ -180,7 +179,7 @@ def is_accounted_for(site, job_id):
     named = sorted(time for row in ended for time in fires(row))
     assert named == [*range(named[0], named[-1] + 1, EVERY)]
     assert all(len(fires(row)) == row.missed_count for row in ended if row.missed_count)
-    assert drive(site.store.find(OWNER.tenant, job_id)).counters.total == len(named)
+    assert site.store.find(OWNER.tenant, job_id).counters.total == len(named)
 
 
 def counters_that_are_wrong(server, database):
@@ -208,5 +207,5 @@ def test_nobody_from_before_can_write_once_the_fences_are_raised(server):
         server.sql(raising, "raised")
         for url, is_written in ((as_dumped, True), (raised, False)):
             store = PostgresStore(url)
-            assert drive(store.settle([late_end])) == [is_written]
-            drive(store.close())
+            assert store.settle([late_end]) == [is_written]
+            store.close()

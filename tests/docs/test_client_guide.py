@@ -5,7 +5,7 @@ import doctest
 import io
 
 from tests.docs.test_documents import FENCE, ROOT
-from tests.server.serving import serving
+from tests.server.live_server import serving
 
 PAGE = ROOT / "docs" / "guides" / "client.md"
 ADDRESS = "http://127.0.0.1:8001"

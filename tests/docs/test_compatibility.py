@@ -4,8 +4,8 @@ import pytest
 
 from noonmark.telemetry.metrics import Metrics
 from tests.cli.calling import Desk
+from tests.server.live_server import GREET, serving
 from tests.server.parity import Stage
-from tests.server.serving import GREET, serving
 
 WORKFLOW = {"workflow_id": "w", "version": 1, "user_id": "u", "cron_expr": "0 0 0 * * *"}
 TASK = {"name": "n", "cron_expression": "0 9 * * 1", "task_query": "what is new?"}

@@ -12,7 +12,6 @@ import pytest
 from noonmark import OnceTrigger, Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND, from_micros
-from noonmark.driver.drive import drive
 from tests.docs.test_documents import ROOT
 from tests.servers.postgres import QUICK, running
 
@@ -109,7 +108,7 @@ def busy(server):
     scheduler.schedule(fail, function_name="fail", name="fails")
     held = scheduler.schedule(hold, function_name="hold", name="holds", overlap="queue")
     nobody = Scheduler(url)
-    due = drive(nobody.runtime.store.clock()) + SECOND
+    due = nobody.runtime.store.clock() + SECOND
     soon = OnceTrigger(from_micros(due))
     # As long as the queries are asked, however busy the machine is, nobody may give up the work that no node serves.
     patient = {"type": "catch_up_one", "grace_seconds": 86_400}
@@ -122,7 +121,7 @@ def busy(server):
     _until(lambda: server.sql("SELECT 1 FROM noonmark.occurrences WHERE phase = 'failed'", "busy"))
     # A node that took something and died, and one whose run was taken over and has ended.
     server.sql(DEAD, "busy")
-    _until(lambda: drive(nobody.runtime.store.clock()) > due)
+    _until(lambda: nobody.runtime.store.clock() > due)
     yield server
     goes_on.set()
     scheduler.close()

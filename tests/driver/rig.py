@@ -8,12 +8,12 @@ from noonmark.core.ids import manual
 from noonmark.core.planner import first_plan
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered
-from noonmark.driver.drive import drive
 from noonmark.driver.driver import Driver
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
 from noonmark.testing.factories import NOW
+from noonmark.testing.manual import run_inline
 
 ROUTE = "function:work"
 
@@ -79,7 +79,7 @@ class Wrapped:
     def __getattr__(self, verb):
         real = getattr(self.store, verb)
 
-        async def call(*args, **kwargs):
+        def call(*args, **kwargs):
             self.calls[verb] += 1
             if self.is_down or self._spend(self._before, verb):
                 raise StoreUnavailable(f"{verb} was not done")
@@ -90,10 +90,10 @@ class Wrapped:
             ):
                 raise TypeError("a number was expected")
             if (act := self._meanwhile.pop(verb, None)) is not None:
-                await act()
-            answer = await real(*args, **kwargs)
+                act()
+            answer = real(*args, **kwargs)
             if (act := self._afterwards.pop(verb, None)) is not None:
-                await act()
+                act()
             if self._spend(self._after, verb):
                 raise StoreUnavailable(f"{verb} was done, but the answer is lost")
             return answer
@@ -184,26 +184,26 @@ class Rig:
     def __getattr__(self, duty):
         """A duty of the driver, done at once: a store in memory never suspends."""
         real = getattr(self.driver, duty)
-        return lambda *args, **kwargs: drive(real(*args, **kwargs))
+        return lambda *args, **kwargs: run_inline(real(*args, **kwargs))
 
     def create(self, uid="uid-1", **changes):
         made = factories.schedule(uid, **{"created": self.world.now} | changes)
-        assert drive(self.store.store.create([first_plan(made, lookahead=self.timing.lookahead)])) == [True]
+        assert self.store.store.create([first_plan(made, lookahead=self.timing.lookahead)]) == [True]
         return made
 
     def add(self, of, key, after=0, **changes):
         one = factories.occurrence(of, manual(key), nominal=self.world.now + after, **changes)
-        assert drive(self.store.store.add([one])) == [True]
+        assert self.store.store.add([one]) == [True]
         return one
 
     def row(self, one):
-        return drive(self.store.store.occurrence(one.id))
+        return self.store.store.occurrence(one.id)
 
     def rows(self, of):
-        return drive(self.store.store.occurrences(of.uid))
+        return self.store.store.occurrences(of.uid)
 
     def runs(self, of):
-        return drive(self.store.store.runs(of.uid))
+        return self.store.store.runs(of.uid)
 
     def advance(self, micros):
         self.world.advance(micros)

@@ -8,7 +8,6 @@ from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger, OnceTrigger
-from noonmark.driver.drive import drive
 from noonmark.driver.steps.reports import (
     AdmitReport,
     ClaimReport,
@@ -22,6 +21,7 @@ from noonmark.driver.steps.reports import (
 from noonmark.ports.records import Heartbeat
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing.factories import MINUTE, NOW
+from noonmark.testing.manual import run_inline
 from tests.driver.rig import Rig
 
 LEASE = 15 * SECOND
@@ -40,17 +40,17 @@ class Leaping(Rig):
         self.leap[0] = micros
 
     def kept(self, of):
-        return drive(self.store.find(of.owner.tenant, of.schedule_id))
+        return self.store.find(of.owner.tenant, of.schedule_id)
 
     def notes(self):
-        return len(drive(self.store.notes("acme", 9)))
+        return len(self.store.notes("acme", 9))
 
 
 @pytest.fixture
 def rig():
     """It leads, and has work that is due every minute, some of it claimed, and some that is over."""
     rig = Leaping(keep_for=DAY_SECONDS * SECOND)
-    drive(rig.store.note("acme", [AuditEntry(at=NOW, caller="ada", operation="pause")]))
+    rig.store.note("acme", [AuditEntry(at=NOW, caller="ada", operation="pause")])
     rig.lead_once()
     rig.reap_once()
     return rig
@@ -63,7 +63,7 @@ def test_nothing_is_decided_by_a_time_that_leapt_ahead(rig):
     rig.advance(MINUTE)
     assert rig.claim_once() == ClaimReport(claimed=1)
     rig.leap_by(YEARS)
-    drive(rig.store.emit("acme", [Event(event_id="evt", event_type="paid", source="test", emitted=rig.world.now)]))
+    rig.store.emit("acme", [Event(event_id="evt", event_type="paid", source="test", emitted=rig.world.now)])
     rig.renew_once()
     assert rig.node.trust.doubt.ahead == YEARS
     assert rig.node.now == NOW + MINUTE, "it goes by the time that it last believed"
@@ -115,7 +115,7 @@ def test_a_retry_is_due_by_the_time_that_is_believed(rig):
     [given] = rig.target.given
     rig.target.end(given)
     rig.settle_once()
-    [run] = drive(rig.store.runs(made.uid))
+    [run] = rig.store.runs(made.uid)
     assert (run.started, run.ended) == (NOW + MINUTE, NOW + MINUTE)
 
 
@@ -153,7 +153,7 @@ def test_nobody_is_told_to_be_lost_before_the_others_can_have_believed_the_time_
 def test_an_operator_may_confirm_it_at_once(rig):
     rig.leap_by(YEARS)
     rig.renew_once()
-    drive(rig.node.confirm_time())
+    run_inline(rig.node.confirm_time())
     assert rig.node.now == NOW + YEARS
     rig.lead_once()
     assert rig.prune_once() == PruneReport(notes=1)
@@ -167,7 +167,7 @@ class TestStarting:
         assert other.lead_once() == LeadReport()
         assert other.plan_once() == PlanReport()
         other.reap_once()
-        assert drive(rig.store.newest_time()) == NOW, "it leaves no time behind that others would go by"
+        assert rig.store.newest_time() == NOW, "it leaves no time behind that others would go by"
         assert [row.phase for row in rig.rows(made)] == [Phase.PENDING]
         rig.leap_by(0)
         other.advance(MINUTE)
@@ -181,7 +181,7 @@ class TestStarting:
             rig.renew_once()
             rig.lead_once()
             rig.reap_once()
-        assert drive(rig.store.newest_time()) >= NOW + YEARS
+        assert rig.store.newest_time() >= NOW + YEARS
         other = Leaping(rig, node="node-b", keep_for=DAY_SECONDS * SECOND)
         rig.leave()
         other.lead_once()
@@ -213,7 +213,7 @@ class TestRewinding:
     def believed(self, rig):
         """Plan by a time that was ahead and believed, and then fell back."""
         rig.leap_by(YEARS)
-        drive(rig.node.confirm_time())
+        run_inline(rig.node.confirm_time())
         rig.plan_once()
         rig.reap_once()
         rig.leap_by(0)
@@ -246,7 +246,7 @@ class TestRewinding:
         assert other.rewind_once() == RewindReport()
         other.advance(LEASE)
         assert other.rewind_once().rewound == 1
-        assert drive(rig.store.newest_time()) <= rig.world.now
+        assert rig.store.newest_time() <= rig.world.now
 
     def test_a_node_whose_own_clock_is_behind_does_not_take_the_others_for_ahead(self, rig):
         made = rig.create()
@@ -255,7 +255,7 @@ class TestRewinding:
         for _ in range(4):
             assert other.rewind_once() == RewindReport()
             other.advance(LEASE)
-            drive(rig.store.beat(Heartbeat(node="right", lease=LEASE), now=rig.world.now + YEARS))
+            rig.store.beat(Heartbeat(node="right", lease=LEASE), now=rig.world.now + YEARS)
         assert rig.kept(made).counters.missed > 2
 
     def test_more_than_fit_in_a_page_are_all_looked_at(self):
@@ -264,7 +264,7 @@ class TestRewinding:
             rig.create(f"uid-{number}")
         rig.lead_once()
         rig.leap_by(YEARS)
-        drive(rig.node.confirm_time())
+        run_inline(rig.node.confirm_time())
         while rig.plan_once().more:
             pass
         rig.leap_by(0)

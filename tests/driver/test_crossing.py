@@ -14,7 +14,6 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.targets import FunctionTarget
-from noonmark.driver.drive import drive
 from noonmark.driver.steps.reports import AdmitReport, SettleReport
 from noonmark.operations import schedule_edits
 from noonmark.testing.factories import MINUTE
@@ -30,9 +29,9 @@ def rig():
 def other_arguments(rig, made):
     """Another revision, which takes effect when a verb is called."""
 
-    async def edit():
+    def edit():
         declared = replace(made.declaration, target=FunctionTarget(function="work", args=(1,)))
-        await schedule_edits.edit(rig.store.store, made.uid, declared, lookahead=0)
+        schedule_edits.edit(rig.store.store, made.uid, declared, lookahead=0)
 
     return edit
 
@@ -50,7 +49,7 @@ def test_a_lease_that_was_lost_and_taken_anew_meanwhile_is_kept():
     one = rig.add(quiet(rig), "one", MINUTE)
     assert rig.claim_once().claimed == 1
     taken_and_given_back(rig)
-    rig.store.afterwards("renew", rig.driver.claim_once)
+    rig.store.afterwards("renew", rig.claim_once)
     rig.renew_once()
     assert rig.node.held[one.id].occurrence.fence == rig.row(one).fence
     assert rig.row(one).phase is Phase.CLAIMED
@@ -58,7 +57,7 @@ def test_a_lease_that_was_lost_and_taken_anew_meanwhile_is_kept():
 
 def test_a_lease_that_ended_with_its_run_was_not_lost(rig):
     rig.target.end(rig.started(quiet(rig)))
-    rig.store.afterwards("settle", rig.driver.renew_once)
+    rig.store.afterwards("settle", rig.renew_once)
     assert rig.settle_once().settled == 1
     assert rig.sink.kinds() == ["Claimed", "Started", "Settled"]
 
@@ -78,13 +77,13 @@ def test_a_request_to_stop_is_for_the_delivery_it_was_made_of(rig):
     made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
     first = rig.started(made)
 
-    async def try_again():
+    def try_again():
         rig.target.end(first, Outcome.FAILED)
-        await rig.driver.settle_once()
-        await rig.driver.claim_once()
-        await rig.driver.admit_once()
+        rig.settle_once()
+        rig.claim_once()
+        rig.admit_once()
 
-    assert drive(rig.store.store.request_stop(first.occurrence.id))
+    assert rig.store.store.request_stop(first.occurrence.id)
     rig.store.afterwards("renew", try_again)
     assert rig.renew_once().stopped == 0
     assert [one.occurrence.attempt for one in rig.target.given] == [1, 2]
@@ -151,7 +150,7 @@ def test_whoever_stands_in_line_asks_nobody_to_stop(rig):
 
 def test_a_run_that_knows_that_it_should_stop_need_not_be_told_again(rig):
     running = rig.started(quiet(rig))
-    assert drive(rig.store.store.request_stop(running.occurrence.id))
+    assert rig.store.store.request_stop(running.occurrence.id)
     assert rig.is_asked_to_stop()
     rig.renew_once()
     assert not rig.is_asked_to_stop()
@@ -203,7 +202,7 @@ def test_an_end_says_whether_somebody_may_have_waited_for_it(rig, changes, caugh
 def test_a_full_batch_of_forgotten_events_asks_for_more():
     rig = Rig(batch=2, keep_events=0)
     events = [Event(event_type="seen", emitted=0, event_id=f"{number}") for number in range(3)]
-    assert all(drive(rig.store.store.emit("acme", events)))
+    assert all(rig.store.store.emit("acme", events))
     while rig.match_once().matched:
         pass
     rig.lead_once()

@@ -70,9 +70,9 @@ def test_a_start_whose_answer_comes_when_another_node_has_it_does_not_begin(rig)
     one = claimed(rig)
     other = Rig(rig, node="node-b")
 
-    async def take_over():
-        await wait(rig)
-        await other.driver.claim_once()
+    def take_over():
+        wait(rig)
+        other.claim_once()
 
     rig.store.afterwards("admit", take_over)
     rig.admit_once()
@@ -97,7 +97,7 @@ def test_a_start_of_which_nobody_knows_whether_it_is_held_is_handed_back(rig, pr
     assert rig.admit_once() == AdmitReport(started=1, late=1)
 
 
-async def wait(rig):
+def wait(rig):
     rig.advance(rig.timing.lease)
 
 
@@ -132,7 +132,7 @@ def test_a_refusal_that_was_not_written_is_decided_again(rig):
     second = rig.add(made, "second")
     rig.claim_once()
 
-    async def fail_the_next():
+    def fail_the_next():
         rig.store.fail("admit")
 
     rig.store.meanwhile("admit", fail_the_next)
@@ -149,8 +149,8 @@ def test_a_claim_that_was_lost_and_cannot_be_given_back_keeps_nobody_else_waitin
     third = rig.add(made, "third")
     rig.claim_once()
 
-    async def take_second_away():
-        assert await rig.store.store.cancel(second.id)
+    def take_second_away():
+        assert rig.store.store.cancel(second.id)
 
     rig.store.meanwhile("admit", take_second_away)
     rig.store.fail("release")

@@ -7,7 +7,6 @@ from noonmark.core.instants import SECOND
 from noonmark.core.policies import overlap
 from noonmark.core.schedule import Owner
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver.drive import drive
 from noonmark.driver.steps.reports import ClaimReport
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sqlite import SqliteStore
@@ -25,12 +24,12 @@ def rigs(request, tmp_path):
 
     def make_store(clock):
         stores.append(MemoryStore(clock) if request.param == "memory" else SqliteStore(tmp_path / "noonmark.db", clock))
-        drive(stores[-1].open())
+        stores[-1].open()
         return stores[-1]
 
     yield lambda **timing: Rig(make_store=make_store, **timing)
     for store in stores:
-        drive(store.close())
+        store.close()
 
 
 def burst(rig, of, count):
@@ -39,7 +38,7 @@ def burst(rig, of, count):
     for first in range(0, count, CHUNK):
         numbers = range(first, min(first + CHUNK, count))
         rows = [factories.occurrence(of, manual(f"{of.owner.user}{number}"), nominal=now) for number in numbers]
-        assert all(drive(rig.store.store.add(rows)))
+        assert all(rig.store.store.add(rows))
 
 
 def round_of(rig):

@@ -8,7 +8,6 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver.drive import drive
 from noonmark.driver.steps.reports import LeadReport, PruneReport
 from noonmark.ports import events as driver_events
 from noonmark.ports.records import NODE_LISTED
@@ -16,6 +15,7 @@ from noonmark.ports.runtime import Timing
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.factories import NOW
+from noonmark.testing.manual import run_inline
 from tests.driver.rig import ROUTE, Rig
 from tests.driver.test_loop import Place, turns
 
@@ -27,9 +27,9 @@ def rig(request, tmp_path):
     """A node on each kind of store, which keeps no history at all."""
     kinds = {"memory": MemoryStore, "sqlite": lambda clock: SqliteStore(tmp_path / "noonmark.db", clock)}
     rig = Rig(make_store=kinds[request.param], keep_for=0)
-    drive(rig.store.store.open())
+    rig.store.store.open()
     yield rig
-    drive(rig.store.store.close())
+    rig.store.store.close()
 
 
 def another(rig, node="node-b"):
@@ -37,7 +37,7 @@ def another(rig, node="node-b"):
 
 
 def nodes(rig):
-    return drive(rig.store.store.nodes())
+    return rig.store.store.nodes()
 
 
 def with_history(rig, key="old"):
@@ -131,16 +131,16 @@ def test_two_that_forget_at_once_do_no_harm(rig):
     kept = rig.add(made, "live", 3_600 * SECOND)
     rig.lead_once()
 
-    async def freeze():
+    def freeze():
         """Just after its look at the clock."""
         rig.advance(LEASE)
-        assert (await other.driver.lead_once()).term == 2
-        assert await other.driver.prune_once() == PruneReport(forgotten=1)
+        assert other.lead_once().term == 2
+        assert other.prune_once() == PruneReport(forgotten=1)
 
     rig.store.meanwhile("prune", freeze)
     assert rig.prune_once() == PruneReport()
     assert [row.id for row in rig.rows(made)] == [kept.id]
-    assert drive(rig.store.find("acme", made.schedule_id)).counters.total == 1
+    assert rig.store.find("acme", made.schedule_id).counters.total == 1
 
 
 def test_a_lead_whose_answer_is_lost_is_kept(rig):
@@ -189,7 +189,7 @@ def test_a_loop_leads_and_keeps_the_lead_until_it_stops():
         # On a machine that is very busy a renewal may come too late, and then the term is another.
         last = leaders(place.sink.told)[-2].term
         assert leaders(place.sink.told)[-1] == driver_events.LeaderChanged("node-a", last, None)
-        [node] = drive(place.store.store.nodes())
+        [node] = place.store.store.nodes()
         assert (node.is_alive, node.is_leader, node.left is not None) == (False, False, True)
 
     asyncio.run(story())
@@ -216,7 +216,7 @@ def test_a_loop_that_only_fetches_never_leads_but_says_when_it_is_gone():
         async with place.running(looks=False):
             await turns(lambda: place.store.calls["orphans"])
         assert place.store.calls["lead"] == 0
-        [node] = drive(place.store.store.nodes())
+        [node] = place.store.store.nodes()
         assert (node.is_alive, node.left is not None) == (False, True)
 
     asyncio.run(story())
@@ -232,13 +232,13 @@ def test_a_loop_that_is_cancelled_gives_up_the_lead():
                 await place.ended()
             place.task = asyncio.ensure_future(asyncio.sleep(0))  # noqa: TID251 - it has ended already
         assert leaders(place.sink.told)[-1].leader is None
-        assert drive(place.store.store.lead("node-b", now=place.system.micros(), lease=LEASE)).leader == "node-b"
+        assert place.store.store.lead("node-b", now=place.system.micros(), lease=LEASE).leader == "node-b"
 
     asyncio.run(story())
 
 
 def told_lost(rig):
-    return [one.payload["node"] for one in reversed(drive(rig.store.store.events("acme", 9)))]
+    return [one.payload["node"] for one in reversed(rig.store.store.events("acme", 9))]
 
 
 def test_the_leader_tells_once_which_nodes_were_lost(rig, caplog):
@@ -246,7 +246,7 @@ def test_the_leader_tells_once_which_nodes_were_lost(rig, caplog):
     killed, stopped = another(rig, "node-b"), another(rig, "node-c")
     for one in (rig, killed, stopped):
         one.reap_once()
-    drive(stopped.driver.leave())
+    run_inline(stopped.driver.leave())
     assert rig.lead_once().lost == killed.lead_once().lost == 0
     rig.advance(2 * LEASE - 1)
     rig.reap_once()
@@ -287,13 +287,13 @@ def test_a_node_that_was_lost_and_came_back_can_be_lost_again(rig):
         rig.reap_once()
         assert rig.lead_once().lost == 1
     assert told_lost(rig) == ["node-b", "node-b"]
-    assert len(drive(rig.store.store.unmatched(9))) == 2
+    assert len(rig.store.store.unmatched(9)) == 2
 
 
 def test_the_leader_finds_what_hides_from_everybody(tmp_path):
     rig = Rig(make_store=lambda clock: SqliteStore(tmp_path / "noonmark.db", clock))
     store = rig.store.store
-    drive(store.open())
+    store.open()
     rig.create("hidden")
     with store._connections.writing() as connection:
         connection.execute("UPDATE schedule_states SET plan_at = 'soon'")
@@ -302,4 +302,4 @@ def test_the_leader_finds_what_hides_from_everybody(tmp_path):
     assert rig.lead_once().leads
     rig.prune_once()
     assert store.damage() == {"schedule_states": 1}
-    drive(store.close())
+    store.close()

@@ -19,7 +19,6 @@ from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger
 from noonmark.driver import loop as loop_module
 from noonmark.driver import retries
-from noonmark.driver.drive import drive
 from noonmark.driver.loop import Loop
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports import events as driver_events
@@ -70,6 +69,20 @@ class Heard(Record):
         await self.until(lambda told: sum(isinstance(one, kind) for one in told) >= count)
 
 
+class Blocking(Wrapped):
+    """A store that is called in threads, two at once."""
+
+    @property
+    def traits(self):
+        return replace(self.store.traits, blocks=True, lines=2)
+
+
+def on_loop(story):
+    """A plain function that lets the running loop play a story, and waits for its end in a thread of the store."""
+    events = asyncio.get_running_loop()
+    return lambda: asyncio.run_coroutine_threadsafe(story(), events).result(SOON)
+
+
 class Place:
     """A loop with everything within reach."""
 
@@ -89,16 +102,16 @@ class Place:
     def create(self, uid="uid-1", **changes):
         quiet = {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow(), "created": self.system.micros()}
         made = factories.schedule(uid, **quiet | changes)
-        assert drive(self.store.store.create([first_plan(made, lookahead=0)])) == [True]
+        assert self.store.store.create([first_plan(made, lookahead=0)]) == [True]
         return made
 
     def add(self, of, key, after=0):
         one = factories.occurrence(of, manual(key), nominal=self.system.micros() + after)
-        assert drive(self.store.store.add([one])) == [True]
+        assert self.store.store.add([one]) == [True]
         return one
 
     def row(self, one):
-        return drive(self.store.store.occurrence(one.id))
+        return self.store.store.occurrence(one.id)
 
     @asynccontextmanager
     async def running(self, **options):
@@ -155,10 +168,10 @@ def test_an_event_runs_what_waits_for_it():
         made = place.create()
         async with place.running() as loop:
             for name in ("a", "b"):
-                drive(place.store.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=name)]))
+                place.store.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=name)])
                 loop.wake()
                 await place.sink.until(lambda told, of=f"event:{name}": of in begun(told))
-        assert [one.origin for one in drive(place.store.store.occurrences(made.uid))] == ["event:b", "event:a"]
+        assert [one.origin for one in place.store.store.occurrences(made.uid)] == ["event:b", "event:a"]
 
     def begun(told):
         return [one.occurrence.origin for one in told if isinstance(one, driver_events.Started)]
@@ -201,7 +214,7 @@ def test_what_comes_while_it_looks_is_not_overlooked():
         rung = []
         async with place.running() as loop:
 
-            async def add():
+            def add():
                 # The answer of the store is on its way, and does not know of this one.
                 loop.wake(place.add(made, "new", HOUR).due)
                 rung.append(loop._look._is_set)
@@ -314,7 +327,7 @@ def test_nothing_is_fetched_any_more_once_it_stops():
 
 def test_what_is_just_being_fetched_when_it_stops_is_given_back():
     async def story():
-        place = Place(lookahead=HOUR)
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)), lookahead=HOUR)
         one = place.add(place.create(), "one", HOUR // 2)
         async with place.running(looks=False) as loop:
 
@@ -324,7 +337,7 @@ def test_what_is_just_being_fetched_when_it_stops_is_given_back():
                 for _ in range(100):
                     await asyncio.sleep(0)  # noqa: TID251 - a turn for each of the others
 
-            place.store.afterwards("claim", stop)
+            place.store.afterwards("claim", on_loop(stop))
             await loop.fetch(one.id)
             await place.ended()
         assert place.row(one).phase is Phase.PENDING
@@ -473,21 +486,13 @@ def test_what_has_not_begun_is_given_up_when_its_lease_cannot_be_renewed():
     asyncio.run(story())
 
 
-class TwoLines(Wrapped):
-    """A store that keeps whoever asks waiting, and can be asked twice at once."""
-
-    @property
-    def traits(self):
-        return replace(self.store.traits, blocks=True, lines=2)
-
-
 def test_leases_are_renewed_while_everybody_else_waits_for_the_store():
     async def story():
         may_go_on = threading.Event()
-        store = TwoLines(MemoryStore(SystemClock().micros))
+        store = Blocking(MemoryStore(SystemClock().micros))
         place = Place(store=store, lease=SECOND // 10)
 
-        async def hold():
+        def hold():
             may_go_on.wait(SOON)
 
         for verb in ("next_time", "routes"):
@@ -594,11 +599,11 @@ def test_history_is_cut_down_to_size_however_much_there_is():
             factories.occurrence(made, manual(str(n)), nominal=n, phase=Phase.SKIPPED, reason="overlap")
             for n in range(1, 8)
         ]
-        drive(place.store.store.add(ended))
+        place.store.store.add(ended)
         async with place.running():
             pruned = lambda told: sum(one.count for one in told if isinstance(one, driver_events.Pruned))  # noqa: E731
             await place.sink.until(lambda told: pruned(told) == 6)
-        assert len(drive(place.store.store.occurrences(made.uid))) == 1
+        assert len(place.store.store.occurrences(made.uid)) == 1
 
     asyncio.run(story())
 
@@ -612,7 +617,7 @@ class Shared(Wrapped):
     def traits(self):
         return replace(self.store.traits, watch_interval=SECOND // 100)
 
-    async def changed_by_others(self):
+    def changed_by_others(self):
         has_changed, self.has_changed = self.has_changed, False
         return has_changed
 
@@ -638,7 +643,7 @@ def test_a_function_that_another_process_has_named_is_adopted_at_once(monkeypatc
         async with place.running():
             await turns(lambda: place.store.calls["orphans"])  # it has reaped, and does so in an hour again
             trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
-            drive(place.store.store.create([first_plan(trusted, lookahead=0)]))
+            place.store.store.create([first_plan(trusted, lookahead=0)])
             one = place.add(trusted, "one")
             place.store.has_changed = True
             await place.started(one)

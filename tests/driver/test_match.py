@@ -13,7 +13,6 @@ from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.policies import overlap
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver.drive import drive
 from noonmark.driver.steps import match as match_step
 from noonmark.driver.steps.reports import AdmitReport, MatchReport, PruneReport
 from noonmark.operations.events import emit
@@ -29,7 +28,7 @@ def in_file(folder):
 
     def make_store(clock):
         store = SqliteStore(folder / "noonmark.db", clock)
-        drive(store.open())
+        store.open()
         return store
 
     return make_store
@@ -45,7 +44,7 @@ def make_rig(request, tmp_path):
 
     yield make
     for rig in rigs:
-        drive(rig.store.store.close())
+        rig.store.store.close()
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def listen(rig, uid="uid-1", *, filters=None, **changes):
 
 def send(rig, event_id, **changes):
     event = replace(Event(event_type="uploaded", emitted=0, event_id=event_id), **changes)
-    return drive(emit(rig.store.store, "acme", event, fresh_id="fresh"))
+    return emit(rig.store.store, "acme", event, fresh_id="fresh")
 
 
 def outcomes(rig, of):
@@ -113,7 +112,7 @@ def test_an_event_that_is_emitted_again_runs_nothing_twice(rig):
 
 def test_an_event_without_an_id_gets_the_fresh_one(rig):
     assert send(rig, None) == "fresh"
-    assert [one.event_id for one in drive(rig.store.events("acme", 9))] == ["fresh"]
+    assert [one.event_id for one in rig.store.events("acme", 9)] == ["fresh"]
 
 
 def test_a_burst_is_worked_off_in_the_order_of_emission(rig):
@@ -132,8 +131,8 @@ def test_two_nodes_match_an_event_once(make_rig):
     made = listen(rig)
     send(rig, "up-1")
 
-    async def be_faster():
-        assert (await other.driver.match_once()).matched == 1
+    def be_faster():
+        assert other.match_once().matched == 1
 
     rig.store.meanwhile("commit_reactions", be_faster)
     assert rig.match_once() == MatchReport(outrun=1)
@@ -154,9 +153,9 @@ def test_a_schedule_that_is_paused_meanwhile_skips_it(rig):
     made = listen(rig)
     send(rig, "up-1")
 
-    async def pause():
-        snapshot = await rig.store.store.snapshot(made.uid)
-        assert await rig.store.store.commit_plans([edits.pause(snapshot, now=rig.world.now)]) == [True]
+    def pause():
+        snapshot = rig.store.store.snapshot(made.uid)
+        assert rig.store.store.commit_plans([edits.pause(snapshot, now=rig.world.now)]) == [True]
 
     rig.store.meanwhile("commit_reactions", pause)
     assert rig.match_once() == MatchReport(outrun=1)
@@ -189,7 +188,7 @@ def test_events_beyond_max_runs_are_skipped_and_the_schedule_is_completed(rig):
         send(rig, f"up-{number}")
     assert work_off(rig) == ["event:up-0", "event:up-1"]
     assert [*outcomes(rig, made).values()] == ["skipped/max_runs_reached"] * 2 + ["completed/succeeded"] * 2
-    assert drive(rig.store.find("acme", made.schedule_id)).schedule.phase is SchedulePhase.COMPLETED
+    assert rig.store.find("acme", made.schedule_id).schedule.phase is SchedulePhase.COMPLETED
     rig.advance(1)
     send(rig, "late")
     assert rig.match_once() == MatchReport(matched=1)
@@ -206,7 +205,7 @@ def test_an_event_from_before_the_end_has_an_outcome_after_it(rig):
     rig.target.end(rig.target.given[0])
     rig.settle_once()
     rig.plan_once()
-    assert drive(rig.store.find("acme", made.schedule_id)).schedule.phase is SchedulePhase.COMPLETED
+    assert rig.store.find("acme", made.schedule_id).schedule.phase is SchedulePhase.COMPLETED
     assert work_off(rig) == []
     assert outcomes(rig, made)["event:up-2"] == "skipped/max_runs_reached"
 
@@ -234,7 +233,7 @@ def test_matched_events_are_forgotten_in_time(make_rig):
     rig.advance(2 * MINUTE)
     rig.lead_once()
     assert rig.prune_once() == PruneReport(events=2)
-    assert drive(rig.store.events("acme", 9)) == []
+    assert rig.store.events("acme", 9) == []
 
 
 def test_a_listener_that_makes_no_sense_ends_its_own_occurrence_only(rig, monkeypatch):
@@ -264,7 +263,7 @@ def test_an_event_that_the_store_cannot_make_sense_of_is_in_nobodys_way(rig, cap
     assert sorted(outcomes(rig, made)) == ["event:up-1", "event:up-2"]
     assert "what event spoiled sets off cannot be written" in caplog.text
     rig.store.spoiled = None
-    assert drive(rig.store.unmatched(9)) == []
+    assert rig.store.unmatched(9) == []
 
 
 def test_what_cannot_be_written_at_all_waits(rig):
@@ -285,7 +284,7 @@ def test_an_event_that_cannot_be_read_is_told_of(tmp_path, caplog):
     assert rig.match_once() == MatchReport(matched=2, occurrences=1)
     assert "event broken cannot be read" in caplog.text
     assert [*outcomes(rig, made)] == ["event:sound"]
-    drive(rig.store.store.close())
+    rig.store.store.close()
 
 
 def test_a_full_batch_of_events_asks_for_more_even_if_nobody_listens(make_rig):

@@ -8,7 +8,6 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Underway
 from noonmark.driver import loop as loop_module
 from noonmark.driver import retries
-from noonmark.driver.drive import drive
 from noonmark.driver.steps.reports import ProgressReport
 from noonmark.testing.factories import NOW
 from tests.driver.rig import Rig
@@ -50,7 +49,7 @@ class TestTheDuty:
         say(rig, given[0])
         say(rig, given[1])
 
-        async def newer():
+        def newer():
             say(rig, given[1], MORE)
 
         rig.store.fail("progress")
@@ -147,4 +146,4 @@ def test_while_the_store_is_away_the_newest_waits_for_it(monkeypatch):
 
 
 def _runs(place, made):
-    return drive(place.store.store.runs(made.uid))
+    return place.store.store.runs(made.uid)

@@ -18,7 +18,6 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted
 from noonmark.core.targets import FunctionTarget
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver.drive import drive
 from noonmark.driver.steps.reports import (
     AdmitReport,
     ClaimReport,
@@ -91,7 +90,7 @@ class TestPlanning:
         rig.create()
         rig.advance(10 * MINUTE)
         other = Rig(rig, node="node-b")
-        rig.store.meanwhile("commit_plans", other.driver.plan_once)
+        rig.store.meanwhile("commit_plans", other.plan_once)
         assert rig.plan_once() == PlanReport(outrun=1)
         assert len([one for one in caplog.records if "misfired" in one.getMessage()]) == 1
 
@@ -109,10 +108,7 @@ class TestPlanning:
         rig.advance(MINUTE)
         other = Rig(rig, node="node-b")
 
-        async def be_faster():
-            await other.driver.plan_once()
-
-        rig.store.meanwhile("commit_plans", be_faster)
+        rig.store.meanwhile("commit_plans", other.plan_once)
         assert rig.plan_once() == PlanReport(outrun=1)
         assert rig.sink.told == []
 
@@ -276,7 +272,7 @@ class TestAdmitting:
         rig.claim_once()
         declared = made.declaration
         renewed = replace(declared, target=FunctionTarget(function="work", args=(1,)))
-        drive(schedule_edits.edit(rig.store, made.uid, renewed, lookahead=rig.timing.lookahead))
+        schedule_edits.edit(rig.store, made.uid, renewed, lookahead=rig.timing.lookahead)
         assert rig.admit_once() == AdmitReport(lost=1)
         assert isinstance(rig.sink.told[-1], events.LeaseLost)
         assert rig.node.load == 0
@@ -290,7 +286,7 @@ class TestAdmitting:
         made = rig.create()
         rig.advance(MINUTE)
         rig.claim_once()
-        drive(schedule_edits.delete(rig.store, made.uid))
+        schedule_edits.delete(rig.store, made.uid)
         assert rig.admit_once() == AdmitReport(lost=1)
         assert rig.target.given == []
 
@@ -470,7 +466,7 @@ class TestRenewing:
     def test_what_somebody_asked_to_stop_is_told(self):
         rig = Rig()
         assignment = rig.started(quiet(rig))
-        assert drive(rig.store.request_stop(assignment.occurrence.id))
+        assert rig.store.request_stop(assignment.occurrence.id)
         assert rig.renew_once() == RenewReport(renewed=1, stopped=1)
         assert assignment.stop_reason is Reason.CANCELLED
 
@@ -478,7 +474,7 @@ class TestRenewing:
         rig = Rig()
         assignment = rig.started(quiet(rig, overlap_policy=overlap.Allow()))
         assert rig.is_asked_to_stop() is False
-        assert drive(rig.store.request_stop(assignment.occurrence.id))
+        assert rig.store.request_stop(assignment.occurrence.id)
         before = rig.row(assignment.occurrence)
         assert rig.is_asked_to_stop() is True
         assert rig.row(assignment.occurrence) == before  # to look is to change nothing
@@ -490,7 +486,7 @@ class TestRenewing:
         made = quiet(rig, overlap_policy=overlap.Allow())
         for number in range(33):
             assignment = rig.started(made, str(number))
-        assert drive(rig.store.request_stop(assignment.occurrence.id))
+        assert rig.store.request_stop(assignment.occurrence.id)
         assert rig.is_asked_to_stop() is False
         assert rig.renew_once() == RenewReport(renewed=33, stopped=1)
 
@@ -503,9 +499,9 @@ class TestRenewing:
         rig = Rig()
         assignment = rig.started(quiet(rig))
 
-        async def end_it():
+        def end_it():
             rig.target.end(assignment)
-            await rig.driver.settle_once()
+            rig.settle_once()
 
         rig.store.meanwhile("renew", end_it)
         rig.sink.take()
@@ -605,7 +601,7 @@ class TestReaping:
         now = rig.world.now
         rig.target.report(taken, Accepted(started=now, accepted=now))
         rig.settle_once()
-        drive(schedule_edits.edit(rig.store, made.uid, replace(made.declaration, window=edited), lookahead=0))
+        schedule_edits.edit(rig.store, made.uid, replace(made.declaration, window=edited), lookahead=0)
         rig.advance(20 * SECOND)
         assert rig.reap_once() == ReapReport(overdue=1)
         row = rig.row(taken.occurrence)
@@ -638,7 +634,7 @@ class TestReaping:
         rig.create()
         assert rig.reap_once() == ReapReport()  # anybody may have made that one
         trusted = replace(factories.schedule("uid-2"), source="embedded")
-        drive(rig.store.create([first_plan(trusted, lookahead=0)]))
+        rig.store.create([first_plan(trusted, lookahead=0)])
         assert rig.reap_once() == ReapReport(adopted=True)
         assert rig.target.routes() == ("function:other", ROUTE)
         assert rig.reap_once() == ReapReport()
@@ -646,7 +642,7 @@ class TestReaping:
     def test_between_two_reapings_it_looks_only_at_what_is_new(self):
         rig = Rig(routes=["function:other"])
         trusted = replace(factories.schedule("uid-2"), source="embedded")
-        drive(rig.store.create([first_plan(trusted, lookahead=0)]))
+        rig.store.create([first_plan(trusted, lookahead=0)])
         assert rig.adopt_once() is False
         rig.target.can_import = {ROUTE}
         assert rig.adopt_once() is False  # it has looked at this one
@@ -693,8 +689,8 @@ class TestPruning:
     def test_forgets_old_notes_and_keys_that_mean_nothing_any_more(self):
         rig = Rig(keep_for=2 * KEY_LIFETIME, batch=2)
         rig.lead_once()
-        drive(rig.store.note("acme", [AuditEntry(at=NOW, caller="ada", operation="pause") for _ in range(3)]))
-        drive(rig.store.claim_key("acme", "key", "body", now=NOW, lifetime=KEY_LIFETIME))
+        rig.store.note("acme", [AuditEntry(at=NOW, caller="ada", operation="pause") for _ in range(3)])
+        rig.store.claim_key("acme", "key", "body", now=NOW, lifetime=KEY_LIFETIME)
         for passed, forgotten in (
             (KEY_LIFETIME, PruneReport()),
             (1, PruneReport(keys=1)),
@@ -707,7 +703,7 @@ class TestPruning:
             assert rig.prune_once() == forgotten
             told = [events.Pruned(0, 0, forgotten.notes, forgotten.keys)]
             assert rig.sink.take() == (told if forgotten.notes or forgotten.keys else [])
-        assert drive(rig.store.notes("acme", 9)) == []
+        assert rig.store.notes("acme", 9) == []
 
 
 class TestLooking:
@@ -750,5 +746,5 @@ def test_the_whole_way_of_a_recurring_schedule():
         rig.settle_once()
     completed = [row for row in rig.rows(made) if row.phase is Phase.COMPLETED]
     assert len(completed) == 5
-    kept = drive(rig.store.find(made.owner.tenant, made.schedule_id))
+    kept = rig.store.find(made.owner.tenant, made.schedule_id)
     assert (kept.schedule.phase, kept.counters.total, kept.counters.successful) == (SchedulePhase.ACTIVE, 5, 5)

@@ -14,13 +14,12 @@ from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver import loop as loop_module
-from noonmark.driver.drive import drive
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports import events as driver_events
 from noonmark.stores.memory import MemoryStore
 from noonmark.testing import factories
 from tests.driver.rig import ROUTE, Wrapped
-from tests.driver.test_loop import HOUR, SOON, Place, Shared, turns
+from tests.driver.test_loop import HOUR, SOON, Blocking, Place, Shared, on_loop, turns
 
 MINUTE = 60 * SECOND
 
@@ -58,7 +57,7 @@ class Sleepy(Place):
 def after_one_more(place, act):
     """Let something happen just before the second call of `admit` from now takes effect."""
 
-    async def first():
+    def first():
         place.store.meanwhile("admit", act)
 
     place.store.meanwhile("admit", first)
@@ -130,15 +129,15 @@ def test_a_clock_that_is_set_forward_by_less_wakes_nobody():
 
 def test_what_was_too_late_when_it_was_claimed_is_planned_at_once():
     async def story():
-        place = Sleepy()
+        place = Sleepy(store=Blocking(MemoryStore(SystemClock().micros)))
         then = place.system.micros() - 8 * HOUR  # longer than a lease, which is no reason to be late
         made = place.create(
             trigger=IntervalTrigger(86_400, start_at=from_micros(then)),
             misfire_policy=misfire.Skip(grace=SECOND),
             created=then - SECOND,
         )
-        [lost] = drive(place.store.store.claim("lost", [ROUTE], now=then, until=then, limit=1, lease=1))
-        place.store.meanwhile("admit", place.asleep)
+        [lost] = place.store.store.claim("lost", [ROUTE], now=then, until=then, limit=1, lease=1)
+        place.store.meanwhile("admit", on_loop(place.asleep))
         async with place.running():
 
             def gaps(told):
@@ -154,7 +153,7 @@ def test_what_was_too_late_when_it_was_claimed_is_planned_at_once():
 
 def test_what_came_to_wait_when_its_place_had_just_become_free_is_claimed_at_once():
     async def story():
-        place = Sleepy()
+        place = Sleepy(store=Blocking(MemoryStore(SystemClock().micros)))
         made = place.create(overlap_policy=overlap.Queue())
         first = place.add(made, "first")
         async with place.running() as loop:
@@ -165,7 +164,7 @@ def test_what_came_to_wait_when_its_place_had_just_become_free_is_claimed_at_onc
                 await place.sink.until_kind(driver_events.Settled)
                 await place.asleep()
 
-            after_one_more(place, make_room)
+            after_one_more(place, on_loop(make_room))
             second = place.add(made, "second")
             loop.wake()
             await place.started(second)
@@ -175,7 +174,7 @@ def test_what_came_to_wait_when_its_place_had_just_become_free_is_claimed_at_onc
 
 def test_what_follows_an_occurrence_that_ended_without_a_run_is_planned_at_once():
     async def story():
-        place = Sleepy()
+        place = Sleepy(store=Blocking(MemoryStore(SystemClock().micros)))
         made = place.create(overlap_policy=overlap.Skip())
         first = place.add(made, "first")
         async with place.running() as loop:
@@ -184,7 +183,7 @@ def test_what_follows_an_occurrence_that_ended_without_a_run_is_planned_at_once(
             loop.wake()
             await place.asleep()
             place.sink.take()
-            after_one_more(place, place.asleep)
+            after_one_more(place, on_loop(place.asleep))
             place.add(made, "second")
             loop.wake()
             await place.planned(follower)
@@ -213,7 +212,7 @@ def test_a_function_that_can_be_imported_at_last_is_served_at_once(monkeypatch):
     async def story():
         place = Sleepy()
         trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
-        drive(place.store.store.create([first_plan(trusted, lookahead=0)]))
+        place.store.store.create([first_plan(trusted, lookahead=0)])
         one = place.add(trusted, "one")
         place.target.offered = ["function:other"]
         async with place.running():
@@ -250,7 +249,7 @@ def test_a_run_that_another_process_asks_to_stop_hears_of_it_before_its_lease_is
         async with place.running():
             running = await place.started(one)
             await turns(lambda: place.store.calls["clock"])  # leases are renewed in an hour again
-            assert drive(place.store.store.request_stop(one.id))
+            assert place.store.store.request_stop(one.id)
             place.store.has_changed = True
             await turns(lambda: running.stop_reason is Reason.CANCELLED)
 

@@ -7,9 +7,9 @@ import pytest
 from noonmark import CronTrigger, InvalidSchedule, Scheduler
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.driver.drive import drive
 from noonmark.operations import schedule_edits
 from noonmark.testing import FakeClock, ManualDriver
+from noonmark.testing.manual import run_inline
 
 START = datetime(2030, 3, 17, 11, 59, 30, tzinfo=UTC)
 NOON = START + timedelta(seconds=30)
@@ -184,7 +184,7 @@ def test_a_stop_between_an_end_and_what_follows_loses_nothing(tmp_path):
     rig.clock.move_to(NOON)
     driver = rig.driver._driver
     for duty in (driver.plan_once, driver.claim_once, driver.admit_once, driver.settle_once):
-        drive(duty())
+        run_inline(duty())
     assert rig.ran == ["a"]
     rig.clock.advance(7200)
     rig.open()
@@ -249,18 +249,18 @@ def test_an_end_between_the_look_and_the_wait_is_not_lost(rig, monkeypatch):
     rig.clock.move_to(NOON)
     store, other = rig.scheduler.runtime.store, ManualDriver(rig.scheduler)._driver
     look = store.upstreams
-    drive(other.plan_once())
-    drive(other.claim_once())
+    run_inline(other.plan_once())
+    run_inline(other.claim_once())
     # One node holds a, another one b.
     [claim] = [one for one in other.node.held.values() if one.schedule.schedule_id != a]
-    drive(store.release([hold for hold in other.node.holds() if hold.occurrence_id == claim.occurrence.id]))
+    store.release([hold for hold in other.node.holds() if hold.occurrence_id == claim.occurrence.id])
     other.node.drop(claim)
 
-    async def meanwhile(claims):
-        seen = await look(claims)
+    def meanwhile(claims):
+        seen = look(claims)
         monkeypatch.setattr(store, "upstreams", look)
-        await other.admit_once()
-        await other.settle_once()
+        run_inline(other.admit_once())
+        run_inline(other.settle_once())
         return seen
 
     monkeypatch.setattr(store, "upstreams", meanwhile)
@@ -290,9 +290,9 @@ def test_of_two_edits_at_once_that_make_a_cycle_one_is_refused(rig, monkeypatch)
     store = rig.scheduler.runtime.store
     graph = store.graph
 
-    async def meanwhile(*asked):
+    def meanwhile(*asked):
         monkeypatch.setattr(store, "graph", graph)
-        known = await graph(*asked)
+        known = graph(*asked)
         rig.job("b", trigger=DAILY, depends_on=[a])
         return known
 
@@ -306,14 +306,14 @@ def test_a_new_schedule_is_created_although_others_were_changed_meanwhile(rig, m
     store = rig.scheduler.runtime.store
     create = store.create
 
-    async def meanwhile(plans):
+    def meanwhile(plans):
         monkeypatch.setattr(store, "create", create)
         rig.job("b", trigger=DAILY, depends_on=[a])
-        return await create(plans)
+        return create(plans)
 
     monkeypatch.setattr(store, "create", meanwhile)
     c = rig.job("c", trigger=DAILY, depends_on=[a])
-    assert drive(schedule_edits.find(store, "default", c)).schedule.declaration.depends_on[0].schedule_id == a
+    assert schedule_edits.find(store, "default", c).schedule.declaration.depends_on[0].schedule_id == a
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 
 from noonmark import Conflict, IntervalTrigger, InvalidSchedule, NotFound, OnceTrigger, OverlapConflict, Scheduler
 from noonmark.core.explain import Rule
-from noonmark.driver.drive import drive
 from noonmark.operations.explain import explain_instant
 from noonmark.operations.service import LOCAL, Service
 from tests.embedded.conftest import START
@@ -28,7 +27,7 @@ def decisions(told):
 def told_by_a_server(by_hand, job_id, **at):
     """The answer of the operation, on the same store."""
     service = Service(store=by_hand.scheduler.runtime.store, lookahead=0, fresh_id=str)
-    return drive(explain_instant(service, LOCAL, {"schedule_id": job_id, **at}))
+    return explain_instant(service, LOCAL, {"schedule_id": job_id, **at})
 
 
 class TestAnswers:

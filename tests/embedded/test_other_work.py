@@ -13,7 +13,6 @@ from noonmark import AsyncScheduler, Conflict, EventTrigger, IntervalTrigger, In
 from noonmark.client import verify
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
-from noonmark.driver.drive import drive
 from noonmark.targets import watching
 from tests.embedded.waiting import NEVER, ended, eventually, phases
 from tests.targets.ordered import CLAN, is_alive, is_stopped
@@ -104,11 +103,11 @@ class TestCommands:
             pids = [int((tmp_path / name).read_text()) for name in ("parent", "child", "grandchild", "apart")]
             later = SystemClock().micros() + 60 * SECOND
             store = scheduler.runtime.store
-            [claim] = drive(store.claim("thief", ["command"], now=later, until=later, limit=1, lease=60 * SECOND))
+            [claim] = store.claim("thief", ["command"], now=later, until=later, limit=1, lease=60 * SECOND)
             eventually(lambda: not any(map(is_alive, pids)))
             [lost] = scheduler.runs(job)
             assert (str(lost.outcome), lost.result) == ("lease_lost", {"output": "begun\n"})
-            assert drive(store.occurrence(claim.occurrence.id)) == claim.occurrence
+            assert store.occurrence(claim.occurrence.id) == claim.occurrence
         scheduler.close()
 
     def test_one_that_was_made_before_is_taken_up_again(self, open_on_file):
@@ -329,7 +328,7 @@ class TestEvents:
         with keeper:
             given = keeper.emit("turned", source=f"schedule:{turn}")
             assert ended(keeper, turn) == ["completed"]
-            eventually(lambda: not drive(keeper.runtime.store.unmatched(1)))
+            eventually(lambda: not keeper.runtime.store.unmatched(1))
         [run] = keeper.runs(turn)
         assert [(one["event_id"], one["why"]) for one in keeper.match_events(turn)["events"]] == [
             (run.result["event_id"], "source: a run of this schedule has emitted it itself"),

@@ -8,7 +8,6 @@ from noonmark.core.planner import first_plan
 from noonmark.core.policies import misfire
 from noonmark.core.schedule import Owner
 from noonmark.core.targets import FunctionTarget
-from noonmark.driver.drive import drive
 from noonmark.testing import factories
 from tests.embedded.waiting import SOON
 
@@ -31,7 +30,7 @@ def declared(scheduler, user, count, due):
         for number in range(count)
     ]
     lookahead = scheduler.runtime.timing.lookahead
-    assert all(drive(scheduler.runtime.store.create([first_plan(one, lookahead=lookahead) for one in made])))
+    assert all(scheduler.runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
 
 
 def test_the_single_run_of_one_owner_does_not_wait_for_the_backlog_of_another(url):

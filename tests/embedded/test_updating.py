@@ -374,10 +374,10 @@ class TestTogether:
         store, change = keeper.runtime.store, keeper.runtime.store.change
         meanwhile = [{"name": "renamed"}, {"labels": {"team": "a"}}]
 
-        async def slow_change(*asked):
+        def slow_change(*asked):
             if meanwhile:
                 keeper.update(job_id, **meanwhile.pop())
-            return await change(*asked)
+            return change(*asked)
 
         monkeypatch.setattr(store, "change", slow_change, raising=False)
         keeper.update(job_id, retries=3)

@@ -13,7 +13,6 @@ from collections import Counter
 
 from noonmark.core.lifecycle import Phase
 from noonmark.core.run import Outcome
-from noonmark.driver.drive import drive
 from tests.processes.fleet import PATIENCE, ROOT, SqliteFleet
 from tests.processes.work import JOURNAL
 
@@ -93,7 +92,7 @@ class Site(SqliteFleet):
 
     def completed_fires(self, schedule_id):
         """The nominal times of the trigger that have completed, oldest first."""
-        rows = drive(self.scheduler.runtime.store.occurrences(self.kept(schedule_id).schedule.uid))
+        rows = self.scheduler.runtime.store.occurrences(self.kept(schedule_id).schedule.uid)
         return sorted(row.nominal for row in rows if row.phase is Phase.COMPLETED and row.origin == "trigger")
 
     def nominal_fires(self, schedule_id, last):

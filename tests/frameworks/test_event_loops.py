@@ -18,8 +18,8 @@ def test_what_the_store_is_about_to_give_is_handed_back_too(site, monkeypatch, v
     began = threading.Semaphore(0)
     real = getattr(SqliteStore, verb)
 
-    async def slow(self, *args, **kwargs):
-        answered = await real(self, *args, **kwargs)
+    def slow(self, *args, **kwargs):
+        answered = real(self, *args, **kwargs)
         if answered and not asked.is_set():
             asked.set()
             answer.wait(PATIENCE)

@@ -62,8 +62,8 @@ def checked_answers():
     def call(operation):
         handler = original.fget(operation)
 
-        async def checked(service, caller, arguments):
-            answer = await handler(service, caller, arguments)
+        def checked(service, caller, arguments):
+            answer = handler(service, caller, arguments)
             check_answer(operation.answer, answer)
             return answer
 

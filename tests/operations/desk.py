@@ -6,7 +6,6 @@ from itertools import count
 from noonmark import Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.core.schedule import Owner
-from noonmark.driver.drive import drive
 from noonmark.operations.service import Caller, Service
 from noonmark.operations.table import perform
 from noonmark.testing import FakeClock, ManualDriver
@@ -44,7 +43,7 @@ class Desk:
         return answer
 
     def __call__(self, name, /, caller=LOCAL, **arguments):
-        return drive(perform(self.service, caller, name, arguments))
+        return perform(self.service, caller, name, arguments)
 
     def create(self, **document):
         return self("schedule/create", **{"trigger": EVERY_MINUTE, "target": REPORT, **document})

@@ -7,7 +7,6 @@ import pytest
 from noonmark.core.errors import Conflict, NotFound
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
-from noonmark.driver.drive import drive
 from noonmark.operations.table import perform
 from noonmark.testing.conformance import Bench, HandClock
 from tests.driver.rig import Wrapped
@@ -30,10 +29,10 @@ class Interrupted(Desk):
     def after(self, verb, *names, **arguments):
         self.service.store.afterwards(verb, lambda: self._others(names, arguments))
 
-    async def _others(self, names, arguments):
+    def _others(self, names, arguments):
         for name in names:
             given = DOCUMENT if name in ("schedule/create", "schedule/upsert") else {"schedule_id": "report"}
-            await perform(self.undisturbed, LOCAL, name, {**given, **arguments})
+            perform(self.undisturbed, LOCAL, name, {**given, **arguments})
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def desk():
 
 
 def uid(desk):
-    return drive(desk.service.store.find("default", "report")).schedule.uid
+    return desk.service.store.find("default", "report").schedule.uid
 
 
 class TestUpsert:
@@ -130,9 +129,9 @@ def test_what_fails_and_waits_for_its_next_attempt_while_it_is_cancelled_is_canc
     desk.create(**DOCUMENT)
     one = desk("schedule/run", schedule_id="report")["occurrence_id"]
     store = desk.undisturbed.store
-    bench = Bench(store, HandClock(drive(store.clock())))
-    [claim] = drive(bench.claim(routes=["function:report"]))
-    running = drive(bench.start(claim))
+    bench = Bench(store, HandClock(store.clock()))
+    [claim] = bench.claim(routes=["function:report"])
+    running = bench.start(claim)
     again = {"phase": Phase.PENDING, "reason": Reason.RETRY_SCHEDULED, "retry_at": bench.now, "tenant": "default"}
     desk.service.store.meanwhile("request_stop", lambda: bench.settle(running, **again))
     assert desk("occurrence/cancel", occurrence_id=one)["phase"] == "cancelled"

@@ -6,7 +6,6 @@ import pytest
 
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, StoreUnavailable
 from noonmark.core.instants import SECOND
-from noonmark.driver.drive import drive
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import MAX_PAGE, read_cursor, write_cursor
 from noonmark.operations.table import OPERATIONS, perform
@@ -231,7 +230,7 @@ class TestExplaining:
         made = desk.create(max_runs=5)["schedule_id"]
         for _ in range(4):
             desk.pass_by(60)
-        drive(desk.service.store.prune(before=0, keep=1, limit=100))
+        desk.service.store.prune(before=0, keep=1, limit=100)
         fifth, sixth = (
             desk("schedule/explain", schedule_id=made, at=f"2026-03-01T12:0{minute}:00Z") for minute in (5, 6)
         )
@@ -278,15 +277,15 @@ class TestExplaining:
 
     def test_a_gap_is_found_beyond_many_rows_of_later_times(self, desk):
         made = desk.create(overlap_policy="allow")["schedule_id"]
-        uid = drive(desk.service.store.find("default", made)).schedule.uid
+        uid = desk.service.store.find("default", made).schedule.uid
         desk.pass_by(7_200)
-        schedule = drive(desk.service.store.find_uid(uid)).schedule
-        start = drive(desk.service.store.clock()) - 7_200 * SECOND
+        schedule = desk.service.store.find_uid(uid).schedule
+        start = desk.service.store.clock() - 7_200 * SECOND
         others = [
             schedule_edits.run_now(schedule, key=f"k{n}", payload=None, now=start + 3_000 * SECOND + n)
             for n in range(60)
         ]
-        assert all(drive(desk.service.store.add(others)))
+        assert all(desk.service.store.add(others))
         told = desk("schedule/explain", schedule_id=made, at="2026-03-01T13:00:00Z")
         assert (told["phase"], told["steps"][5]["decision"]) == ("misfired", "late")
 
@@ -305,7 +304,7 @@ class TestExplaining:
         made = desk.create()
         for _ in range(4):
             desk.pass_by(60)
-        drive(desk.service.store.prune(before=0, keep=2, limit=100))
+        desk.service.store.prune(before=0, keep=2, limit=100)
         first, third = (
             desk("schedule/explain", schedule_id=made["schedule_id"], at=f"2026-03-01T12:0{minute}:00Z")
             for minute in (1, 3)
@@ -399,7 +398,7 @@ class TestWorkers:
         store = SqliteStore(str(tmp_path / "gone" / "x.db"), desk.clock.micros)
         service = replace(desk.service, worker=worker, store=store)
         worker.start()
-        answer = drive(perform(service, LOCAL, "worker/stop", {}))
+        answer = perform(service, LOCAL, "worker/stop", {})
         assert (answer["status"], worker.is_running) == ("stopped", False)
         assert "worker/stop by local could not be recorded" in caplog.text
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from noonmark.driver.drive import drive
 from noonmark.operations.pages import FIRST, MAX_BYTES, fitting, read_page, size_of
 from noonmark.server.strict_json import write_json
 from tests.operations.desk import Desk
@@ -79,28 +78,28 @@ def test_schedules_occurrences_and_runs(desk):
 def test_the_store_is_asked_for_little_at_a_time():
     rows, asked = list(range(100)), []
 
-    async def fetch(count, last):
+    def fetch(count, last):
         asked.append(count)
         start = 0 if last is None else last + 1
         return rows[start : start + count]
 
-    async def tell(page):
+    def tell(page):
         return [{"number": one, "text": LARGE} for one in page]
 
-    page = drive(read_page(1_000, fetch, tell))
+    page = read_page(1_000, fetch, tell)
     assert (len(page.entries), page.end, asked) == (8, 7, [FIRST])
-    page = drive(read_page(5, fetch, tell))
+    page = read_page(5, fetch, tell)
     assert (len(page.entries), page.end, asked[1:]) == (5, 4, [6])
 
 
 def test_an_entry_that_is_larger_than_a_page_comes_alone():
-    async def fetch(count, last):
+    def fetch(count, last):
         return [] if last == 2 else list(range(0 if last is None else last + 1, 3))[:count]
 
-    async def tell(page):
+    def tell(page):
         return [{"number": one, "text": "x" * MAX_BYTES} for one in page]
 
-    page = drive(read_page(10, fetch, tell))
+    page = read_page(10, fetch, tell)
     assert ([one["number"] for one in page.entries], page.end) == ([0], 0)
 
 

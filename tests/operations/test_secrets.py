@@ -16,7 +16,6 @@ from noonmark.core.errors import (
 from noonmark.core.secret import MAX_SECRETS
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
-from noonmark.driver.drive import drive
 from noonmark.operations import schedule_edits
 from noonmark.operations.secrets import read_secret
 from noonmark.secret_cipher import fresh_key
@@ -168,9 +167,9 @@ def test_nor_do_many_at_once(desk):
     told = [parse_target(document) for document in (http(), http(X="token"), http(X="gone"))]
     made = [schedule(f"many{number}", owner=LOCAL.owner, target=target) for number, target in enumerate(told)]
     with pytest.raises(InvalidSchedule, match=r"secret_headers\.X: there is no secret of that name"):
-        drive(schedule_edits.create_many(desk.service.store, made, lookahead=0))
+        schedule_edits.create_many(desk.service.store, made, lookahead=0)
     assert desk("schedule/list")["schedules"] == []
-    assert drive(schedule_edits.create_many(desk.service.store, made[:2], lookahead=0)) == [True, True]
+    assert schedule_edits.create_many(desk.service.store, made[:2], lookahead=0) == [True, True]
 
 
 def test_every_tenant_is_told_its_own_signing_key_and_nobody_but_an_administrator(desk):

@@ -14,7 +14,6 @@ from noonmark.core.errors import (
 )
 from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Accepted, settle
-from noonmark.driver.drive import drive
 from tests.operations.desk import FOREIGN, Desk
 
 
@@ -93,8 +92,8 @@ class TestRunningNow:
         assert planned["next_run_at"] == row["due_at_utc"] > planned["next_fire_times"][0]
         desk.clock.advance(3600 + 600)
         store, now = desk.service.store, desk.clock.micros()
-        [claim] = drive(store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND))
-        drive(store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND))
+        [claim] = store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND)
+        store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
         unplanned = desk("schedule/get", schedule_id=made)
         desk.driver.run_due()
         [row] = desk("schedule/occurrences", schedule_id=made, phase="pending")["occurrences"]
@@ -154,15 +153,13 @@ class TestBackfilling:
     def test_so_many_at_a_time_whatever_the_overlap_policy_says(self, desk):
         made = desk.create(trigger=MINUTES)
         asked = desk("schedule/backfill", schedule_id=made["schedule_id"], concurrency=2, **RANGE)
-        claims = drive(
-            desk.service.store.claim(
-                "n",
-                ["function:report"],
-                now=desk.clock.micros(),
-                until=desk.clock.micros() + SECOND,
-                limit=10,
-                lease=SECOND,
-            )
+        claims = desk.service.store.claim(
+            "n",
+            ["function:report"],
+            now=desk.clock.micros(),
+            until=desk.clock.micros() + SECOND,
+            limit=10,
+            lease=SECOND,
         )
         assert len(claims) == asked["count"]
         assert {one.occurrence.overrides.concurrency.limit for one in claims} == {2}
@@ -212,10 +209,10 @@ def accepted(desk, made):
     """An occurrence that its target took over; its id."""
     one = desk("schedule/run", schedule_id=made["schedule_id"])
     store, now = desk.service.store, desk.clock.micros()
-    [claim] = drive(store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND))
-    [admitted] = drive(store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND))
+    [claim] = store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=60 * SECOND)
+    [admitted] = store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
     taken = settle(admitted.occurrence, claim.schedule, Accepted(started=now, accepted=now), node="n")
-    assert drive(store.settle([taken])) == [True]
+    assert store.settle([taken]) == [True]
     return one["occurrence_id"]
 
 

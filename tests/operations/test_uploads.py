@@ -8,7 +8,6 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
-from noonmark.driver.drive import drive
 from noonmark.operations.service import Service
 from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
@@ -20,23 +19,23 @@ from tests.operations.desk import LOCAL
 @pytest.fixture
 def service(tmp_path):
     store = SqliteStore(tmp_path / "noonmark.db", lambda: 1_800_000_000 * SECOND, busy_seconds=0.01)
-    drive(store.open())
+    store.open()
     uploads = UploadFolder(tmp_path / "uploads", max_bytes=100, quota=1_000)
     yield Service(store=store, lookahead=SECOND, fresh_id=lambda: "fresh", uploads=uploads)
-    drive(store.close())
+    store.close()
 
 
 def send(service, key):
     intake = Intake(service, LOCAL, key)
     try:
         intake.write(b"something")
-        return drive(intake.finish({"filename": key}, None))
+        return intake.finish({"filename": key}, None)
     finally:
         intake.drop()
 
 
 def told(service):
-    found = drive(perform(service, LOCAL, "event/list", {"event_type": "file_uploaded"}))["events"]
+    found = perform(service, LOCAL, "event/list", {"event_type": "file_uploaded"})["events"]
     return sorted(one["payload"]["filename"] for one in found)
 
 
@@ -57,7 +56,7 @@ def untold(service, tmp_path):
 @pytest.mark.usefixtures("untold")
 class TestWhatWasKeptWhileTheStoreWasAway:
     def test_is_told_of_before_a_list(self, service):
-        found = drive(perform(service, LOCAL, "upload/list", {}))["uploads"]
+        found = perform(service, LOCAL, "upload/list", {})["uploads"]
         assert [one["filename"] for one in found] == told(service) == ["first"]
         assert service.uploads.untold("default") == []
 
@@ -67,7 +66,7 @@ class TestWhatWasKeptWhileTheStoreWasAway:
 
     def test_is_no_business_of_others(self, service):
         elsewhere = replace(LOCAL, owner=replace(LOCAL.owner, tenant="elsewhere"))
-        assert drive(perform(service, elsewhere, "upload/list", {}))["uploads"] == []
+        assert perform(service, elsewhere, "upload/list", {})["uploads"] == []
         assert told(service) == []
 
 

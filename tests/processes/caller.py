@@ -16,7 +16,6 @@ from noonmark.clocks import SystemClock
 from noonmark.core.errors import NoonmarkError, StoreUnavailable
 from noonmark.core.instants import SECOND
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.driver.drive import drive
 from tests.processes import work
 from tests.processes.work import note
 
@@ -91,7 +90,7 @@ def fill(store, room):
         threading.Event().wait(0.05)
     scheduler.delete(steady)
     scheduler.stop()
-    drive(scheduler.runtime.store.close())
+    scheduler.runtime.store.close()
 
 
 def _create(scheduler):

@@ -19,7 +19,6 @@ from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.driver.drive import drive
 from noonmark.embedded.desk import OWNER
 from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL
@@ -123,14 +122,14 @@ class Fleet:
         return self.kept(schedule_id).schedule.phase
 
     def kept(self, schedule_id):
-        return drive(self.scheduler.runtime.store.find(OWNER.tenant, schedule_id))
+        return self.scheduler.runtime.store.find(OWNER.tenant, schedule_id)
 
     def schedules(self):
         """All schedules that are not deleted, by id."""
         found, page = {}, None
         while page is None or len(page) == PAGE:
             last = page[-1].schedule.uid if page else None
-            page = drive(self.scheduler.runtime.store.schedules(OWNER.tenant, after=last, limit=PAGE))
+            page = self.scheduler.runtime.store.schedules(OWNER.tenant, after=last, limit=PAGE)
             found |= {kept.schedule.schedule_id: kept.schedule for kept in page}
         return found
 
@@ -155,7 +154,7 @@ class Fleet:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if self._reader is not None:
-            drive(self._reader.runtime.store.close())
+            self._reader.runtime.store.close()
 
 
 class SqliteFleet(Fleet):

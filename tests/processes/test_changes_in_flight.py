@@ -7,7 +7,6 @@ import pytest
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.driver.drive import drive
 from noonmark.ports.runtime import Timing
 from tests.processes import work
 from tests.processes.fleet import CLOCK, SCALE, Chance
@@ -42,7 +41,7 @@ class Changed:
         else:
             getattr(self.fleet.scheduler, what)(self.id)
         acknowledged = CLOCK.micros()
-        rows = drive(self.fleet.scheduler.runtime.store.occurrences(self.uid))
+        rows = self.fleet.scheduler.runtime.store.occurrences(self.uid)
         committed = {row.id for row in rows if row.phase in STARTED}
         self.is_paused = what == "pause"
         self.changes.append((what, old, asked, acknowledged, committed))

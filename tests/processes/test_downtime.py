@@ -9,7 +9,6 @@ from noonmark import Scheduler
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.driver.drive import drive
 from noonmark.testing import FakeClock, ManualDriver
 from tests.processes import work
 from tests.processes.checker import check, nominal_times, outcomes
@@ -126,4 +125,4 @@ def test_a_week_of_downtime_is_one_row_and_no_flood(tmp_path, figure, misfire, r
     assert len(past) == 1 + 1 + runs, "the run before, the gap, and what is caught up"
     assert gap.missed_count == down - runs
     assert growth < 50
-    drive(scheduler.runtime.store.close())
+    scheduler.runtime.store.close()

@@ -8,7 +8,6 @@ from noonmark.core.planner import first_plan
 from noonmark.core.policies import misfire
 from noonmark.core.schedule import Owner
 from noonmark.core.targets import FunctionTarget
-from noonmark.driver.drive import drive
 from noonmark.testing import factories
 from tests.processes.fleet import PATIENCE
 
@@ -35,7 +34,7 @@ def declared(scheduler, user, numbers, due):
         for number in numbers
     ]
     lookahead = scheduler.runtime.timing.lookahead
-    assert all(drive(scheduler.runtime.store.create([first_plan(one, lookahead=lookahead) for one in made])))
+    assert all(scheduler.runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
 
 
 def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database, figure):

@@ -24,12 +24,12 @@ class Changes:
         store = fleet.scheduler.runtime.store
         change = store.change
 
-        async def counted(uid, decide):
+        def counted(uid, decide):
             def decide_once_more(snapshot, now):
                 self.decided[-1] += 1
                 return decide(snapshot, now)
 
-            return await change(uid, decide_once_more)
+            return change(uid, decide_once_more)
 
         monkeypatch.setattr(store, "change", counted)
 

@@ -3,7 +3,6 @@
 import shutil
 
 from noonmark import Scheduler
-from noonmark.driver.drive import drive
 from tests.processes import work
 from tests.processes.fleet import SCALE, Chance, every
 
@@ -69,7 +68,7 @@ def judge(fleet, path, ids):
     [(rows,)] = fleet.sql("SELECT count(*) FROM occurrences")
     scheduler = Scheduler(f"sqlite:///{path}")
     assert scheduler.run_now(scheduler.schedule(work.nothing)) == "done"
-    drive(scheduler.runtime.store.close())
+    scheduler.runtime.store.close()
     return len(set(ids) - found), rows
 
 

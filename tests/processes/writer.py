@@ -11,7 +11,6 @@ from pathlib import Path
 
 from noonmark.core.instants import SECOND
 from noonmark.core.planner import first_plan
-from noonmark.driver.drive import drive
 from noonmark.stores.sqlite import SqliteStore, checkpoint, connections
 from noonmark.testing import factories
 from tests.processes.work import CLOCK, note
@@ -24,7 +23,7 @@ def main():
     checkpoints, commits, names = [], [], []
     timed(checkpoints)
     store = SqliteStore(settings["store"].removeprefix("sqlite:///"), CLOCK.micros)
-    drive(store.open())
+    store.open()
     note("ready")
     while not Path(settings["gate"]).exists():
         threading.Event().wait(0.01)
@@ -33,14 +32,14 @@ def main():
         prefix = f"{os.getpid()}-{len(commits)}"
         plans = [first_plan(factories.schedule(f"{prefix}-{n}"), lookahead=SECOND) for n in range(settings["rows"])]
         began = CLOCK.monotonic()
-        assert all(drive(store.create(plans)))
+        assert all(store.create(plans))
         commits.append((began, CLOCK.monotonic()))
         names.append(prefix)
         if len(names) >= 10:
             note("written", names=names)
             names = []
     note("written", names=names)
-    drive(store.close())
+    store.close()
     note("timed", commits=commits, checkpoints=checkpoints)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of every door: a row for each operation, and rows that each has to refuse alike."""
+"""What is asked of every transport: a row for each operation, and rows that each has to refuse alike."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from itertools import count
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.settlement import Accepted, settle
-from noonmark.driver.drive import drive
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import perform
 from noonmark.operations.uploads import Intake
@@ -32,7 +31,7 @@ class Stage:
         self.service = service
 
     def do(self, operation, **arguments):
-        return drive(perform(self.service, LOCAL, operation, arguments))
+        return perform(self.service, LOCAL, operation, arguments)
 
     def name(self):
         """One that nothing else has."""
@@ -46,7 +45,7 @@ class Stage:
         """A file that is kept."""
         intake = Intake(self.service, LOCAL, self.name())
         intake.write(b"something")
-        made = drive(intake.finish({"filename": "a.txt"}, "text/plain"))
+        made = intake.finish({"filename": "a.txt"}, "text/plain")
         intake.drop()
         return made["upload_id"]
 
@@ -64,11 +63,11 @@ class Stage:
         """An occurrence whose end somebody else has to tell, as a target leaves it that has taken it over."""
         one = self.do("schedule/run", schedule_id=self.schedule(target=WORKFLOW), key="taken")["occurrence_id"]
         store, lease = self.service.store, 60 * SECOND
-        now = drive(store.clock())
-        [claim] = drive(store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one))
-        [admitted] = drive(store.admit([start(claim)], now=now, lease=lease))
+        now = store.clock()
+        [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one)
+        [admitted] = store.admit([start(claim)], now=now, lease=lease)
         taken = Accepted(started=now, accepted=now, deadline=now + DAY_SECONDS * SECOND)
-        assert drive(store.settle([settle(admitted.occurrence, claim.schedule, taken, node="taker")]))[0]
+        assert store.settle([settle(admitted.occurrence, claim.schedule, taken, node="taker")])[0]
         return one
 
     def busy(self):

@@ -12,8 +12,8 @@ from noonmark.operations.service import Service
 from noonmark.server.dialects import cron_service, tasks
 from noonmark.server.problems import rename_fields
 from tests.driver.rig import Rig
-from tests.server.serving import hosting
-from tests.server.test_rest_routes import problem
+from tests.server.live_server import hosting
+from tests.server.test_routes import problem
 
 MINUTES = 60 * SECOND
 GAPS = [
@@ -37,12 +37,12 @@ def test_the_smallest_gap_is_that_of_all_fires(expression, minutes):
     assert tasks.smallest_gap(expression) == minutes * MINUTES
 
 
-def test_an_expression_that_is_none_has_no_gap():
+def test_an_invalid_expression_has_no_gap():
     with pytest.raises(InvalidTrigger):
         tasks.smallest_gap("61 * * * *")
 
 
-def test_errors_are_told_in_the_words_of_the_caller():
+def test_errors_use_the_field_names_of_the_client():
     names = {"trigger": "when", "trigger.expression": "cron", "target.inputs": "given"}
     problems = [
         Problem("trigger.expression", "no"),
@@ -56,7 +56,7 @@ def test_errors_are_told_in_the_words_of_the_caller():
     assert rename_fields(NotFound("no", field="other"), names).field == "other"
 
 
-def test_what_the_cron_service_could_not_have_written_has_no_words_of_its_own():
+def test_a_schedule_that_the_cron_service_cannot_express_is_not_translated():
     document = {"trigger": {"type": "interval"}, "target": {"target_kind": "workflow"}}
     assert cron_service.to_document(document) is None
     assert cron_service.to_document({**document, "trigger": None}) is None
@@ -101,7 +101,7 @@ def bench():
         yield Bench(server, rig)
 
 
-def test_runs_are_told_page_by_page_with_what_they_cost(bench):
+def test_runs_are_paged_with_their_cost(bench):
     schedule_id = bench.make()
     ends = [
         (Outcome.COMPLETED, {"result": "much", "usage": Usage(tokens=900, cost_usd=0.25)}),
@@ -128,7 +128,7 @@ def test_runs_are_told_page_by_page_with_what_they_cost(bench):
     assert counted["last_run_at"]
 
 
-def test_what_awaits_its_completion_is_completed_failed_or_cancelled_by_its_callers(bench):
+def test_clients_complete_fail_or_cancel_a_pending_occurrence(bench):
     schedule_id = bench.make(name="awaited")
     for verb, body, phase in (
         ("complete", {"result": {"rows": 3}, "usage": {"tokens": 5, "cost_usd": 0.5}}, "completed"),
@@ -146,7 +146,7 @@ def test_what_awaits_its_completion_is_completed_failed_or_cancelled_by_its_call
     assert run["outcome"] == "cancelled"
 
 
-def test_a_schedule_of_another_kind_is_none_of_the_task_routes(bench):
+def test_a_schedule_of_another_kind_is_invisible_to_the_task_routes(bench):
     body = {"trigger": {"type": "cron", "expression": "@daily"}, "target": {"target_kind": "event", "event_type": "x"}}
     schedule_id = bench.client.post("/schedules", json=body).json()["schedule_id"]
     path = f"/api/v1/schedules/{schedule_id}"

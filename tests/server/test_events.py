@@ -9,7 +9,7 @@ from noonmark import Scheduler
 from noonmark.client import Client
 from tests.cli.calling import call
 from tests.embedded.waiting import eventually
-from tests.server.serving import GREET, serving
+from tests.server.live_server import GREET, serving
 
 PREFIX = {"path": {"prefix": "/datasets/"}}
 COMBINED = {"source": "desk", "path": {"contains": ".jsonl"}, "kind": ["dataset", "eval"]}
@@ -73,7 +73,7 @@ class ByClient:
 
 
 @pytest.mark.parametrize("door", [ByCommand, ByRest, ByClient])
-def test_documented_filters_match_the_same_events_through_every_door(served, door):
+def test_documented_filters_match_the_same_events_over_every_transport(served, door):
     by, kind = door(served), f"file_uploaded.{door.__name__}"
     made = {"prefix": by.create(kind, PREFIX), "combined": by.create(kind, COMBINED)}
     for payload, source in EVENTS:
@@ -128,14 +128,14 @@ def test_an_event_that_is_delivered_a_hundred_times_is_one_run(served):
     assert settled(served.url, "again", made) == (["event:again-1", "event:again-2"], 2)
 
 
-def test_also_where_two_servers_share_a_database(database):
+def test_two_servers_that_share_a_database_start_one_run(database):
     with serving(database.url, begins=True) as one, serving(database.url, begins=True) as other:
         made = one.create(trigger={"type": "event", "event_type": "again"})["schedule_id"]
         emit_again_and_again([one.url, other.url], "again")
         assert settled(other.url, "again", made) == (["event:again-1", "event:again-2"], 2)
 
 
-def test_an_id_that_was_used_for_something_else_is_told_and_changes_nothing(served):
+def test_an_id_that_was_used_for_another_event_is_a_conflict(served):
     def emit(**body):
         answer = served.client.post("/events", json={"event_id": "reused", **body})
         assert answer.status_code == 202

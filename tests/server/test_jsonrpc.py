@@ -93,7 +93,7 @@ class TestSingleCalls:
         assert (error["code"], error["message"]) == (-32601, "Method not found")
         assert error["data"]["code"] == "method_not_found"
 
-    def test_a_long_name_is_not_repeated(self, line):
+    def test_a_long_method_name_is_not_quoted(self, line):
         assert len(json.dumps(line.error("x" * 100_000))) < 500
 
     def test_every_operation_is_a_method(self, line):
@@ -133,7 +133,7 @@ class TestErrors:
         error = line.error("schedule/count")
         assert (error["code"], error["data"]["code"]) == (-32020, "store_unavailable")
 
-    def test_everything_wrong_is_told_at_once(self, line):
+    def test_every_problem_is_reported_at_once(self, line):
         error = line.error("schedule/create", {"name": "", "trigger": {"type": "once"}, "target": {}, "max_runs": 0})
         assert error["code"] == -32602
         assert {one["field"] for one in error["data"]["problems"]} >= {"name", "max_runs"}
@@ -143,7 +143,7 @@ class TestErrors:
         line.create(schedule_id="mine")
         assert line.error("schedule/get", ["mine"], FOREIGN)["code"] == -32023
 
-    def test_what_nobody_foresaw_is_an_internal_error_without_details(self, line, caplog):
+    def test_an_unexpected_error_is_an_internal_error_without_details(self, line, caplog):
         def broken():
             raise OSError("the password is swordfish")
 
@@ -159,7 +159,7 @@ class TestErrors:
 
 
 class TestNotifications:
-    def test_nothing_comes_back_and_yet_it_is_done(self, line):
+    def test_a_notification_is_carried_out_without_an_answer(self, line):
         call = {
             "jsonrpc": "2.0",
             "method": "schedule/create",
@@ -168,7 +168,7 @@ class TestNotifications:
         assert line.send(call) is None
         assert line.result("schedule/get", ["n"])["schedule_id"] == "n"
 
-    def test_not_even_an_error_comes_back(self, line):
+    def test_a_failed_notification_has_no_answer(self, line):
         assert line.send({"jsonrpc": "2.0", "method": "schedule/explode"}) is None
         assert line.send({"jsonrpc": "2.0", "method": "schedule/get", "params": ["nowhere"]}) is None
         assert line.send([{"jsonrpc": "2.0", "method": "schedule/get", "params": ["nowhere"]}]) is None
@@ -220,7 +220,7 @@ class TestInvalidRequests:
         ],
         ids=lambda body: repr(body[:60]),
     )
-    def test_what_is_not_strict_json_is_a_parse_error(self, line, body):
+    def test_a_body_that_is_not_strict_json_is_a_parse_error(self, line, body):
         given = line.send(body)
         assert seen(given) == failed(-32700)
         assert given["error"]["message"] == "Parse error"
@@ -258,7 +258,7 @@ class TestBatches:
         )
         assert [one["result"]["phase"] for one in given] == ["active", "paused"]
 
-    def test_large_answers_end_what_is_carried_out(self, line):
+    def test_large_answers_stop_the_batch(self, line):
         for number in range(17):
             line.clock.advance(1)
             line("event/emit", event_type="large", event_id=f"e{number}", payload={"text": "x" * 250_000})

@@ -9,7 +9,7 @@ import pytest
 from noonmark.server.openapi import documented_routes
 from noonmark.stores.files import UploadFolder
 from noonmark.telemetry.metrics import Metrics
-from tests.server.serving import GREET, serving
+from tests.server.live_server import GREET, serving
 
 CONFIG = """
 [generation]
@@ -44,7 +44,7 @@ def test_every_route_that_is_served_is_described(served):
         assert methods == set(operations), path
 
 
-def test_every_operation_is_named_once_and_told_in_a_sentence(served):
+def test_every_operation_is_named_once_and_has_a_summary(served):
     document = served.client.get("/openapi.json").json()
     operations = [one for path in document["paths"].values() for one in path.values()]
     assert len({one["operationId"] for one in operations}) == len(operations)
@@ -78,7 +78,7 @@ def test_every_example_is_answered_as_described(served, one, name):
     assert answer.status_code == (409 if is_early else one.status), answer.text
 
 
-def test_what_is_described_is_kept(served, tmp_path):
+def test_answers_match_the_description(served, tmp_path):
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     served.create(schedule_id="nightly-report")
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(tmp_path / "schemathesis.toml"), "run"]

@@ -1,4 +1,4 @@
-"""Parity: every operation through every door of one server, with the same answers and the same refusals."""
+"""Parity: every operation gives the same answers and errors over every transport."""
 
 import inspect
 import json
@@ -8,13 +8,12 @@ import pytest
 
 from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
-from noonmark.driver.drive import drive
 from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
 from tests.client.lines import Awaited
-from tests.server.doors import METHODS, ByName, Command, Here, Refusal, Rest, Rpc, Typed
+from tests.server.live_server import SEALING_KEY, serving
 from tests.server.parity import CHANGES, LOOKS, NOBODY, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
-from tests.server.serving import SEALING_KEY, serving
+from tests.server.transports import METHODS, CallError, ClientCall, ClientMethods, Command, InProcess, JsonRpc, Rest
 
 ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl)_[0-9a-z_-]+|parity-\d+)\b")
 INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -27,7 +26,7 @@ CLIENTS = ("Client", "AsyncClient")
 
 @pytest.fixture(scope="module")
 def _key():
-    """What commands seal with that work on the store themselves."""
+    """The sealing key for commands that work on the store directly."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("NOONMARK_SECRET_KEY", SEALING_KEY)
         yield
@@ -35,21 +34,21 @@ def _key():
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory, _key):
-    """One server, with all the doors to it, and something to see behind them."""
+    """One server with data, and every transport to it."""
     store = f"sqlite:///{tmp_path_factory.mktemp('parity') / 'parity.db'}"
     uploads = UploadFolder(tmp_path_factory.mktemp("uploads"), max_bytes=1_000, quota=100_000)
     with serving(store, uploads=uploads) as served, Client(served.url) as client, Awaited(served.url) as awaited:
         stage = Stage(served.service)
         there, beside = ("--server", served.url), ("--store", store)
-        stage.here = Here(served.service)
-        stage.doors = {
+        stage.in_process = InProcess(served.service)
+        stage.transports = {
             "REST": Rest(served.client),
-            "JSON-RPC": Rpc(served.client),
-            "JSON-RPC, in order": Rpc(served.client, in_order=True),
-            "Client": Typed(client),
-            "AsyncClient": Typed(awaited),
-            "Client.call": ByName(client),
-            "AsyncClient.call": ByName(awaited),
+            "JSON-RPC": JsonRpc(served.client),
+            "JSON-RPC, in order": JsonRpc(served.client, in_order=True),
+            "Client": ClientMethods(client),
+            "AsyncClient": ClientMethods(awaited),
+            "Client.call": ClientCall(client),
+            "AsyncClient.call": ClientCall(awaited),
             "command --server": Command(*there, source="jsonrpc"),
             "command --store": Command(*beside, source="cli"),
             "call --server": Command(*there, source="jsonrpc", by_name=True),
@@ -69,26 +68,26 @@ def named(row):
     return row.operation
 
 
-def doors(stage, row):
-    """The doors that can say what a row asks for."""
+def transports_for(stage, row):
+    """The transports that can express a row."""
     return {
-        name: door
-        for name, door in stage.doors.items()
+        name: transport
+        for name, transport in stage.transports.items()
         if (row.command is not None or name not in COMMANDS) and (getattr(row, "is_typed", True) or name not in CLIENTS)
     }
 
 
 def alike(document, stage, source):
-    """A document without what no two requests share: ids, the present, and the door that it came by."""
-    now = drive(stage.service.store.clock())
+    """A document without what no two requests share: ids, the present, and the transport that it came by."""
+    now = stage.service.store.clock()
 
     def instant(match):
         return "now" if abs(parse_instant(match[0]) - now) < NEAR else match[0]
 
     seen = json.loads(INSTANT.sub(instant, ID.sub("id", json.dumps(document))))
     if "source" in seen:
-        assert seen["source"] in (source, Here.source)
-        seen["source"] = "a door"
+        assert seen["source"] in (source, InProcess.source)
+        seen["source"] = "a transport"
     return seen
 
 
@@ -101,85 +100,85 @@ def history(stage, asked, answer):
 
 
 @pytest.mark.parametrize("row", LOOKS, ids=named)
-def test_whoever_looks_sees_the_same(stage, row):
+def test_reads_give_the_same_answer(stage, row):
     arguments = row.arguments(stage)
-    seen = stage.here.ask(row, arguments)
-    for name, door in doors(stage, row).items():
+    seen = stage.in_process.call(row, arguments)
+    for name, transport in transports_for(stage, row).items():
         assert row.arguments(stage) == arguments
-        assert door.ask(row, arguments) == seen, name
+        assert transport.call(row, arguments) == seen, name
 
 
 @pytest.mark.parametrize("row", CHANGES, ids=named)
-def test_whoever_changes_something_is_told_and_written_down_alike(stage, row):
-    def change(door):
+def test_changes_give_the_same_answer_and_audit_entries(stage, row):
+    def change(transport):
         arguments = row.arguments(stage)
-        answer = door.ask(row, arguments)
-        told = alike(answer, stage, door.source)
+        answer = transport.call(row, arguments)
+        told = alike(answer, stage, transport.source)
         if not row.audited:
             return told, None
         entries = history(stage, arguments, answer)
         assert (len(entries), entries[0][1]) == (row.audited, row.operation)
         return told, entries
 
-    expected = change(stage.here)
-    for name, door in doors(stage, row).items():
-        assert change(door) == expected, name
+    expected = change(stage.in_process)
+    for name, transport in transports_for(stage, row).items():
+        assert change(transport) == expected, name
 
 
 @pytest.mark.parametrize("row", WORKER, ids=named)
-def test_whoever_steers_the_worker_steers_the_same(stage, row):
+def test_worker_operations_control_the_same_worker(stage, row):
     worker = stage.service.worker
     try:
         for is_running in (False, True):
             (worker.start if is_running else worker.stop)()
-            seen = stage.here.ask(row, {})
-            for name, door in doors(stage, row).items():
+            seen = stage.in_process.call(row, {})
+            for name, transport in transports_for(stage, row).items():
                 (worker.start if is_running else worker.stop)()
                 if name in ON_STORE:
-                    with pytest.raises(Refusal, match=r"conflict"):
-                        door.ask(row, {})
+                    with pytest.raises(CallError, match=r"conflict"):
+                        transport.call(row, {})
                     continue
-                assert door.ask(row, {}) == seen, name
+                assert transport.call(row, {}) == seen, name
                 assert worker.running is (seen["status"] == "running")
     finally:
         worker.stop()
 
 
 @pytest.mark.parametrize("row", UPLOADS, ids=named)
-def test_whoever_looks_after_files_finds_the_same_but_a_store_has_none(stage, row):
+def test_uploads_are_the_same_except_without_a_server(stage, row):
     stage.upload()
-    expected = alike(stage.here.ask(row, row.arguments(stage)), stage, "")
-    for name, door in doors(stage, row).items():
+    expected = alike(stage.in_process.call(row, row.arguments(stage)), stage, "")
+    for name, transport in transports_for(stage, row).items():
         if name in ON_STORE:
-            with pytest.raises(Refusal, match=r"conflict"):
-                door.ask(row, row.arguments(stage))
+            with pytest.raises(CallError, match=r"conflict"):
+                transport.call(row, row.arguments(stage))
         else:
-            assert alike(door.ask(row, row.arguments(stage)), stage, "") == expected, name
+            assert alike(transport.call(row, row.arguments(stage)), stage, "") == expected, name
 
 
 @pytest.mark.parametrize("row", WRONG, ids=lambda row: f"{row.operation}-{row.code}-{row.field}")
-def test_whoever_is_refused_is_told_the_same(stage, row):
-    for name, door in {"here": stage.here, **doors(stage, row)}.items():
+def test_errors_are_the_same(stage, row):
+    for name, transport in {"here": stage.in_process, **transports_for(stage, row)}.items():
         if name == "JSON-RPC, in order" and not row.is_typed:
             continue
-        with pytest.raises(Refusal) as refused:
-            door.ask(row, row.arguments(stage))
+        with pytest.raises(CallError) as refused:
+            transport.call(row, row.arguments(stage))
         assert refused.value.args == (row.code, row.field), name
 
 
-def test_a_key_means_the_same_request_whichever_way_it_comes(stage):
-    request = {"trigger": YEARLY, "target": NOBODY, "idempotency_key": "by-all-doors"}
+def test_an_idempotency_key_is_shared_by_all_transports(stage):
+    request = {"trigger": YEARLY, "target": NOBODY, "idempotency_key": "by-all-transports"}
     row = Row("schedule/create", lambda _: request)
-    first = stage.here.ask(row, request)
-    for name, door in doors(stage, row).items():
-        assert door.ask(row, request) == first, name
-        with pytest.raises(Refusal) as refused:
-            door.ask(row, {**request, "name": "another"})
+    first = stage.in_process.call(row, request)
+    for name, transport in transports_for(stage, row).items():
+        assert transport.call(row, request) == first, name
+        with pytest.raises(CallError) as refused:
+            transport.call(row, {**request, "name": "another"})
         assert refused.value.args == ("idempotency_key_reused", "idempotency_key"), name
 
 
 @pytest.mark.parametrize("operation", ["schedule/list", "schedule/occurrences", "event/list", "audit/list"])
-def test_a_cursor_leads_on_through_any_door(stage, operation):
+def test_a_cursor_works_over_every_transport(stage, operation):
     made = stage.schedule(labels={"of": "pages"})
     for number in range(14):
         stage.schedule(labels={"of": "pages"})
@@ -192,22 +191,22 @@ def test_a_cursor_leads_on_through_any_door(stage, operation):
         "audit/list": {"schedule_id": made},
     }[operation]
     row = Row(operation)
-    [entries, _] = everything = stage.here.ask(row, asked)
+    [entries, _] = everything = stage.in_process.call(row, asked)
     found, page = [], {"next_cursor": None}
-    for name, door in doors(stage, row).items():
+    for name, transport in transports_for(stage, row).items():
         if name not in CLIENTS:
             turned = {} if page["next_cursor"] is None else {"cursor": page["next_cursor"]}
-            page = door.ask(row, {**asked, **turned, "limit": 1})
+            page = transport.call(row, {**asked, **turned, "limit": 1})
             found += page[entries]
     assert len(found) > 5
     assert found == everything[entries][: len(found)]
 
 
-def test_what_nobody_does_is_refused_by_its_name(stage):
+def test_an_unknown_operation_is_rejected_by_name(stage):
     row = Row("schedule/dance")
     for name in ("JSON-RPC", "Client.call", "AsyncClient.call", *BY_NAME):
-        with pytest.raises(Refusal) as refused:
-            stage.doors[name].ask(row, {})
+        with pytest.raises(CallError) as refused:
+            stage.transports[name].call(row, {})
         assert refused.value.args == ("method_not_found", "method"), name
 
 
@@ -240,7 +239,7 @@ NOT_TAKEN = {
 }
 
 
-def test_every_operation_is_asked_for_and_refused():
+def test_every_operation_has_rows_that_succeed_and_fail():
     assert {row.operation for row in (*LOOKS, *CHANGES, *UPLOADS, *WORKER)} == set(OPERATIONS)
     assert {row.operation for row in WRONG} == set(OPERATIONS)
     assert set(METHODS) == set(OPERATIONS)

@@ -43,7 +43,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "field", "words"), REFUSED, ids=lambda value: repr(value)[:40])
-def test_what_is_refused_says_where_and_why(body, field, words):
+def test_rejected_json_names_the_path_and_the_problem(body, field, words):
     with pytest.raises(InvalidRequest) as refused:
         parse(body)
     assert refused.value.field.startswith(field)
@@ -65,7 +65,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("body", "value"), TAKEN, ids=lambda value: repr(value)[:40])
-def test_what_is_sound_is_taken_as_it_is(body, value):
+def test_valid_json_is_parsed_unchanged(body, value):
     assert parse(body) == value
 
 
@@ -84,12 +84,12 @@ JSON = st.recursive(
 
 
 @given(JSON, st.booleans())
-def test_all_that_can_be_kept_comes_through(value, is_ascii):
+def test_every_storable_value_is_parsed(value, is_ascii):
     assert parse(json.dumps(value, ensure_ascii=is_ascii).encode()) == value
 
 
 @given(st.binary(max_size=60) | st.text('[]{}":,.-+eE0123456789ntNaIfu\\d8c ', max_size=60).map(str.encode))
-def test_whatever_comes_is_json_or_refused(body):
+def test_any_input_is_parsed_or_rejected(body):
     try:
         value = parse(body)
     except InvalidRequest:
@@ -108,7 +108,7 @@ def test_whatever_comes_is_json_or_refused(body):
         b'{"hunter2": ' + b"[" * 101 + b"]" * 101 + b"}",
     ],
 )
-def test_of_a_body_that_brings_a_secret_nothing_is_repeated(body):
+def test_nothing_of_a_body_with_a_secret_is_quoted(body):
     assert "hunter2" in str(refusal(body))
     told = refusal(body, repeats=False)
     assert "hunter2" not in str(told)

@@ -18,7 +18,7 @@ from noonmark.stores.files import UploadFolder
 from tests.cli.calling import call
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import eventually
-from tests.server.serving import read_answer, serving
+from tests.server.live_server import read_answer, serving
 
 LARGEST, QUOTA = 100_000, 400_000
 TEXT = b"one\ntwo\n"

@@ -50,7 +50,7 @@ def nodes(server):
     return server.get("/nodes").json["nodes"]
 
 
-def test_what_happens_is_posted_once(tmp_path, receiver):
+def test_each_alert_is_posted_once(tmp_path, receiver):
     receiver.reset()
     with serving(tmp_path, "--store", "sqlite:///alerts.db") as server:
         failing = {"target_kind": "http", "url": f"{receiver.url}/next"}
@@ -96,7 +96,7 @@ def test_what_happens_is_posted_once(tmp_path, receiver):
         assert server.stop() == 0
 
 
-def test_a_failure_is_told_although_the_node_was_killed_in_its_midst(tmp_path, receiver):
+def test_a_failure_is_reported_although_the_node_was_killed(tmp_path, receiver):
     receiver.reset()
     options = ("--store", "sqlite:///killed.db", "--lease", LEASE)
     with serving(tmp_path, *options, name="first") as server:

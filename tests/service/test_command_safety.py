@@ -103,7 +103,7 @@ def resident(server):
     return int(size) * 1_024
 
 
-def test_by_default_nothing_is_started_for_the_network(tmp_path, figure):
+def test_by_default_no_command_is_started(tmp_path, figure):
     marker = tmp_path / "started"
     target = {"target_kind": "command", "argv": ["touch", str(marker)]}
     with serving(tmp_path, "--store", "memory://") as server:
@@ -127,7 +127,7 @@ def test_by_default_nothing_is_started_for_the_network(tmp_path, figure):
     figure(f"without --allow-commands, tried {len(ends)} ways, started 0")
 
 
-def test_only_what_is_named_is_started_and_only_as_it_is_named(server, folder, figure):
+def test_only_allowed_commands_are_started(server, folder, figure):
     (folder / "link").symlink_to(folder / "show")
     others = ["sh", "/bin/sh", "show", "./show", f"{folder}/../{folder.name}/show", f"{folder}//show", f"{folder}/link"]
     others += [f"{folder}/show ", f"{folder}/SHOW", f"{folder}/show;id", f"{folder}/", "*", "/proc/self/exe"]
@@ -138,7 +138,7 @@ def test_only_what_is_named_is_started_and_only_as_it_is_named(server, folder, f
     figure(f"other names for what is allowed: {len(others)} tried, started 0")
 
 
-def test_no_variable_and_no_folder_is_taken_that_the_server_does_not_name(server, folder, figure):
+def test_only_allowed_variables_and_folders_are_accepted(server, folder, figure):
     names = ["TAR_OPTIONS", "MAKEFILES", "OPENSSL_CONF", "HOME", "COMPILER_PATH", "LD_PRELOAD", "PATH", "BASH_ENV"]
     names += ["ENV", "PYTHONSTARTUP", "GIT_SSH_COMMAND", "level", "NOONMARK_STORE", "NOONMARK_FUNCTIONS"]
     names += ["NOONMARK_CONFIG", "NOONMARK_SERVER", "NOONMARK_OCCURRENCE_ID"]
@@ -154,7 +154,7 @@ def test_no_variable_and_no_folder_is_taken_that_the_server_does_not_name(server
     figure(f"variables that were not named: refused {len(names)} of {len(names)}; folders likewise 7 of 7")
 
 
-def test_what_was_uploaded_is_not_run_by_a_script_that_looks_where_it_is(tmp_path):
+def test_no_command_runs_inside_the_upload_folder(tmp_path):
     script = tmp_path / "build"
     script.write_text("#!/bin/sh\nif test -e Makefile; then sh ./Makefile; fi\necho built\n")
     script.chmod(0o755)
@@ -183,7 +183,7 @@ def test_an_allowed_program_that_was_replaced_is_not_started(server, folder):
     assert "was replaced on disk since this node started" in told["error"]
 
 
-def test_arguments_are_words_and_nothing_else(server, folder, figure):
+def test_arguments_are_passed_verbatim_and_never_interpreted(server, folder, figure):
     words = ["; touch pwned", "$(touch pwned)", "`touch pwned`", "| touch pwned", "a\ntouch pwned", "-rf", "--", "-"]
     words += ["&& touch pwned", "> pwned", "*", "~", "$HOME", "%s", "\\", "'", '"', "", " ", "\u202e", "{{attempt}}"]
     phase, told = run(server, f"{folder}/show", *words)
@@ -205,7 +205,7 @@ def test_arguments_are_words_and_nothing_else(server, folder, figure):
     figure(f"hostile arguments passed as they are {len(words)} of {len(words)}, refused with NUL and the like 7 of 7")
 
 
-def test_nothing_of_the_environment_of_the_server_is_there_to_be_read(server, folder, figure):
+def test_the_environment_of_the_server_is_not_visible(server, folder, figure):
     phase, told = run(server, f"{folder}/environments", target={"env": {"LEVEL": "9"}})
     output = told["result"]["output"]
     assert (phase, "LEVEL=9" in output, f"PATH={os.environ['PATH']}" in output) == ("completed", True, True)
@@ -219,7 +219,7 @@ def test_nothing_of_the_environment_of_the_server_is_there_to_be_read(server, fo
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such protection")
-def test_a_program_cannot_look_into_the_server_that_starts_it(folder, tmp_path, figure):
+def test_a_program_cannot_inspect_the_server(folder, tmp_path, figure):
     (tmp_path / "jobs.py").write_text(LASTS)
     through = (sys.executable, "-c", LIKE_ANYBODY) if os.geteuid() == 0 else ()
     options = ("--store", "memory://", "--allow-commands", f"{folder}/look", "--function", "lasts=jobs:lasts")
@@ -244,7 +244,7 @@ def test_a_program_cannot_look_into_the_server_that_starts_it(folder, tmp_path, 
     figure("processes of the server whose environment a program could read: 0 of 2")
 
 
-def test_what_was_given_to_a_run_and_what_came_of_it_is_in_the_run_and_not_in_the_log(server, folder):
+def test_input_and_output_are_in_the_run_and_not_in_the_log(server, folder):
     payload, hook = {"payload": {"hush": 1}}, {"name": "hook", "trigger": NEVER}
     phase, told = run(server, f"{folder}/leak", name="leaky", target=payload)
     assert (phase, told["error"]) == ("failed", '{"hush": 1}hush, the output\nexited with code 3')
@@ -262,7 +262,7 @@ def test_what_was_given_to_a_run_and_what_came_of_it_is_in_the_run_and_not_in_th
     assert "hush" not in server.log
 
 
-def test_it_starts_where_it_is_told_or_not_at_all(server, folder):
+def test_a_command_starts_in_its_folder_or_not_at_all(server, folder):
     (folder / "inner").mkdir()
     for cwd in (str(folder / "inner"), f"{folder}/../{folder.name}/inner/"):
         phase, told = run(server, f"{folder}/where", target={"cwd": cwd})
@@ -272,7 +272,7 @@ def test_it_starts_where_it_is_told_or_not_at_all(server, folder):
         assert (phase, "could not be started" in told["error"]) == ("delivery_failed", True)
 
 
-def test_whole_families_are_gone_after_their_timeout(server, folder, figure):
+def test_a_timeout_ends_the_whole_process_family(server, folder, figure):
     ones = [
         start(server, create(server, f"{folder}/family", f"{folder}/{n}", timeout_seconds=1).json["schedule_id"])
         for n in range(FAMILIES)
@@ -285,7 +285,7 @@ def test_whole_families_are_gone_after_their_timeout(server, folder, figure):
     figure(f"processes that ignore SIGTERM, gone after their timeout: {len(pids)} of {len(pids)}")
 
 
-def test_a_flood_of_output_costs_neither_memory_nor_room(server, folder, figure):
+def test_a_flood_of_output_takes_neither_memory_nor_disk(server, folder, figure):
     before = resident(server)
     phase, told = run(server, f"{folder}/flood")
     result = told["result"]

@@ -71,7 +71,7 @@ def pid_in(path):
     return int(eventually(lambda: path.exists() and path.read_text().strip()))
 
 
-def test_what_is_suspended_between_two_windows_is_explained_as_that(server, folder):
+def test_a_run_that_is_suspended_between_two_windows_is_explained(server, folder):
     window = {"duration_seconds": 0.2, "end_action": "pause"}
     one = create(server, f"{folder}/work", f"{folder}/still", window=window)
     occurrence = start(server, one)
@@ -91,7 +91,7 @@ def test_what_is_suspended_between_two_windows_is_explained_as_that(server, fold
     assert end_of(server, occurrence)["phase"] == "cancelled"
 
 
-def test_what_is_allowed_is_started(server):
+def test_an_allowed_program_is_started(server):
     one = create(server, "echo", "$HUSH", "; id", "-n")
     assert end_of(server, start(server, one))["phase"] == "completed"
     run = last_run(server, one)
@@ -106,7 +106,7 @@ def test_what_is_allowed_is_started(server):
         (["./work"], "relative path"),
     ],
 )
-def test_what_is_not_allowed_is_refused_with_a_reason(server, folder, argv, why):
+def test_a_program_that_is_not_allowed_fails_with_a_reason(server, folder, argv, why):
     one = create(server, *argv)
     told = end_of(server, start(server, one))
     assert (told["phase"], told["reason"]) == ("delivery_failed", "undeliverable")
@@ -114,7 +114,7 @@ def test_what_is_not_allowed_is_refused_with_a_reason(server, folder, argv, why)
     assert not (folder / "pwned").exists()
 
 
-def test_what_is_cancelled_ends_with_its_children(server, folder):
+def test_cancelling_ends_a_program_and_its_children(server, folder):
     one = create(server, f"{folder}/work", f"{folder}/cancelled")
     occurrence = start(server, one, {"a": 1})
     pids = pid_in(folder / "cancelled.pid"), pid_in(folder / "cancelled.child")
@@ -124,7 +124,7 @@ def test_what_is_cancelled_ends_with_its_children(server, folder):
     eventually(lambda: not any(map(is_alive, pids)))
 
 
-def test_what_it_has_written_is_seen_at_every_door(server, folder):
+def test_output_is_visible_over_every_transport(server, folder):
     one = create(server, f"{folder}/work", f"{folder}/talks")
     occurrence = start(server, one)
     said = {"output": "at work\n"}
@@ -145,13 +145,13 @@ def test_what_it_has_written_is_seen_at_every_door(server, folder):
     assert (ended["run_id"], ended["outcome"], ended["result"]["output"]) == (told["run_id"], "cancelled", "at work\n")
 
 
-def test_a_timeout_ends_it(server, folder):
+def test_a_timeout_ends_a_program(server, folder):
     one = create(server, f"{folder}/work", f"{folder}/slow", timeout_seconds=0.5)
     assert end_of(server, start(server, one))["phase"] == "timed_out"
     assert last_run(server, one)["error"].endswith("was killed by SIGTERM: no end within 0.5 s")
 
 
-def test_the_command_line_does_it_all(server):
+def test_the_command_line_does_the_same(server):
     def noonmark(*words):
         done = in_pipe(*NOONMARK, *words, NOONMARK_SERVER=server.url)
         assert done.returncode == 0, done.stderr
@@ -180,7 +180,7 @@ def test_a_schedule_emits_an_event(server):
     assert (event["source"], event["payload"]) == ("schedule:emits", {"rows": 3})
 
 
-def test_a_server_that_is_killed_leaves_nothing_running_and_another_begins_anew(folder):
+def test_a_killed_server_leaves_nothing_running_and_another_one_retries(folder):
     options = ["--store", "sqlite:///killed.db", "--allow-commands", f"{folder}/work", "--lease", "1"]
     temporary = folder / "temporary"
     temporary.mkdir()
@@ -202,7 +202,7 @@ def test_a_server_that_is_killed_leaves_nothing_running_and_another_begins_anew(
         ]
 
 
-def test_what_a_program_made_needs_no_permission_there(folder, server):
+def test_a_program_runs_its_own_commands_without_permission_and_clients_cannot_change_them(folder, server):
     scheduler = Scheduler(f"sqlite:///{folder / 'noonmark.db'}")
     job = scheduler.schedule_command(["sh", "-c", "echo $0 made it", "program"], name="mine")
     assert ended(scheduler, job) == ["completed"]

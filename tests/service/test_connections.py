@@ -12,11 +12,11 @@ import uvicorn
 from noonmark.server.transport import connection_pool
 from noonmark.server.transport.connection import Connection
 from noonmark.server.transport.connection_pool import (
-    ENOUGH,
+    DEFAULT_MAX,
     ConnectionLimits,
     ConnectionPool,
     address_of,
-    most_connections,
+    max_connections,
 )
 from noonmark.server.transport.listener import SEND_BUFFER
 from tests.embedded.waiting import SOON, eventually
@@ -86,7 +86,7 @@ def is_closed(line):
 
 
 @pytest.mark.parametrize("begins", [b"", HALF, WHOLE, WHOLE + HALF], ids=["silent", "half", "idle", "half again"])
-def test_a_connection_without_the_head_of_a_request_is_given_up(begins):
+def test_a_connection_without_a_request_head_is_closed(begins):
     with served(head_seconds=0.2) as server, server.connect() as line:
         line.sendall(begins)
         if WHOLE in begins:
@@ -95,7 +95,7 @@ def test_a_connection_without_the_head_of_a_request_is_given_up(begins):
         eventually(lambda: not server.server_state.connections)
 
 
-def test_drop_by_drop_it_is_given_up_too():
+def test_a_head_that_arrives_byte_by_byte_is_closed_too():
     with served(head_seconds=0.2) as server, server.connect() as line:
         line.sendall(HALF)
 
@@ -117,8 +117,8 @@ def test_an_answer_may_take_longer_than_a_head():
         assert answer(line)
 
 
-def test_too_many_take_the_place_of_the_one_that_has_waited_longest():
-    with served(most=4) as server, ExitStack() as lines:
+def test_at_the_limit_the_longest_waiting_connection_is_evicted():
+    with served(max_connections=4) as server, ExitStack() as lines:
         busy, *halves = [lines.enter_context(server.connect()) for _ in range(4)]
         busy.sendall(BUSY)
         for one in halves:
@@ -154,8 +154,10 @@ def heard(line, request):
     return int(found.split()[1]), found
 
 
-@pytest.mark.parametrize("limits", [{"most": 2}, {"most": 9, "per_address": 2}], ids=["in all", "of an address"])
-def test_where_all_are_busy_only_health_is_told(limits):
+@pytest.mark.parametrize(
+    "limits", [{"max_connections": 2}, {"max_connections": 9, "per_address": 2}], ids=["in all", "of an address"]
+)
+def test_when_all_connections_are_busy_only_health_is_answered(limits):
     with all_busy(**limits) as server:
         for path in (b"/health", b"/health/ready", b"/metrics"):
             with server.connect() as line:
@@ -168,8 +170,8 @@ def test_where_all_are_busy_only_health_is_told(limits):
         assert server.pool.refused == 3
 
 
-def test_the_reserve_gives_way_too():
-    with all_busy(most=2, reserve=2) as server, ExitStack() as lines:
+def test_the_reserve_evicts_too():
+    with all_busy(max_connections=2, reserve=2) as server, ExitStack() as lines:
         for _ in range(2):
             lines.enter_context(server.connect()).sendall(HALF)
         eventually(lambda: server.pool.open == 4)
@@ -186,9 +188,9 @@ def test_the_reserve_gives_way_too():
 
 
 @pytest.mark.parametrize("reads", [0, 1], ids=["nothing", "drop by drop"])
-def test_an_answer_that_is_not_read_is_given_up(reads):
+def test_an_unread_answer_is_aborted(reads):
     # It fits into no buffer; and the time of a byte now and then is over, too.
-    with served(send_seconds=0.4, slowest=1 << 30) as server, server.connect() as line:
+    with served(send_seconds=0.4, min_bytes_per_second=1 << 30) as server, server.connect() as line:
         line.sendall(READS_NOTHING)
         eventually(lambda: server.pool.unsent)
 
@@ -201,7 +203,7 @@ def test_an_answer_that_is_not_read_is_given_up(reads):
         assert (server.pool.dropped, server.pool.unsent) == (1, 0)
 
 
-def test_an_answer_that_is_read_slowly_comes_whole():
+def test_an_answer_that_is_read_slowly_arrives_complete():
     with served(head_seconds=0.3) as server, server.connect() as line:
         line.sendall(READS_NOTHING)
         eventually(lambda: server.pool.unsent)
@@ -214,8 +216,8 @@ def test_an_answer_that_is_read_slowly_comes_whole():
             got += len(more)
 
 
-def test_those_who_do_not_read_give_way_to_others():
-    with served(most=8, send_seconds=600) as server, ExitStack() as lines:
+def test_clients_that_do_not_read_are_evicted():
+    with served(max_connections=8, send_seconds=600) as server, ExitStack() as lines:
         for _ in range(8):
             lines.enter_context(server.connect()).sendall(READS_NOTHING)
         eventually(lambda: server.pool.unsent > 8 * LARGE // 2)
@@ -227,9 +229,9 @@ def test_those_who_do_not_read_give_way_to_others():
         eventually(is_served)
 
 
-def test_slow_bodies_give_way_to_others():
+def test_stalled_bodies_are_evicted():
     slow = b"POST /busy HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1"
-    with served(most=4, head_seconds=600) as server, ExitStack() as lines:
+    with served(max_connections=4, head_seconds=600) as server, ExitStack() as lines:
         for _ in range(4):
             lines.enter_context(server.connect()).sendall(slow)
         eventually(lambda: len(server.server_state.tasks) == 4)
@@ -241,7 +243,7 @@ def test_slow_bodies_give_way_to_others():
         eventually(is_served)
 
 
-def test_answers_that_wait_are_bounded_together():
+def test_unread_answers_are_limited_together():
     with served(unsent_bytes=2 * LARGE, send_seconds=600) as server, ExitStack() as lines:
         for _ in range(20):
             lines.enter_context(server.connect()).sendall(READS_NOTHING)
@@ -251,9 +253,9 @@ def test_answers_that_wait_are_bounded_together():
             assert asked(line, HEALTH)
 
 
-def test_memory_is_given_back_while_others_still_do_not_read(monkeypatch):
+def test_memory_is_trimmed_while_other_answers_are_unread(monkeypatch):
     given_back = threading.Event()
-    monkeypatch.setattr(connection_pool, "give_back", given_back.set)
+    monkeypatch.setattr(connection_pool, "trim_memory", given_back.set)
     with served(unsent_bytes=2 * LARGE, send_seconds=600, head_seconds=0.4) as server, ExitStack() as lines:
         for _ in range(10):
             lines.enter_context(server.connect()).sendall(READS_NOTHING)
@@ -262,7 +264,7 @@ def test_memory_is_given_back_while_others_still_do_not_read(monkeypatch):
         assert server.pool.unsent > LARGE
 
 
-def test_the_rest_of_a_body_that_is_not_wanted_has_its_time_too():
+def test_the_rest_of_an_unwanted_body_times_out_too():
     with served(head_seconds=0.3) as server, server.connect() as line:
         line.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
         assert answer(line)
@@ -292,11 +294,11 @@ def test_the_rest_of_a_body_that_is_not_wanted_has_its_time_too():
         (("somewhere", 1), "somewhere"),
     ],
 )
-def test_what_counts_as_one_address(client, address):
+def test_addresses_are_grouped(client, address):
     assert address_of(client) == address
 
 
-def test_many_beginnings_do_not_keep_others_from_a_server(tmp_path):
+def test_many_half_open_requests_do_not_block_a_server(tmp_path):
     few_files = ("sh", "-c", 'ulimit -n 128 && exec "$@"', "few-files")
     with serving(tmp_path, through=few_files) as server, ExitStack() as lines:
         for _ in range(300):
@@ -307,7 +309,7 @@ def test_many_beginnings_do_not_keep_others_from_a_server(tmp_path):
         assert "Too many open files" not in server.log
 
 
-def test_file_descriptors_are_left_for_everything_else():
+def test_half_of_the_file_descriptors_are_left():
     resource = pytest.importorskip("resource")
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_connections() == ENOUGH or 2 * most_connections() <= allowed
+    assert max_connections() == DEFAULT_MAX or 2 * max_connections() <= allowed

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from noonmark.server.config import Settings
-from noonmark.server.host import _guard
+from noonmark.server.host import _resolve_guard
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
 
@@ -24,7 +24,7 @@ def end_of(server):
     return server.get(f"/occurrences/{one}/runs").json["runs"][0]
 
 
-def test_who_comes_through_a_proxy_does_not_reach_what_listens_for_this_machine(tmp_path):
+def test_clients_behind_a_proxy_cannot_reach_local_services(tmp_path):
     with serving(tmp_path, name="alone") as alone:
         assert create(alone).status == 201
         port = str(alone.port)
@@ -51,7 +51,7 @@ def test_who_comes_through_a_proxy_does_not_reach_what_listens_for_this_machine(
         ("127.0.0.1", {"target_guard": "off", "public_url": "https://schedules.example.com"}, "off"),
     ],
 )
-def test_auto_opens_the_neighbourhood_only_where_nobody_else_comes(address, settings, guard):
+def test_auto_allows_local_addresses_only_for_local_clients(address, settings, guard):
     with socket.socket() as listener:
         listener.bind((address, 0))
-        assert _guard(Settings(**settings), listener) == guard
+        assert _resolve_guard(Settings(**settings), listener) == guard

@@ -52,7 +52,7 @@ def in_phase(server, occurrence_id, *phases):
     return found["phase"], found["reason"]
 
 
-def test_a_schedule_that_curl_made_calls_a_server(server, receiver):
+def test_a_schedule_created_with_curl_calls_a_server(server, receiver):
     receiver.reset()
     made = create(server, f"{receiver.url}/hook", target={"body": {"who": "{{payload.who}}"}}).json
     one = run(server, made["schedule_id"], payload={"who": "ada"})
@@ -65,7 +65,7 @@ def test_a_schedule_that_curl_made_calls_a_server(server, receiver):
     assert kept["result"]["body"] == {"done": True}
 
 
-def test_a_server_that_is_busy_is_asked_again_when_it_says(server, receiver):
+def test_retry_after_is_honoured(server, receiver):
     receiver.reset()
     receiver.answers += [(503, b"", {"Retry_After": "1"}), (404, b"", {}), (200, b"", {})]
     retry = {"max_attempts": 5, "backoff_seconds": 0.01}
@@ -83,7 +83,7 @@ def attempts_in(explained):
     return [run["told"] for step in explained["steps"] for run in step["facts"].get("runs", [])]
 
 
-def test_a_call_that_is_not_answered_in_time_says_so(server, receiver):
+def test_an_unanswered_call_times_out(server, receiver):
     receiver.reset()
     made = create(server, f"{receiver.url}/silent", timeout_seconds=0.2).json
     one = run(server, made["schedule_id"])
@@ -96,7 +96,7 @@ def test_a_call_that_is_not_answered_in_time_says_so(server, receiver):
     assert re.search(r" and timed out after .*: no answer within 0\.2 s$", told)
 
 
-def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(server, receiver):
+def test_forbidden_destinations_are_rejected_on_create_and_update(server, receiver):
     made = create(server, f"{receiver.url}/").json
     where = f"/schedules/{made['schedule_id']}"
     for host in odd_hosts.NEVER:
@@ -106,7 +106,7 @@ def test_what_must_not_be_reached_is_refused_when_it_is_declared_or_changed(serv
     assert server.get(where).json["revision"] == 1
 
 
-def test_a_strict_server_opens_only_what_it_is_told(tmp_path, receiver):
+def test_a_strict_server_allows_only_listed_destinations(tmp_path, receiver):
     receiver.reset()
     with serving(tmp_path, "--store", "memory://", "--target-guard", "strict", "--allow-hosts", "localhost") as server:
         made = create(server, f"http://localhost:{receiver.port}/").json
@@ -119,7 +119,7 @@ def test_a_strict_server_opens_only_what_it_is_told(tmp_path, receiver):
     assert [path for _, path, _, _ in receiver.requests] == ["/"]
 
 
-def test_what_was_stored_under_another_guard_is_judged_by_the_node_that_sends_it(tmp_path, receiver):
+def test_the_sending_node_applies_its_own_guard(tmp_path, receiver):
     receiver.reset()
     store = f"sqlite:///{tmp_path / 'stored.db'}"
     with serving(tmp_path, "--store", store, "--target-guard", "off", "--no-worker") as server:
@@ -134,7 +134,7 @@ def test_what_was_stored_under_another_guard_is_judged_by_the_node_that_sends_it
     assert receiver.requests == []
 
 
-def test_a_call_whose_node_is_killed_is_made_again_with_the_same_key(tmp_path, receiver):
+def test_a_call_of_a_killed_node_is_repeated_with_the_same_key(tmp_path, receiver):
     receiver.reset()
     store = f"sqlite:///{tmp_path / 'kept.db'}"
     with serving(tmp_path, "--store", store, "--lease", "1") as server:
@@ -155,7 +155,7 @@ def test_a_call_whose_node_is_killed_is_made_again_with_the_same_key(tmp_path, r
     assert [headers["Idempotency-Key"] for _, _, headers, _ in receiver.requests] == [one, one]
 
 
-def test_the_receiver_can_tell_that_a_request_is_ours(server, receiver):
+def test_the_receiver_can_verify_a_request(server, receiver):
     receiver.reset()
     made = create(server, f"{receiver.url}/hook", target={"body": "pay {{payload}}"}).json
     one = run(server, made["schedule_id"], payload=7)
@@ -184,7 +184,7 @@ def test_the_receiver_can_tell_that_a_request_is_ours(server, receiver):
             verify(headers, body, KEY, now=SystemClock().now() + timedelta(minutes=minutes))
 
 
-def test_work_is_taken_over_only_by_who_says_so(server, receiver):
+def test_only_an_explicit_answer_makes_a_call_asynchronous(server, receiver):
     receiver.reset()
     receiver.answers += [
         (202, b"", {}),
@@ -196,7 +196,7 @@ def test_work_is_taken_over_only_by_who_says_so(server, receiver):
         assert in_phase(server, run(server, made["schedule_id"]), "completed", "awaiting_completion")[0] == "completed"
 
 
-def test_work_whose_end_nobody_tells_in_time_has_timed_out(server, receiver):
+def test_asynchronous_work_without_a_result_times_out(server, receiver):
     one, token = awaited(server, receiver, target={"completion_timeout_seconds": 1})
     assert in_phase(server, one, "timed_out", "completed") == ("timed_out", "completion_timed_out")
     (kept,) = server.get(f"/occurrences/{one}/runs").json["runs"]
@@ -208,7 +208,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r\nforged line\x00<script
 OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def test_what_a_hostile_server_answers_reaches_no_terminal_and_breaks_no_document(server, receiver):
+def test_a_hostile_answer_reaches_no_terminal_and_breaks_no_document(server, receiver):
     receiver.reset()
     body = HOSTILE.encode() + b"\xff"
     hostile = {"Location": HOSTILE.replace("\r\n", " ").replace("\x00", ""), "Content_Type": "text/html\x1b[2J"}
@@ -243,7 +243,7 @@ def awaited(server, receiver, **fields):
     return one, headers["Noonmark-Callback-Token"]
 
 
-def test_work_that_was_taken_over_is_ended_by_its_receiver_once(server, receiver):
+def test_the_receiver_completes_asynchronous_work_once(server, receiver):
     one, token = awaited(server, receiver)
     where = f"/occurrences/{one}/complete"
     # What a receiver could make of the key that it knows, as tokens were made once.
@@ -260,7 +260,7 @@ def test_work_that_was_taken_over_is_ended_by_its_receiver_once(server, receiver
     assert token not in server.log
 
 
-def test_work_that_was_taken_over_is_cancelled_when_its_window_closes(server, receiver):
+def test_asynchronous_work_is_cancelled_when_its_window_closes(server, receiver):
     receiver.reset()
     made = create(server, f"{receiver.url}/take_over", window={"duration_seconds": 2}).json
     one = run(server, made["schedule_id"])
@@ -275,7 +275,7 @@ def test_work_that_was_taken_over_is_cancelled_when_its_window_closes(server, re
     assert explained.endswith(", before it had ended.")
 
 
-def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(server, receiver):
+def test_a_failure_reported_by_the_receiver_is_retried_with_another_token(server, receiver):
     one, token = awaited(server, receiver, retry_policy={"max_attempts": 2, "backoff_seconds": 0.01})
     failed = server.ask("POST", f"/occurrences/{one}/fail", {"token": token, "error": "no paper"})
     assert failed.status == 200
@@ -287,7 +287,7 @@ def test_a_failure_that_the_receiver_tells_is_tried_again_with_another_token(ser
 
 
 @pytest.mark.parametrize(("verb", "phase"), [("complete", "completed"), ("fail", "failed")])
-def test_work_that_is_done_before_it_was_taken_over_has_ended(server, receiver, verb, phase):
+def test_a_result_before_the_answer_completes_the_work(server, receiver, verb, phase):
     """The receiver tells the end while its answer is still to come; what that says then changes nothing."""
     receiver.reset()
     made = create(server, f"{receiver.url}/tell_first").json
@@ -313,7 +313,7 @@ def line_about(text, server):
     return next((line for line in reversed(server.log.splitlines()) if text in line), "")
 
 
-def test_neither_the_key_nor_what_others_answer_is_logged(server, receiver):
+def test_neither_the_key_nor_answers_are_logged(server, receiver):
     receiver.reset()
     receiver.answers.append((200, b"", {"Set_Cookie": "session=marked"}))
     made = create(server, f"{receiver.url}/next/marked?marked", target={"headers": {"Authorization": "marked"}}).json

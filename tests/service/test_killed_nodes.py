@@ -66,9 +66,7 @@ def end_of(server, occurrence):
     return found["phase"], found["reason"]
 
 
-def test_another_goes_on_with_programs_and_calls_and_what_may_run_once_does(
-    database, tmp_path, receiver, record_property
-):
+def test_another_node_continues_and_at_most_once_holds(database, tmp_path, receiver, record_property):
     (tmp_path / "work").write_text(WORK)
     (tmp_path / "work").chmod(0o755)
     options = (

@@ -53,7 +53,7 @@ def server(one_for_all):
     return one_for_all
 
 
-def test_nothing_is_acknowledged_into_a_file_that_was_removed_until_it_is_back(server):
+def test_writes_fail_while_the_store_file_is_removed(server):
     kept = create(server).json["schedule_id"]
     path, away = server.folder / "noonmark.db", server.folder / "away.db"
     path.rename(away)
@@ -70,7 +70,7 @@ def test_nothing_is_acknowledged_into_a_file_that_was_removed_until_it_is_back(s
     assert server.get(f"/schedules/{kept}").status == 200
 
 
-def test_nor_into_one_that_was_replaced(server):
+def test_writes_fail_while_the_store_file_is_replaced(server):
     path, away = server.folder / "noonmark.db", server.folder / "away.db"
     path.rename(away)
     shutil.copy(away, path)
@@ -81,7 +81,7 @@ def test_nor_into_one_that_was_replaced(server):
     away.replace(path)
 
 
-def test_nor_beside_a_journal_that_was_removed(server):
+def test_writes_fail_while_the_write_ahead_log_is_removed(server):
     journal, away = server.folder / "noonmark.db-wal", server.folder / "away"
     journal.rename(away)
     assert create(server).status == 503
@@ -89,7 +89,7 @@ def test_nor_beside_a_journal_that_was_removed(server):
     away.rename(journal)
 
 
-def test_a_disk_that_is_full_is_told_and_it_goes_on_when_there_is_room(server):
+def test_a_full_disk_is_reported_and_work_resumes_when_there_is_space(server):
     pid, sizes = server.process.pid, [one.stat().st_size for one in server.folder.glob("noonmark.db*")]
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(sizes), hard))
@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_is_told_and_it_goes_on_when_there_is_room(server):
 
 
 @pytest.mark.skipif(SCALE == 1, reason="due work has to wait for 10 seconds first")
-def test_due_work_that_nobody_claims_is_told(server):
+def test_unclaimed_due_work_is_reported(server):
     often = {"type": "interval", "every_seconds": 1}
     assert create(server, trigger=often).status == 201
     locked = sqlite3.connect(server.folder / "noonmark.db", isolation_level=None)

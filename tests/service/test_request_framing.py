@@ -86,7 +86,7 @@ def events(server):
 
 
 @pytest.mark.parametrize(("headers", "body"), REFUSED.values(), ids=REFUSED)
-def test_nothing_ambiguous_is_read(server, headers, body):
+def test_ambiguous_requests_are_rejected(server, headers, body):
     said = heard(server, post(headers, body) + NEXT)
     assert said.startswith(b"HTTP/1.1 400 ")
     assert said.count(b"HTTP/1.1 ") == 1
@@ -96,7 +96,7 @@ def test_nothing_ambiguous_is_read(server, headers, body):
     assert events(server) == []
 
 
-def test_an_older_client_sends_no_chunks(server):
+def test_chunks_are_rejected_in_http_1_0(server):
     said = heard(server, post(b"Transfer-Encoding: chunked\r\n", CHUNKED, b"1.0"))
     assert said.startswith(b"HTTP/1.1 400 ")
     assert events(server) == []
@@ -122,6 +122,6 @@ def test_a_bad_chunk_after_the_answer_ends_the_connection_quietly(server):
     [(b"Content-Length: 25\r\n", EVENT), (b"Transfer-Encoding: chunked\r\n", CHUNKED)],
     ids=["a length", "chunks"],
 )
-def test_what_is_plain_is_read(server, headers, body):
+def test_unambiguous_requests_are_accepted(server, headers, body):
     said = heard(server, post(b"Connection: close\r\n" + headers, body.replace(b"smuggled", b"straight")))
     assert said.startswith(b"HTTP/1.1 202 ")

@@ -11,7 +11,6 @@ from noonmark.client import Client
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.egress import EgressPolicy
-from noonmark.driver.drive import drive
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.service import Service
 from noonmark.server.config import load
@@ -185,7 +184,7 @@ def test_no_mark_is_in_the_log(worked):
     assert found(worked.server.printed) == []
 
 
-def test_no_mark_is_in_the_metrics_or_in_what_was_refused(worked):
+def test_no_mark_is_in_the_metrics_or_in_error_answers(worked):
     metrics = worked.server.get("/metrics").text
     assert "noonmark" in metrics
     assert found(metrics) == []
@@ -193,7 +192,7 @@ def test_no_mark_is_in_the_metrics_or_in_what_was_refused(worked):
     assert found("".join(worked.errors)) == []
 
 
-def test_no_mark_is_in_what_is_kept_of_an_answer(worked):
+def test_no_mark_is_in_stored_answers(worked):
     for path in ("ok", "echo", "echo/fail", "echo_all"):
         occurrence, run, explanation = worked.results[path]
         target = occurrence.pop("target_snapshot")
@@ -202,7 +201,7 @@ def test_no_mark_is_in_what_is_kept_of_an_answer(worked):
         assert ("***" in json.dumps(run)) is (path != "ok")
 
 
-def test_what_is_sealed_is_read_back_by_nobody(worked, tmp_path, monkeypatch):
+def test_a_sealed_secret_cannot_be_read_back(worked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for variable, key in KEYS.items():
         monkeypatch.setenv(variable, key)
@@ -232,14 +231,14 @@ def test_what_is_sealed_is_read_back_by_nobody(worked, tmp_path, monkeypatch):
     }
 
 
-def test_what_is_sealed_is_in_no_byte_on_disk(worked):
+def test_no_byte_on_disk_has_a_sealed_secret(worked):
     kept = b"".join(one.read_bytes() for one in worked.server.folder.glob("n.db*"))
     assert b"api-key" in kept
     assert [one for one in SEALED.values() if one.encode() in kept or one.split()[-1].encode() in kept] == []
     assert SEALING.encode() not in kept
 
 
-def test_nothing_shows_a_secret_by_accident():
+def test_no_answer_shows_a_secret():
     loaded = load({}, KEYS)
     target = parse_target(
         {
@@ -254,7 +253,7 @@ def test_nothing_shows_a_secret_by_accident():
     assert found("".join(shown)) == []
 
 
-def test_a_secret_that_schedules_still_name_may_go_and_they_say_why(told):
+def test_a_secret_in_use_can_be_deleted_and_runs_fail_with_a_reason(told):
     told.ask("PUT", "/secrets/passing", {"value": GIVEN, "hosts": ["http://127.0.0.1"]}, status=200)
     target = {"target_kind": "http", "url": told.receiver.url, "secret_headers": {"X-Token": "passing"}}
     made = told.create(target, retry_policy={"max_attempts": 3, "backoff_seconds": 0.01})
@@ -281,7 +280,7 @@ def tell(told, one, verb, **said):
     return run["result"], run["error"]
 
 
-def test_what_a_receiver_tells_later_does_not_repeat_it_either(told):
+def test_a_later_result_does_not_repeat_a_secret(told):
     for verb, said, kept in (
         ("complete", {"result": {"with": [f"Bearer {BEARER}"]}}, ({"with": ["***"]}, None)),
         ("fail", {"error": f"no {BEARER}"}, (None, "***")),
@@ -294,7 +293,7 @@ NOT_KEPT = "not kept: a secret of this request has changed since it was sent"
 
 
 @pytest.mark.parametrize("meanwhile", ["changed", "deleted", "edited", "edited and changed"])
-def test_what_it_tells_of_a_secret_that_has_changed_since_is_not_kept(told, meanwhile):
+def test_a_later_result_does_not_store_a_replaced_secret(told, meanwhile):
     hosts = ["http://127.0.0.1"]
     for verb, said in (("complete", {"result": {"with": GIVEN}}), ("fail", {"error": f"no {GIVEN}"})):
         told.ask("PUT", "/secrets/passing", {"value": GIVEN, "hosts": hosts}, status=200)
@@ -319,7 +318,7 @@ def command(*words):
     return done.out + done.err
 
 
-def test_a_server_says_at_its_start_which_secrets_its_key_does_not_open(tmp_path):
+def test_startup_logs_secrets_that_cannot_be_decrypted(tmp_path):
     url, named = f"sqlite:///{tmp_path / 'noonmark.db'}", "not sent from here, for no key in secret_key opens them: "
     for key, names in ((SEALING, ["known"]), (SEALING_OLD, [f"lost-{number:02}" for number in range(22)])):
         with closing(Scheduler(url, secret_key=key)) as program:
@@ -332,11 +331,11 @@ def test_a_server_says_at_its_start_which_secrets_its_key_does_not_open(tmp_path
     assert not any(word in line for word in ("known", "lost-20", HEADER, SEALING))
 
 
-def test_it_says_so_without_a_key_too_and_nothing_where_all_is_well(caplog):
+def test_startup_logs_them_without_a_key_too_and_nothing_otherwise(caplog):
     with closing(Scheduler(secret_key=SEALING)) as program:
         program.set_secret("token", HEADER, hosts=["a.example"])
         for seal in (make_seal(SEALING), None):
             service = Service(store=program.runtime.store, lookahead=0, fresh_id=str, node="n", seal=seal)
-            drive(warn_of_unreadable(service, "default"))
+            warn_of_unreadable(service, "default")
     [told] = [record.getMessage() for record in caplog.records]
     assert told == "requests that need these secrets are not sent from here, for there is no secret_key: token"

@@ -9,7 +9,6 @@ import threading
 import pytest
 
 from noonmark import Scheduler, StoreUnavailable
-from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from tests.cli.terminal import NOONMARK, PATIENCE, in_pipe
 from tests.embedded.waiting import SOON, eventually, phases
@@ -58,14 +57,14 @@ def server(tmp_path_factory):
         yield one
 
 
-def test_it_says_where_it_listens_and_nothing_else(server):
+def test_startup_prints_only_the_address(server):
     url, store, worker = LINE.fullmatch(server.printed).groups()
     assert (store, worker) == (STORE, "on")
     assert url.startswith("http://127.0.0.1:")
     assert (server.folder / "noonmark.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_it_tells_how_it_is(server):
+def test_health_is_reported(server):
     told = server.get("/health").json
     assert (told["status"], told["service"], told["worker"]) == ("healthy", "noonmark", "running")
     assert server.get("/health/live").status == 200
@@ -74,7 +73,7 @@ def test_it_tells_how_it_is(server):
     assert ready["node"] == told["node"] == ready["leader"]
 
 
-def test_it_offers_its_numbers_to_prometheus(server):
+def test_metrics_are_served(server):
     answer = server.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     found = server.samples()
@@ -82,7 +81,7 @@ def test_it_offers_its_numbers_to_prometheus(server):
         assert f"noonmark_{name}" in found
 
 
-def test_it_runs_what_is_due_and_logs_it_line_by_line(server):
+def test_due_schedules_run_and_are_logged(server):
     before = server.samples()["noonmark_runs_emitted"]
     with kept(server.folder) as scheduler:
         scheduler.stop()
@@ -102,7 +101,7 @@ def test_it_runs_what_is_due_and_logs_it_line_by_line(server):
     assert any("FAKE" in one["event"] and one["logger"] == "noonmark.jobs" for one in server.records)
 
 
-def test_a_request_cannot_write_lines_of_its_own_to_the_log(server):
+def test_a_request_cannot_inject_log_lines(server):
     server.get("/%0d%0aFAKE%1b%00?token=hunter2-marked")
     with socket.create_connection(("127.0.0.1", server.port)) as line:
         line.sendall(b"GET /a\x1b[2J HTTP/1.1\r\nHost: x\x00\r\n\r\n")
@@ -115,13 +114,13 @@ def test_a_request_cannot_write_lines_of_its_own_to_the_log(server):
     assert "hunter2-marked" not in server.log
 
 
-def test_the_lines_about_a_request_have_its_id(server):
+def test_log_lines_have_the_request_id(server):
     ids = {server.get("/health/live").headers["X-Request-Id"] for _ in range(3)}
     assert len(ids) == 3
     eventually(lambda: ids <= {one.get("request_id") for one in server.records if one.get("path") == "/health/live"})
 
 
-def test_its_worker_can_be_stopped_and_started_while_it_answers(server):
+def test_the_worker_can_be_stopped_and_started(server):
     def worker():
         return server.get("/health").json["worker"]
 
@@ -138,7 +137,7 @@ def test_its_worker_can_be_stopped_and_started_while_it_answers(server):
     assert status["worker_status"]["functions"] == ["fails", "lasts", "touch"]
 
 
-def test_a_worker_that_is_told_to_stop_again_and_again_keeps_no_route_from_others(tmp_path):
+def test_repeated_stops_do_not_hold_routes(tmp_path):
     with serving(folder_with_jobs(tmp_path), *OFFERS, "--grace", "3600") as server, kept(tmp_path) as scheduler:
         scheduler.stop()
         job = scheduler.schedule(nothing, function_name="lasts")
@@ -166,7 +165,7 @@ def test_a_worker_that_is_told_to_stop_again_and_again_keeps_no_route_from_other
         scheduler.close()
 
 
-def test_what_is_due_is_seen_also_while_no_worker_runs(server):
+def test_due_schedules_are_visible_without_a_worker(server):
     assert server.ask("POST", "/worker/stop").status == 200
     with kept(server.folder) as scheduler:
         scheduler.stop()
@@ -199,7 +198,7 @@ def test_a_second_server_on_the_same_file_is_another_node(server):
     assert server.get("/health").status == 200
 
 
-def test_asked_to_stop_it_waits_for_what_runs_until_it_is_asked_again(tmp_path):
+def test_a_stop_waits_for_runs_until_a_second_signal(tmp_path):
     folder = folder_with_jobs(tmp_path)
     with serving(folder, *OFFERS, "--grace", "600", name="first") as first, kept(folder) as scheduler:
         scheduler.stop()
@@ -242,7 +241,7 @@ def asked_to_stop_while_it_runs(server, times=1):
         socket.create_connection(("127.0.0.1", server.port))
 
 
-def test_asked_to_stop_twice_at_once_it_waits_for_nothing(tmp_path):
+def test_two_signals_at_once_stop_immediately(tmp_path):
     folder = folder_with_jobs(tmp_path)
     with serving(folder, *OFFERS, "--grace", "600") as server, kept(folder) as scheduler:
         scheduler.stop()
@@ -256,10 +255,10 @@ def test_asked_to_stop_twice_at_once_it_waits_for_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("0.0.0.0", "there are no keys yet"),  # noqa: S104 - it is refused
-        ("::", "there are no keys yet"),
-        ("192.0.2.1", "there are no keys yet"),
-        ("no-such-host.invalid", "no address is known"),
+        ("0.0.0.0", "there is no authentication yet"),  # noqa: S104 - it is refused
+        ("::", "there is no authentication yet"),
+        ("192.0.2.1", "there is no authentication yet"),
+        ("no-such-host.invalid", "cannot resolve"),
     ],
 )
 def test_it_listens_on_loopback_only(tmp_path, host, said):
@@ -282,27 +281,27 @@ def refused(folder, *arguments, code, **options):
     return line.removeprefix("noonmark: ")
 
 
-def test_a_port_that_is_taken_is_told(server):
+def test_a_port_in_use_is_reported(server):
     said = refused(server.folder, name="late", port=str(server.port), code=1)
     assert said.startswith(f"port: another program listens on port {server.port} of 127.0.0.1; ")
 
 
-def test_a_function_that_cannot_be_loaded_is_told(tmp_path):
+def test_a_function_that_cannot_be_imported_is_reported(tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('never mind')")
     said = refused(tmp_path, "--function", "x=broken:f", code=2)
     assert said == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
     assert not (tmp_path / "noonmark.db").exists()
 
 
-def test_a_folder_for_programs_among_the_uploads_is_told(tmp_path):
+def test_a_working_folder_inside_the_upload_folder_is_rejected(tmp_path):
     (tmp_path / "link").symlink_to("noonmark.db.uploads")
     folder = tmp_path / "link" / "default"
     said = refused(tmp_path, "--allow-commands", "cat", "--allow-cwd", str(folder), code=2)
-    assert said.startswith(f"allow_cwd: {folder} is where uploaded files are kept, or lies below that")
+    assert said.startswith(f"allow_cwd: {folder} is the upload folder or inside it")
     assert not (tmp_path / "noonmark.db").exists()
 
 
-def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is_lost(database, tmp_path):
+def test_postgresql_is_migrated_on_request_and_a_lost_schema_is_unhealthy(database, tmp_path):
     said = refused(tmp_path, "--store", database.url, code=6)
     assert "does not exist yet" in said
     assert "noonmark migrate" in said
@@ -312,7 +311,7 @@ def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is
     assert done.stdout.startswith(f"The schema of {database.url} has version ")
     database.sql("UPDATE noonmark.alembic_version SET version_num = '0001'")
     with pytest.raises(StoreUnavailable, match="has version 0001"):
-        drive(PostgresStore(database.url, migrates=False).open())
+        PostgresStore(database.url, migrates=False).open()
     database.sql("DROP SCHEMA noonmark CASCADE")
     with (
         proxied(database.server) as proxy,
@@ -339,13 +338,13 @@ def test_on_postgresql_the_schema_is_made_on_request_and_health_tells_when_it_is
         assert "Traceback" not in server.log
 
 
-def test_a_store_in_memory_has_nothing_to_migrate():
+def test_a_memory_store_has_nothing_to_migrate():
     done = in_pipe(*NOONMARK, "migrate", "--store", "memory://")
     assert done.returncode == 2
     assert "has no schema" in done.stderr
 
 
-def test_with_reload_it_starts_anew_when_a_file_changes(tmp_path):
+def test_reload_restarts_when_a_file_changes(tmp_path):
     folder = folder_with_jobs(tmp_path)
     with serving(folder, *OFFERS, SCHEDULER_RELOAD="true") as server:
         before = server.get("/health").json["node"]

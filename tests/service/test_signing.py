@@ -22,7 +22,7 @@ def run(server, made):
     return server.ask("POST", f"/schedules/{made['schedule_id']}/run").json["occurrence_id"]
 
 
-def test_a_server_without_settings_signs_and_lets_work_be_taken_over(tmp_path):
+def test_a_server_without_settings_signs_and_accepts_asynchronous_work(tmp_path):
     with receiving() as receiver:
         with serving(tmp_path, *OPTIONS) as server:
             target = {"target_kind": "http", "url": f"{receiver.url}/take_over", "body": "pay"}

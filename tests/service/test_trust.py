@@ -71,7 +71,7 @@ def run(server, schedule_id, **body):
     return eventually(lambda: (told := server.get(f"/occurrences/{one}").json)["phase"] in FINAL and told)
 
 
-def test_what_a_program_calls_is_not_changed_at_any_door(server, folder, job):
+def test_the_function_of_a_program_cannot_be_changed_over_any_transport(server, folder, job):
     stored = server.get(f"/schedules/{job}").json
     target = stored["target"]
     assert (target["function"], stored["source"]) == ("subprocess:run", "embedded")
@@ -111,7 +111,7 @@ def test_what_a_program_calls_is_not_changed_at_any_door(server, folder, job):
     assert not (folder / "pwned").exists()
 
 
-def test_it_can_be_paused_run_given_other_times_and_deleted(server, program, job):
+def test_such_a_schedule_can_be_paused_run_retimed_and_deleted(server, program, job):
     assert run(server, job)["phase"] == "completed"
     assert server.ask("POST", f"/schedules/{job}/pause", {}).json["phase"] == "paused"
     assert server.ask("POST", f"/schedules/{job}/resume", {}).json["phase"] == "active"
@@ -123,7 +123,7 @@ def test_it_can_be_paused_run_given_other_times_and_deleted(server, program, job
     assert server.ask("DELETE", f"/schedules/{job}").status in (200, 204)
 
 
-def test_payloads_come_only_where_a_program_or_the_server_says_so(server, folder, program, jobs):
+def test_payloads_are_accepted_only_where_the_program_or_the_server_allows(server, folder, program, jobs):
     offered = program.schedule(jobs.note, args=["offered"], trigger=NEVER)
     sealed = program.schedule(jobs.note, args=["sealed"], function_name="sealed", trigger=NEVER)
     takes = program.schedule(jobs.note, args=["takes"], function_name="sealed", trigger=NEVER, accepts_payload=True)
@@ -146,13 +146,13 @@ def test_payloads_come_only_where_a_program_or_the_server_says_so(server, folder
     assert (folder / "changed").exists()
 
 
-def test_a_program_that_waits_for_events_gets_what_they_bring(server, folder, program, jobs):
+def test_a_program_that_waits_for_events_gets_their_payload(server, folder, program, jobs):
     program.schedule(jobs.note, args=["heard"], trigger=EventTrigger("told"), name="hears")
     assert server.ask("POST", "/events", {"event_type": "told", "payload": {"n": 3}}).status == 202
     assert eventually(lambda: (folder / "heard").exists() and (folder / "heard").read_text()) == "((), {'n': 3})\n"
 
 
-def test_a_function_that_a_program_only_named_is_not_called_for_others(server, folder, program, jobs):
+def test_a_function_that_is_only_registered_is_not_called_for_others(server, folder, program, jobs):
     program.schedule(jobs.note, args=["mine"], function_name="only.mine", trigger=NEVER)
     target = {"target_kind": "function", "function": "only.mine", "args": ["theirs"]}
     made = server.ask("POST", "/schedules", {"trigger": YEARLY, "target": target}).json["schedule_id"]
@@ -164,7 +164,7 @@ def test_a_function_that_a_program_only_named_is_not_called_for_others(server, f
     assert not (folder / "theirs").exists()
 
 
-def test_a_name_that_a_caller_took_first_is_the_programs_once_it_declares_it(server, program, jobs):
+def test_a_declared_name_belongs_to_the_program_even_if_a_client_took_it_first(server, program, jobs):
     squat = {"name": "nightly", "trigger": YEARLY, "target": {"target_kind": "event", "event_type": "x"}}
     made = server.ask("POST", "/schedules", squat | {"accepts_payload": True}).json["schedule_id"]
     job = program.schedule(jobs.note, args=["night"], function_name="night", name="nightly", trigger=NEVER)

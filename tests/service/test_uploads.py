@@ -72,7 +72,7 @@ def replace_by(kind, path):
         path.write_bytes(b"longer than it was")
 
 
-def test_what_is_no_file_holds_up_nobody(tmp_path, monkeypatch):
+def test_a_replaced_upload_blocks_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     with serving(tmp_path, "--no-worker") as server, Client(server.url) as client:
         folder = tmp_path / "noonmark.db.uploads/default"
@@ -99,7 +99,7 @@ def send(server, filename, content, length=None):
     return line
 
 
-def test_a_server_that_is_killed_leaves_no_half_and_tells_of_what_it_kept(tmp_path):
+def test_a_killed_server_leaves_no_partial_upload_and_announces_complete_ones(tmp_path):
     folder = tmp_path / "kept"
     asked = ("--upload-dir", str(folder), "--allow-commands", "cat")
     with serving(tmp_path, *asked) as server:

@@ -1,9 +1,10 @@
 """Calls to the store that can be interrupted: a task stands still before each of them, and after each of them."""
 
+from contextlib import suppress
 from enum import StrEnum
+from threading import Lock, Thread, local
 
 from noonmark.core.errors import NoonmarkError, StoreUnavailable
-from noonmark.driver.drive import drive
 from tests.simulation.trace import summary
 
 
@@ -14,27 +15,24 @@ class Stage(StrEnum):
     """It was written, but the caller does not know yet: an error here leaves it in doubt."""
 
 
-class Call:
-    """One verb of the store, awaited by hand."""
+class Interruptible:
+    """The executor of a simulated node: its task stands still before each call of the store, and after it."""
 
-    def __init__(self, verb, *, first=False):
-        self._verb = verb
-
-    def __await__(self):
-        try:
-            yield Stage.BEFORE
-            answer = drive(self._verb)
-            yield Stage.AFTER
-        finally:
-            self._verb.close()
+    async def call(self, fn, *args, priority=None, **kwargs):
+        await Standstill(Stage.BEFORE)
+        answer = fn(*args, **kwargs)
+        await Standstill(Stage.AFTER)
         return answer
 
 
-class Pause:
-    """A place at which a task only lets the others go first."""
+class Standstill:
+    """A place at which a task lets the others go first; with a stage, the store may fail there."""
+
+    def __init__(self, stage=None):
+        self._stage = stage
 
     def __await__(self):
-        yield None
+        yield self._stage
 
 
 class Task:
@@ -47,7 +45,7 @@ class Task:
         self.is_over = False
 
     def resume(self, trace, *, fails=False):
-        """Go on to the next await; with `fails`, what it waits for raises that the store cannot be reached."""
+        """Go on to the next standstill; with `fails`, what it waits for raises that the store cannot be reached."""
         if fails:
             trace.add(self.actor, self.name, "fails", self.stage)
         try:
@@ -67,6 +65,70 @@ class Task:
         self.coroutine.close()
 
 
+class Lost(BaseException):
+    """The process of a caller is gone."""
+
+
+class Caller:
+    """A plain function that calls the store, in a thread that runs only while it is resumed.
+
+    It has the methods of a coroutine, so that it can be a task: only one thread runs at a time, and a seed always gives
+    the same trace.
+    """
+
+    def __init__(self, function):
+        self._function = function
+        self._turn, self._standstill = Lock(), Lock()
+        self._turn.acquire()
+        self._standstill.acquire()
+        self._thread = None
+        self._stage = self._thrown = self._error = None
+
+    def send(self, _):
+        return self._resume(None)
+
+    def throw(self, error):
+        return self._resume(error)
+
+    def close(self):
+        if self._thread is not None and self._thread.is_alive():
+            with suppress(Lost, StopIteration):
+                self._resume(Lost())
+
+    def stand_still(self, stage):
+        """Called in its thread: the others go first."""
+        self._stage = stage
+        self._standstill.release()
+        self._turn.acquire()
+        if self._thrown is not None:
+            raise self._thrown
+
+    def _resume(self, error):
+        self._thrown = error
+        if self._thread is None:
+            self._thread = Thread(target=self._run, daemon=True)
+            self._thread.start()
+        else:
+            self._turn.release()
+        self._standstill.acquire()
+        if self._stage is not None:
+            return self._stage
+        self._thread.join()
+        raise StopIteration if self._error is None else self._error
+
+    def _run(self):
+        _current.caller = self
+        try:
+            self._function()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it was resumed
+            self._error = error
+        self._stage = None
+        self._standstill.release()
+
+
+_current = local()
+
+
 class WatchedStore:
     """The memory store, with somebody who looks at every answer and at what was written."""
 
@@ -77,7 +139,7 @@ class WatchedStore:
     def traits(self):
         return self._inner.traits
 
-    async def change(self, uid, decide):
+    def change(self, uid, decide):
         """What was decided is judged as a plan: it differs only in that nobody can have been faster."""
         plans, world = [], self._world
 
@@ -86,7 +148,7 @@ class WatchedStore:
             plans[:] = [] if made is None else [made]
             return made
 
-        answer = await self._inner.change(uid, decided)
+        answer = self._inner.change(uid, decided)
         world.trace.add(world.time, world.actor, "change", answer)
         world.checker.after("commit_plans", [plans], [answer] * len(plans), None)
         return answer
@@ -94,9 +156,9 @@ class WatchedStore:
     def __getattr__(self, name):
         verb, world = getattr(self._inner, name), self._world
 
-        async def watched(*args, **kwargs):
+        def watched(*args, **kwargs):
             before = world.checker.before(name, args)
-            answer = await verb(*args, **kwargs)
+            answer = verb(*args, **kwargs)
             world.trace.add(world.time, world.actor, name, summary(answer))
             world.checker.after(name, args, answer, before)
             return answer
@@ -112,4 +174,11 @@ class RemoteStore:
 
     def __getattr__(self, name):
         verb = getattr(self._store, name)
-        return lambda *args, **kwargs: Call(verb(*args, **kwargs))
+
+        def called(*args, **kwargs):
+            _current.caller.stand_still(Stage.BEFORE)
+            answer = verb(*args, **kwargs)
+            _current.caller.stand_still(Stage.AFTER)
+            return answer
+
+        return called

@@ -8,7 +8,6 @@ from noonmark.core.lifecycle import FINAL, LIVE, TRANSITIONS, Phase, SchedulePha
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.reasons import Reason
-from noonmark.driver.drive import drive
 from noonmark.ports.records import Admitted
 from noonmark.stores.memory.unit_of_work import DELIVERING
 from tests.simulation.accounts import Account, Rule
@@ -122,7 +121,7 @@ class Checker:
         return None if row is None else row.occurrence
 
     def _runs(self, uid):
-        return drive(self._world.memory.snapshot(uid)).runs
+        return self._world.memory.snapshot(uid).runs
 
     def _judge_settlements(self, settlements, answers, before):
         for settlement, accepted, was in zip(settlements, answers, before, strict=True):

@@ -4,7 +4,7 @@ from noonmark.core.instants import SECOND
 from noonmark.driver.driver import Driver
 from noonmark.driver.store_clock import StoreClock
 from noonmark.ports.runtime import Runtime
-from tests.simulation.calls import Call, Pause, Task
+from tests.simulation.calls import Interruptible, Standstill, Task
 from tests.simulation.targets import SimulatedTarget
 
 MILLION = 1_000_000
@@ -59,7 +59,7 @@ class Machine:
         self.clock = MachineClock(world, skew=skew, drift=drift)
         self.target = SimulatedTarget(world, self, routes)
         runtime = Runtime(node=name, store=world.store, clock=self.clock, target=self.target, timing=world.timing)
-        self.driver = Driver(runtime, Call)
+        self.driver = Driver(runtime, Interruptible())
         self.node = self.driver.node
         self.node.store_clock = self.store_clock = NotedReckoning(self.clock, world)
         self.target.open(self.driver.report, self.store_clock.now)
@@ -128,15 +128,15 @@ class Machine:
 
     async def _wind_up(self):
         while any(task.name in BEGINNING for task in self.tasks):
-            await Pause()
+            await Standstill()
         await self.driver.release()
         end = self.node.now + self.world.rng.choice([0, 2, 20]) * SECOND
         while self.node.deliveries and self.node.now < end:
-            await Pause()
+            await Standstill()
         self.driver.hand_back()
         while self.node.finished or any(task.name == "settle" for task in self.tasks):
-            await Pause()
+            await Standstill()
         while any(task.name != "leave" for task in self.tasks):
-            await Pause()
+            await Standstill()
         await self.driver.leave()
         self.is_gone = True

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.driver.drive import drive
 from tests.simulation.trace import Violation
 from tests.simulation.world import World
 
@@ -52,7 +51,7 @@ def abandon(world):
     for task in world.others:
         task.drop()
     if world.twin is not None:
-        drive(world.twin.close())
+        world.twin.close()
 
 
 def _message(world, seed, steps, error):

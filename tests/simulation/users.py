@@ -12,7 +12,7 @@ from noonmark.core.schedule import Owner
 from noonmark.core.settlement import Delivered, settle
 from noonmark.operations import schedule_edits
 from noonmark.operations.events import emit
-from tests.simulation.calls import RemoteStore, Task
+from tests.simulation.calls import Caller, RemoteStore, Task
 from tests.simulation.workload import EVENTS
 
 TENANT = "acme"
@@ -43,8 +43,8 @@ class Users:
     def create(self):
         return self._task(self.create_one)
 
-    async def create_one(self):
-        now = await self._store.clock()
+    def create_one(self):
+        now = self._store.clock()
         number = self._next()
         made = schedule_edits.new_schedule(
             self._world.workload.declaration(now),
@@ -54,84 +54,82 @@ class Users:
             source="simulation",
             now=now,
         )
-        await schedule_edits.create(self._store, made, lookahead=self._world.timing.lookahead)
+        schedule_edits.create(self._store, made, lookahead=self._world.timing.lookahead)
 
-    async def edit(self):
+    def edit(self):
         def decide(snapshot, now):
             declaration = replace(snapshot.schedule.declaration, **self._world.workload.changes(now))
             return edits.edit(snapshot, declaration, now=now, lookahead=self._world.timing.lookahead)
 
-        await schedule_edits.change(self._store, self._uid(), decide)
+        schedule_edits.change(self._store, self._uid(), decide)
 
-    async def pause(self):
-        await schedule_edits.pause(self._store, self._uid())
+    def pause(self):
+        schedule_edits.pause(self._store, self._uid())
 
-    async def resume(self):
-        await schedule_edits.resume(self._store, self._uid(), lookahead=self._world.timing.lookahead)
+    def resume(self):
+        schedule_edits.resume(self._store, self._uid(), lookahead=self._world.timing.lookahead)
 
-    async def delete(self):
-        await schedule_edits.delete(self._store, self._uid())
+    def delete(self):
+        schedule_edits.delete(self._store, self._uid())
 
-    async def run_now(self):
-        snapshot = await self._store.snapshot(self._uid())
+    def run_now(self):
+        snapshot = self._store.snapshot(self._uid())
         if snapshot is None:
             return
-        now = await self._store.clock()
-        await self._store.add(
-            [schedule_edits.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)]
-        )
+        now = self._store.clock()
+        self._store.add([schedule_edits.run_now(snapshot.schedule, key=f"k{self._next()}", payload=None, now=now)])
 
-    async def emit(self):
+    def emit(self):
         """A new event or several, or one that somebody does not know to have been kept."""
         stream, rng = self._world.uow.streams.get(TENANT), self._rng
         known = [] if stream is None else [one.event_id for one in (*stream.matched, *stream.waiting)]
         for _ in range(rng.choice([1, 1, 4])):
             event_id = rng.choice(known) if known and rng.random() < 0.2 else f"e{self._next()}"
             document = {"event_type": rng.choice(EVENTS), "event_id": event_id, "payload": {"size": rng.randrange(6)}}
-            now = from_micros(await self._store.clock())
-            await emit(self._store, TENANT, parse_event(document, now=now), fresh_id="-")
+            now = from_micros(self._store.clock())
+            emit(self._store, TENANT, parse_event(document, now=now), fresh_id="-")
 
-    async def hear(self):
+    def hear(self):
         """Occurrences of events that nobody has emitted here, in any schedule."""
-        await self._add(lambda: event(f"e{self._next()}"), ahead=0)
+        self._add(lambda: event(f"e{self._next()}"), ahead=0)
 
-    async def fill(self):
+    def fill(self):
         """A backfill: past times, run again."""
         origin = backfill(f"b{self._next()}")
-        await self._add(lambda: origin, ahead=self._rng.choice([-3_600, -86_400]))
+        self._add(lambda: origin, ahead=self._rng.choice([-3_600, -86_400]))
 
-    async def cancel(self):
+    def cancel(self):
         if (one := self._occurrence()) is not None:
-            await self._store.cancel(one)
+            self._store.cancel(one)
 
-    async def stop(self):
+    def stop(self):
         if (one := self._occurrence(Phase.DISPATCHING)) is not None:
-            await self._store.request_stop(one)
+            self._store.request_stop(one)
 
-    async def tell(self):
+    def tell(self):
         """The outcome of accepted work comes in: once, twice, too late, or before the acceptance is written."""
         if not self._world.handed:
             return
         handed = self._rng.choice(self._world.handed)
-        now = await self._store.clock()
+        now = self._store.clock()
         outcome = self._rng.choice(ENDS)
         delivered = Delivered(outcome=outcome, started=handed.occurrence.started or now, ended=now)
-        await self._store.settle([settle(handed.occurrence, handed.schedule, delivered, node="somewhere")])
+        self._store.settle([settle(handed.occurrence, handed.schedule, delivered, node="somewhere")])
 
     def delete_all(self, uids):
         """Everybody gives up."""
 
-        async def delete():
+        def delete():
             for uid in uids:
-                await schedule_edits.delete(self._store, uid)
+                schedule_edits.delete(self._store, uid)
 
         return self._task(delete)
 
-    async def _add(self, origin, *, ahead):
-        snapshot = await self._store.snapshot(self._uid())
+    def _add(self, origin, *, ahead):
+        snapshot = self._store.snapshot(self._uid())
         if snapshot is None:
             return
-        made, now = snapshot.schedule, await self._store.clock()
+        made, now = snapshot.schedule, self._store.clock()
         rows = []
         for index in range(self._rng.choice([1, 1, 3])):
             asked = origin()
@@ -139,10 +137,10 @@ class Users:
             row = schedule_edits.run_now(made, key="-", payload=None, now=now)
             name = occurrence_id(made.uid, asked, nominal)
             rows.append(replace(row, id=name, origin=asked, nominal=nominal))
-        await self._store.add(rows)
+        self._store.add(rows)
 
     def _task(self, way):
-        return Task(f"user-{self._next()}", way.__name__, way())
+        return Task(f"user-{self._next()}", way.__name__, Caller(way))
 
     def _next(self):
         self._numbers += 1

@@ -3,7 +3,6 @@
 import random
 
 from noonmark.core.instants import SECOND
-from noonmark.driver.drive import drive
 from noonmark.ports.runtime import Timing
 from noonmark.stores.memory import MemoryStore
 from tests.conformance.twins import Both
@@ -80,7 +79,7 @@ class World:
     def _both(self):
         if self.twin is None:
             return self.memory
-        drive(self.twin.open())
+        self.twin.open()
         return Both(self.memory, self.twin, lambda work: self.twin._quick(lambda uow: work(uow.session)))
 
     @property

@@ -4,7 +4,6 @@ from itertools import count
 
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import together
 
 NAMES = count(1)
@@ -24,7 +23,7 @@ class Stores:
         url = "&".join([f"{self.postgres.url(port=port)}?application_name={self.name}&schema={self.name}", *options])
         store = PostgresStore(url, HandClock())
         self._made.append(store)
-        done(store.open())
+        store.open()
         return store
 
     def backends(self):
@@ -45,7 +44,7 @@ class Stores:
 
     def close(self):
         for store in self._made:
-            done(store.close())
+            store.close()
 
 
 def ask(store, text, *parameters):

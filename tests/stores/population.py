@@ -19,7 +19,6 @@ from noonmark.core.schedule import Owner
 from noonmark.core.secret import Secret
 from noonmark.core.settlement import Accepted
 from noonmark.core.triggers import EventTrigger, OnceTrigger
-from noonmark.driver.drive import drive
 from noonmark.ports.records import Heartbeat
 from noonmark.testing.factories import MINUTE, NOW
 from tests.driver.rig import ROUTE, Rig
@@ -44,7 +43,7 @@ def populate(make_store):
     """Write one of everything; gives the time at which it was left."""
     rig = Rig(make_store=make_store, lease=15 * SECOND)
     store = rig.store.store
-    drive(store.open())
+    store.open()
     for uid, changes in {
         "one": {"labels": {"team": "a"}, "description": "the first", "name": "One"},
         "two": {},
@@ -68,7 +67,7 @@ def populate(make_store):
         made = rig.create(uid, **changes)
         setattr(rig, uid.replace("-", "_"), made)
     for of, edit in ((rig.paused, edits.pause), (rig.gone, edits.delete)):
-        assert drive(store.commit_plans([edit(drive(store.snapshot(of.uid)), now=rig.world.now)])) == [True]
+        assert store.commit_plans([edit(store.snapshot(of.uid), now=rig.world.now)]) == [True]
     for key in ("a", "b", "c"):
         rig.add(rig.crowd, key, payload={"n": 1}, overrides=Overrides(overlap_policy=overlap.Queue()))
     rig.add(rig.keyed, "a")
@@ -79,29 +78,29 @@ def populate(make_store):
     live(rig, MINUTE, keep=("crowd", "keyed"))
     emit(rig, "left", n=1)
     for name, left in (("alive", False), ("gone", True), ("lost", False)):
-        drive(store.beat(Heartbeat(node=name, routes=(ROUTE,), capacity=9, lease=15 * SECOND), now=rig.world.now))
+        store.beat(Heartbeat(node=name, routes=(ROUTE,), capacity=9, lease=15 * SECOND), now=rig.world.now)
         if left:
-            drive(store.leave(name))
+            store.leave(name)
     for tenant in TENANTS:
         now = rig.world.now
         for number in range(2):
             note = AuditEntry(
                 at=now, caller="ada", operation="schedule/create", schedule_id="schedule-of-one", uid="one"
             )
-            drive(store.note(tenant, [note]))
-            drive(store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE))
+            store.note(tenant, [note])
+            store.claim_key(tenant, f"key-{number}", "fingerprint", now=now, lifetime=MINUTE)
             secret = Secret(name=f"s{number}", hosts=("example.com",), sealed="sealed", created=now, updated=now)
-            drive(store.keep_secret(tenant, secret, most=9))
-    drive(store.own_key())
+            store.keep_secret(tenant, secret, most=9)
+    store.own_key()
     rig.lead_once()
-    drive(store.close())
+    store.close()
     return rig.world.now
 
 
 def emit(rig, name, **payload):
     for tenant in TENANTS:
         one = Event(event_type="seen", emitted=0, event_id=f"{tenant}-{name}", payload=payload)
-        assert drive(rig.store.store.emit(tenant, [one])) == [True]
+        assert rig.store.store.emit(tenant, [one]) == [True]
 
 
 @dataclass
@@ -199,7 +198,7 @@ def watch(make_store, now):
     rig.__dict__["node"].must_rewind = True  # as after a clock was ahead: then times of every kind are looked at
     store = rig.store.store
     with listened(told.lines):
-        drive(store.open())
+        store.open()
         try:
             for minute in range(MINUTES):
                 try:
@@ -209,7 +208,7 @@ def watch(make_store, now):
                 told.failures += live(rig, MINUTE) if minute == MINUTES - 1 else (live(rig, MINUTE) and [])
             told.failures += look(rig, store)
         finally:
-            drive(store.close())
+            store.close()
     return told
 
 
@@ -259,7 +258,7 @@ def look(rig, store):
     answers = {}
     for what, ask in asked.items():
         try:
-            answers[what] = drive(ask())
+            answers[what] = ask()
         except Exception as error:  # noqa: BLE001 - likewise
             failures.append(f"{what}: {error!r}")
     listed = {one.schedule.uid for tenant in TENANTS for one in answers.get(f"schedules {tenant}", ())}

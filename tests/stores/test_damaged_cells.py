@@ -7,7 +7,6 @@ import sqlite3
 import pytest
 
 from noonmark.core.instants import DAY_SECONDS, SECOND
-from noonmark.driver.drive import drive
 from noonmark.stores.sql.row_checks import KINDS
 from noonmark.stores.sql.schema import metadata
 from noonmark.stores.sqlite import SqliteStore
@@ -122,11 +121,11 @@ def inspected(store):
     """The tables and columns in which an inspection finds damage."""
     found, after = set(), None
     while True:
-        page = drive(store.inspect(after, limit=10_000))
+        page = store.inspect(after, limit=10_000)
         found |= {(one.table, one.column) for one in page.damaged}
         after = page.after
         if after is None:
-            drive(store.close())
+            store.close()
             return found
 
 

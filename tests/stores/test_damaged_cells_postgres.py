@@ -2,7 +2,6 @@
 
 import pytest
 
-from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.row_checks import KINDS
 from tests.stores.population import judged, populate, watch
@@ -48,8 +47,8 @@ def tried(postgres, now, *damage):
             postgres.sql(text, "damaged")
         url = postgres.url("damaged")
         store = PostgresStore(url, lambda: now)
-        reported = {(one.table, one.column) for one in drive(store.inspect(limit=10_000)).damaged}
-        drive(store.close())
+        reported = {(one.table, one.column) for one in store.inspect(limit=10_000).damaged}
+        store.close()
         return watch(lambda clock: PostgresStore(url, clock), now), reported
     finally:
         postgres.drop("damaged")

@@ -22,7 +22,6 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 from tests.servers.postgres import QUICK, running
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +34,9 @@ TIMES = ("nominal", "due", "started", "ended", "occurrence_ended")
 def bench(tmp_path):
     clock = HandClock()
     store = SqliteStore(tmp_path / "noonmark.db", clock)
-    done(store.open())
+    store.open()
     yield Bench(store, clock)
-    done(store.close())
+    store.close()
 
 
 def query(bench, text):
@@ -49,27 +48,27 @@ def query(bench, text):
 
 def history(bench):
     """One of every kind; in each schedule a time of its own, with microseconds."""
-    quiet = {name: done(bench.create_quiet(name, name=f"the {name}")) for name in ("ran", "again", "goes-on", "open")}
+    quiet = {name: bench.create_quiet(name, name=f"the {name}") for name in ("ran", "again", "goes-on", "open")}
     bench.advance(1_234_567)
-    ran = done(bench.run(quiet["ran"], "a"))
+    ran = bench.run(quiet["ran"], "a")
     bench.advance(1_500_000)
     delivered = Delivered(
         outcome=Outcome.COMPLETED, started=NOW + 1_234_567, ended=bench.now, usage=Usage(tokens=1_200, cost_usd=0.25)
     )
-    [settled] = done(bench.store.settle([settle(ran, quiet["ran"], delivered, node="node-a")]))
+    [settled] = bench.store.settle([settle(ran, quiet["ran"], delivered, node="node-a")])
     assert settled
-    again = done(bench.run(quiet["again"], "a"))
-    assert done(bench.retry(again, bench.now + SECOND))
+    again = bench.run(quiet["again"], "a")
+    assert bench.retry(again, bench.now + SECOND)
     bench.advance(SECOND)
-    assert done(bench.fail(done(bench.start(done(bench.claim_one("node-b"))))))
-    accepted = done(bench.run(quiet["open"], "a"))
+    assert bench.fail(bench.start(bench.claim_one("node-b")))
+    accepted = bench.run(quiet["open"], "a")
     accepts = Accepted(started=bench.now, accepted=bench.now)
-    [settled] = done(bench.store.settle([settle(accepted, quiet["open"], accepts, node="node-a")]))
+    [settled] = bench.store.settle([settle(accepted, quiet["open"], accepts, node="node-a")])
     assert settled
-    done(bench.add(quiet["ran"], "b"))
-    done(bench.decide(End(claim=done(bench.claim_one()), phase=Phase.SKIPPED, reason=Reason.OVERLAP)))
-    done(bench.run(quiet["goes-on"], "a"))
-    planned = done(bench.create("planned"))
+    bench.add(quiet["ran"], "b")
+    bench.decide(End(claim=bench.claim_one(), phase=Phase.SKIPPED, reason=Reason.OVERLAP))
+    bench.run(quiet["goes-on"], "a")
+    planned = bench.create("planned")
     return [*quiet.values(), planned]
 
 
@@ -82,8 +81,8 @@ def told(bench, schedules):
     """What the store itself says, as rows of the view."""
     rows = []
     for one in schedules:
-        runs = done(bench.store.runs(one.uid))
-        for occurrence in done(bench.store.occurrences(one.uid)):
+        runs = bench.store.runs(one.uid)
+        for occurrence in bench.store.occurrences(one.uid):
             mine = [run for run in runs if run.occurrence_id == occurrence.id] or [None]
             rows += [expected(bench, one, occurrence, run) for run in mine]
     return sorted(rows, key=lambda row: (row["occurrence_id"], row["run_id"] or ""))
@@ -141,19 +140,19 @@ def test_it_says_what_the_store_says(bench):
 
 
 def test_a_start_that_was_committed_early_begins_when_it_is_due(bench):
-    made = done(bench.create_quiet())
-    done(bench.add(made, "a", 5_000))
-    [claim] = done(bench.claim(until=NOW + MINUTE))
-    done(bench.start(claim))
+    made = bench.create_quiet()
+    bench.add(made, "a", 5_000)
+    [claim] = bench.claim(until=NOW + MINUTE)
+    bench.start(claim)
     [row] = query(bench, EVERYTHING)
     assert (row["started"], row["ended"], row["duration_seconds"]) == (NOW + 5_000, None, None)
 
 
 def test_a_run_that_is_retried_is_told_beside_those_before_it(bench):
-    made = done(bench.create_quiet())
-    one = done(bench.run(made, "a"))
-    assert done(bench.retry(one, bench.now))
-    two = done(bench.start(done(bench.claim_one("node-b"))))
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    assert bench.retry(one, bench.now)
+    two = bench.start(bench.claim_one("node-b"))
     assert [(row["run_id"], row["node"], row["ended"]) for row in query(bench, EVERYTHING)] == [
         (f"{one.id}-{one.fence}", "node-a", NOW),
         (f"{two.id}-{two.fence}", "node-b", None),
@@ -161,10 +160,10 @@ def test_a_run_that_is_retried_is_told_beside_those_before_it(bench):
 
 
 def test_a_run_that_was_told_of_is_told_once(bench):
-    made = done(bench.create_quiet())
-    one = done(bench.run(made, "a"))
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
     told = interim(one, Underway(started=NOW + 3, result={"output": "half way"}), node="node-a")
-    assert done(bench.store.progress([told])) == [True]
+    assert bench.store.progress([told]) == [True]
     assert [(row["run_id"], row["started"], row["ended"]) for row in query(bench, EVERYTHING)] == [
         (told.run.id, NOW + 3, None)
     ]

@@ -7,7 +7,6 @@ import pytest
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import StoreUnavailable
-from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sqlite import SqliteStore
 
@@ -16,17 +15,17 @@ NODES = 4
 
 def asked_at_once(make_store):
     """What each of several nodes is told, none of which was there before the others."""
-    drive((first := make_store()).open())
-    drive(first.close())
+    (first := make_store()).open()
+    first.close()
     nodes, together = [make_store() for _ in range(NODES)], Barrier(NODES)
 
     def ask(store):
-        drive(store.open())
+        store.open()
         together.wait()
         try:
-            return drive(store.own_key())
+            return store.own_key()
         finally:
-            drive(store.close())
+            store.close()
 
     with ThreadPoolExecutor(NODES) as threads:
         return list(threads.map(ask, nodes))
@@ -38,9 +37,9 @@ def test_nodes_that_share_a_file_are_told_one_key(tmp_path):
     assert (len(told), len(set(told))) == (NODES, 1)
     assert set(asked_at_once(lambda: SqliteStore(tmp_path / "other.db", SystemClock().micros))) != set(told)
     store = SqliteStore(path, SystemClock().micros)
-    drive(store.open())
-    assert drive(store.own_key()) == told[0]
-    drive(store.close())
+    store.open()
+    assert store.own_key() == told[0]
+    store.close()
 
 
 def test_nodes_that_share_a_server_are_told_one_key(postgres):
@@ -51,10 +50,10 @@ def test_nodes_that_share_a_server_are_told_one_key(postgres):
 @pytest.mark.parametrize("damaged", ["", "not a key", "ab" * 31, b"\xff" * 32])
 def test_a_damaged_key_is_an_error_that_does_not_repeat_it(damaged, tmp_path):
     store = SqliteStore(tmp_path / "noonmark.db", SystemClock().micros)
-    drive(store.open())
-    drive(store.own_key())
+    store.open()
+    store.own_key()
     with store._connections.writing() as connection:
         connection.execute("UPDATE secrets SET sealed = ? WHERE tenant = ''", (damaged,))
     with pytest.raises(StoreUnavailable, match=r"record of the store's own key is damaged\Z"):
-        drive(store.own_key())
-    drive(store.close())
+        store.own_key()
+    store.close()

@@ -10,7 +10,6 @@ import pytest
 
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.stores.connected import occupy
 from tests.stores.test_sqlite_file import plans
 from tests.stores.test_sqlite_fork import SECONDS, Child
@@ -25,60 +24,56 @@ PROGRAM = """
 import os, sys, threading
 from noonmark.stores.postgres import PostgresStore
 
-def done(verb):
-    try: verb.send(None)
-    except StopIteration as answer: return answer.value
-
 def told():
     rung.set()
 
 rung = threading.Event()
 store, other = (PostgresStore(sys.argv[1]) for _ in range(2))
-done(store.open())
+store.open()
 store.listen(told)
 assert rung.wait(60)
 rung.clear()
 mine = set(store._lines.server_processes)
 child = os.fork()
 if child == 0:
-    done(store.clock())
+    store.clock()
     assert not mine & store._lines.server_processes
     sys.exit()
 _, status = os.waitpid(child, 0)
 assert status == 0
-done(store.clock())
+store.clock()
 assert mine == store._lines.server_processes, "it had to connect again"
-done(other.leave("nobody"))
+other.leave("nobody")
 assert rung.wait(60), "it does not listen any more"
-done(store.close())
-done(other.close())
+store.close()
+other.close()
 """
 
 
 @pytest.fixture
 def store(postgres):
     store = PostgresStore(f"{postgres.url()}?schema=forked_{next(NAMES)}", HandClock())
-    done(store.open())
+    store.open()
     yield store
-    done(store.close())
+    store.close()
 
 
 def test_both_go_on_with_connections_of_their_own(store):
     occupy(store, 5)
     mine = set(store._lines.server_processes)
     child = Child(
-        lambda: done(store.create(plans(1, "child"))),
+        lambda: store.create(plans(1, "child")),
         lambda: sorted(store._lines.server_processes),
-        lambda: done(store.close()),
+        store.close,
     )
     with closing(child):
         assert child.next() == [True]
         assert not mine & set(child.next())
-        assert done(store.create(plans(1, "parent"))) == [True]
+        assert store.create(plans(1, "parent")) == [True]
         child.next()
         occupy(store, 5)
     assert store._lines.server_processes == mine
-    assert all(done(store.find("acme", f"schedule-of-{who}-0")) for who in ("child", "parent"))
+    assert all(store.find("acme", f"schedule-of-{who}-0") for who in ("child", "parent"))
 
 
 def served_by(name):

@@ -1,6 +1,5 @@
 """What a node of a PostgreSQL store hands back when it stops: the others are told, and need not find it by chance."""
 
-import asyncio
 import threading
 from dataclasses import replace
 
@@ -14,23 +13,20 @@ PATIENCE = 60
 
 
 def test_a_run_that_is_handed_back_is_news_to_the_others(database):
-    asyncio.run(hand_back(database.url))
-
-
-async def hand_back(url):
+    url = database.url
     clock, told = HandClock(), threading.Event()
     bench, other = Bench(PostgresStore(url, clock), clock), PostgresStore(url, clock)
-    await bench.store.open()
-    begun = await bench.run(await bench.create_quiet(), "a")
+    bench.store.open()
+    begun = bench.run(bench.create_quiet(), "a")
     other.listen(told.set)
     try:
         assert told.wait(PATIENCE), "when it begins to listen, it may have missed something"
         told.clear()
         unfinished = replace(bench.settlement(begun).run, outcome=Outcome.LEASE_LOST)
-        assert await bench.settle(
+        assert bench.settle(
             begun, phase=Phase.PENDING, reason=Reason.LEASE_LOST, run=unfinished, retry_at=bench.now, attempt=0
         )
         assert told.wait(PATIENCE)
     finally:
-        await other.close()
-        await bench.store.close()
+        other.close()
+        bench.store.close()

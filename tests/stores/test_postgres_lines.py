@@ -17,7 +17,6 @@ from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.news import News
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import ROUTE
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import SOON, eventually
 from tests.stores.connected import ask, occupy
 from tests.stores.test_sqlite_file import plans
@@ -52,10 +51,10 @@ def test_whoever_waited_too_long_for_a_connection_is_told(stores):
     store = stores.open("pool=2", "timeout=0.5")
     lines = [store._lines.take() for _ in range(2)]
     with pytest.raises(StoreUnavailable, match=r"all 2 connections to .* are in use; a larger pool is set by \?pool="):
-        done(store.clock())
+        store.clock()
     for line in lines:
         store._lines.give_back(line)
-    assert done(store.clock()) == HandClock().now
+    assert store.clock() == HandClock().now
 
 
 def test_connections_that_were_ended_while_nobody_used_them_are_replaced(stores):
@@ -63,7 +62,7 @@ def test_connections_that_were_ended_while_nobody_used_them_are_replaced(stores)
     occupy(store, 12)
     before = stores.terminate()
     assert len(before) == 6
-    assert done(store.create(plans(1))) == [True]
+    assert store.create(plans(1)) == [True]
     assert not before & stores.backends()
     occupy(store, 12)
     assert len(stores.backends()) == 6
@@ -94,7 +93,7 @@ def test_what_is_interrupted_again_and_again_is_given_up(stores):
     with pytest.raises(StoreUnavailable, match=r"the database .* did not answer: .*terminating connection"):
         store._quick(work)
     assert len(tries) == 4
-    done(store.clock())
+    store.clock()
 
 
 def test_a_connection_that_breaks_while_it_commits_leaves_the_outcome_unknown(stores, proxy):
@@ -110,9 +109,9 @@ def test_a_connection_that_breaks_while_it_commits_leaves_the_outcome_unknown(st
 
 def test_whoever_only_reads_is_answered_though_the_connection_breaks_at_the_end(stores, proxy):
     store = stores.open(port=proxy.port)
-    done(store.create(plans(1)))
+    store.create(plans(1))
     proxy.drop_replies(0.3)
-    assert all(done(store.find("acme", "schedule-of-uid-0")) for _ in range(30))
+    assert all(store.find("acme", "schedule-of-uid-0") for _ in range(30))
     assert proxy.seen["dropped"] > 0
 
 
@@ -127,7 +126,7 @@ def test_a_statement_that_takes_too_long_is_given_up_once_and_the_connection_kep
     with pytest.raises(StoreUnavailable, match="canceling statement due to statement timeout"):
         store._quick(work)
     assert len(tries) == 1
-    done(store.clock())
+    store.clock()
     assert stores.backends() == before
 
 
@@ -135,10 +134,10 @@ def test_a_network_that_swallows_everything_is_given_up(stores, proxy):
     store = stores.open("timeout=0.5", port=proxy.port)
     proxy.black_hole()
     with pytest.raises(StoreUnavailable):
-        done(store.create(plans(1)))
+        store.create(plans(1))
     proxy.cut()
     proxy.heal()
-    assert done(store.create(plans(1, "later"))) == [True]
+    assert store.create(plans(1, "later")) == [True]
 
 
 def test_a_client_that_is_frozen_in_a_transaction_keeps_its_locks_for_a_while_only(stores):
@@ -180,7 +179,7 @@ def test_a_mistake_of_ours_is_told_as_it_is_and_breaks_nothing(stores):
     with pytest.raises(asyncpg.UndefinedTableError):
         ask(store, "SELECT * FROM nowhere")
     assert len(tries) == 1
-    done(store.clock())
+    store.clock()
     assert stores.backends() == before
 
 
@@ -197,15 +196,14 @@ def test_verbs_are_called_where_an_event_loop_is_running(stores):
     store = stores.open("pool=3")
 
     async def work():
-        await store.create(plans(3))
-        loop = asyncio.get_running_loop()
-        asked = [loop.run_in_executor(None, done, store.find("acme", f"schedule-of-uid-{n}")) for n in range(3)]
-        found = [await store.find("acme", f"schedule-of-uid-{n}") for n in range(3)]
+        store.create(plans(3))
+        asked = [asyncio.to_thread(store.find, "acme", f"schedule-of-uid-{n}") for n in range(3)]
+        found = [store.find("acme", f"schedule-of-uid-{n}") for n in range(3)]
         assert found == await asyncio.gather(*asked)
         with pytest.raises(asyncpg.UndefinedTableError):
             ask(store, "SELECT * FROM nowhere")
-        await store.close()
-        return await store.next_time([ROUTE])
+        store.close()
+        return store.next_time([ROUTE])
 
     assert asyncio.run(work()) is not None
     assert not [thread for thread in threading.enumerate() if thread.name == "noonmark-postgres"]
@@ -213,24 +211,21 @@ def test_verbs_are_called_where_an_event_loop_is_running(stores):
 
 def test_a_store_that_was_closed_is_used_again(stores):
     store = stores.open()
-    done(store.create(plans(1)))
+    store.create(plans(1))
     for _ in range(2):
-        done(store.close())
+        store.close()
         assert eventually(lambda: not stores.backends())
-    assert done(store.find("acme", "schedule-of-uid-0")) is not None
+    assert store.find("acme", "schedule-of-uid-0") is not None
     assert len(stores.backends()) == 1
 
 
-@pytest.mark.parametrize("last", ["done(store.close())", "done(store.clock())"])
+@pytest.mark.parametrize("last", ["store.close()", "store.clock()"])
 def test_nothing_is_left_open_when_a_program_ends(stores, last):
     script = (
         "import sys; from noonmark.stores.postgres import PostgresStore; store = PostgresStore(sys.argv[1])\n"
-        "def done(verb):\n"
-        "    try: verb.send(None)\n"
-        "    except StopIteration as answer: return answer.value\n"
-        "done(store.open())\n"
+        "store.open()\n"
         "store.listen(print)\n"
-        "done(store.clock())\n"
+        "store.clock()\n"
         f"{last}\n"
     )
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", script, stores.postgres.url() + "?schema=left_open"]

@@ -13,7 +13,6 @@ from noonmark.stores.postgres import news
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import SOON, eventually
 from tests.stores.connected import Stores
 from tests.stores.test_sqlite_file import plans
@@ -51,8 +50,8 @@ def test_what_others_write_rings_and_what_one_writes_oneself_does_not(stores):
     store, other = stores.open(), stores.open()
     bell = listening(store)
     for number in range(3):
-        done(store.create(plans(1, f"own-{number}")))
-    done(other.create(plans(1, "other")))
+        store.create(plans(1, f"own-{number}"))
+    other.create(plans(1, "other"))
     bell.wait(2)
     # They come in the order in which they were committed: our own have been heard before.
     assert bell.count == 2
@@ -61,16 +60,16 @@ def test_what_others_write_rings_and_what_one_writes_oneself_does_not(stores):
 def test_an_event_and_a_run_by_hand_are_news_and_nothing_is_none(stores):
     store, other = stores.open(), Bench(stores.open(), HandClock())
     bell = listening(store)
-    made = done(other.create_quiet())
+    made = other.create_quiet()
     bell.wait(2)
-    done(other.store.emit("acme", []))
-    done(other.store.add([]))
-    done(other.store.commit_plans([]))
-    one = done(other.add(made, "a"))
+    other.store.emit("acme", [])
+    other.store.add([])
+    other.store.commit_plans([])
+    one = other.add(made, "a")
     bell.wait(3)
-    assert done(other.store.add([one])) == [False], "it is known"
+    assert other.store.add([one]) == [False], "it is known"
     event = Event(event_type="seen", event_id="e", emitted=NOW, source="", payload=None)
-    assert done(other.store.emit("acme", [event])) == [True]
+    assert other.store.emit("acme", [event]) == [True]
     bell.wait(4)
     assert bell.count == 4
 
@@ -78,18 +77,18 @@ def test_an_event_and_a_run_by_hand_are_news_and_nothing_is_none(stores):
 def test_an_end_that_frees_a_place_is_news_and_any_other_is_not(stores):
     store, other = stores.open(), Bench(stores.open(), HandClock())
     limit = Concurrency(key="press", limit=1)
-    schedules = [done(other.create_quiet(uid, concurrency=limit)) for uid in ("uid-1", "uid-2")]
+    schedules = [other.create_quiet(uid, concurrency=limit) for uid in ("uid-1", "uid-2")]
     for made in schedules:
-        done(other.add(made, made.uid))
-    first, second = done(other.claim())
-    running = done(other.start(first))
-    done(other.decide(Wait(claim=second, waiting_for=Reason.CONCURRENCY_LIMIT)))
+        other.add(made, made.uid)
+    first, second = other.claim()
+    running = other.start(first)
+    other.decide(Wait(claim=second, waiting_for=Reason.CONCURRENCY_LIMIT))
     bell = listening(store)
-    assert done(other.settle(running))
+    assert other.settle(running)
     bell.wait(2)
-    last = done(other.start(done(other.claim_one())))
-    assert done(other.settle(last))
-    done(other.create_quiet("uid-3"))
+    last = other.start(other.claim_one())
+    assert other.settle(last)
+    other.create_quiet("uid-3")
     bell.wait(3)
     assert bell.count == 3
 
@@ -98,8 +97,8 @@ def test_stores_in_other_schemas_are_not_heard(stores, postgres, watcher):
     elsewhere = Stores(postgres, watcher)
     store, other = stores.open(), stores.open()
     bell = listening(store)
-    done(elsewhere.open().create(plans(1)))
-    done(other.create(plans(1)))
+    elsewhere.open().create(plans(1))
+    other.create(plans(1))
     bell.wait(2)
     assert bell.count == 2
     elsewhere.close()
@@ -111,7 +110,7 @@ def test_a_connection_that_was_ended_is_replaced_and_what_was_missed_made_up_for
     bell = listening(store)
     stores.terminate()
     bell.wait(2)
-    done(other.create(plans(1)))
+    other.create(plans(1))
     bell.wait(3)
     assert bell.count == 3
 
@@ -127,7 +126,7 @@ def test_a_connection_on_which_nothing_arrives_is_noticed_and_replaced(stores, p
     proxy.heal()
     bell.wait(2)
     rings = bell.count
-    done(other.create(plans(1)))
+    other.create(plans(1))
     bell.wait(rings + 1)
 
 
@@ -136,7 +135,7 @@ def test_a_server_that_is_away_is_asked_again_until_it_is_there(stores, proxy):
     bell = listening(store)
     proxy.refuse()
     proxy.cut()
-    done(stores.open().create(plans(1)))
+    stores.open().create(plans(1))
     proxy.heal()
     bell.wait(2)
 
@@ -151,7 +150,7 @@ def test_closing_ends_the_thread_whatever_it_waits_for(stores, proxy, trouble):
         proxy.cut()
     if trouble == "black_hole":  # it is let in, and then nobody answers
         eventually(lambda: proxy.seen["connections"] > before)
-    done(store.close())
+    store.close()
     assert not listeners()
 
 
@@ -162,7 +161,7 @@ def test_closing_ends_the_thread_though_a_wait_that_was_just_over_forgot_it(stor
     store._news._task = SimpleNamespace(cancel=lambda: None)
     proxy.refuse()
     proxy.cut()
-    closing = threading.Thread(target=lambda: done(store.close()), daemon=True)
+    closing = threading.Thread(target=store.close, daemon=True)
     closing.start()
     closing.join(SOON)
     assert not closing.is_alive()
@@ -177,12 +176,12 @@ def test_the_thread_ends_with_the_last_who_listens_and_begins_again_with_the_nex
     bells[0].wait(1)
     endings[0]()
     assert len(listeners()) == 1
-    done(other.create(plans(1)))
+    other.create(plans(1))
     bells[1].wait(2)
     assert bells[0].count == 1
     endings[1]()
     assert not listeners()
     endings[1]()
     bell = listening(store)
-    done(other.create(plans(1, "later")))
+    other.create(plans(1, "later"))
     bell.wait(2)

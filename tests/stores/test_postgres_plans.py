@@ -7,7 +7,6 @@ from noonmark.core.instants import from_micros
 from noonmark.core.planner import first_plan
 from noonmark.core.policies.limits import Horizon
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
-from noonmark.driver.drive import drive
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.backlog import ALWAYS, EXPIRED, READY, WAITING
 from noonmark.stores.sql.claim_queries import READY_ROUTES
@@ -26,12 +25,12 @@ IDS = [f"occ_{n:032x}" for n in range(SCHEDULES)]
 @pytest.fixture
 def store(database):
     store = PostgresStore(database.url)
-    drive(store.open())
+    store.open()
     many = {"trigger": IntervalTrigger(60, start_at=from_micros(NOW)), "horizon": Horizon(occurrences=8)}
     made = [factories.schedule(f"uid-{n}", **many) for n in range(SCHEDULES)]
-    assert all(drive(store.create([first_plan(one, lookahead=0) for one in made])))
+    assert all(store.create([first_plan(one, lookahead=0) for one in made]))
     yield store
-    drive(store.close())
+    store.close()
 
 
 @pytest.mark.parametrize(("query", "values"), [(STARTABLE, (1, 0, IDS, 1)), (ENDABLE, (IDS, 1, 0))])
@@ -54,10 +53,10 @@ def test_a_backlog_is_counted_by_what_is_in_it(store, query, values):
 
 def test_listeners_are_found_by_what_they_want(database):
     store = PostgresStore(database.url)
-    drive(store.open())
+    store.open()
     triggers = [EventTrigger("seen", {"customer": f"c-{n}"}) for n in range(SCHEDULES)]
     made = [factories.schedule(f"uid-{n}", trigger=one) for n, one in enumerate(triggers)]
-    assert all(drive(store.create([first_plan(one, lookahead=0) for one in made])))
+    assert all(store.create([first_plan(one, lookahead=0) for one in made]))
     asked = [(n, "acme", "seen", *discriminator(triggers[n].filters), 0) for n in range(9)]
     queries = {
         LISTENERS: ((100, asked), "(wanted = j.c4) AND (schedule > j.c5)"),
@@ -70,24 +69,24 @@ def test_listeners_are_found_by_what_they_want(database):
             [place] = [number for number, step in enumerate(steps) if " on event_listeners " in step]
             assert "using event_listeners_by_discriminator" in steps[place], steps
             assert condition in steps[place + 1], steps
-    drive(store.close())
+    store.close()
 
 
 def test_a_plan_that_was_made_while_the_tables_were_empty_serves_when_they_are_full(database):
     store = PostgresStore(database.url)
-    drive(store.open())
+    store.open()
     ask(store, "ANALYZE")  # as the server does by itself, now and then
     made = [factories.schedule(f"uid-{n}") for n in range(2_000)]
     for one in made[:20]:  # by now the server has settled on a plan for what it is asked again and again
-        assert drive(store.create([first_plan(one, lookahead=0)])) == [True]
-    assert all(drive(store.create([first_plan(one, lookahead=0) for one in made[20:]])))
+        assert store.create([first_plan(one, lookahead=0)]) == [True]
+    assert all(store.create([first_plan(one, lookahead=0) for one in made[20:]]))
     for one in made[:20]:
-        assert drive(store.find(one.owner.tenant, one.schedule_id)) is not None
-    drive(store.close())
+        assert store.find(one.owner.tenant, one.schedule_id) is not None
+    store.close()
     watcher = PostgresStore(database.url)
-    drive(watcher.open())
+    watcher.open()
     read = "SELECT relname, seq_tup_read FROM pg_stat_user_tables WHERE seq_tup_read > 1000 AND schemaname = 'noonmark'"
     eventually(lambda: ask(watcher, "SELECT sum(n_tup_ins) FROM pg_stat_user_tables")[0][0] >= 4_000)
     read_through = ask(watcher, read)
-    drive(watcher.close())
+    watcher.close()
     assert read_through == []

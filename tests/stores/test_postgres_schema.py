@@ -23,7 +23,6 @@ from noonmark.stores.sql.ddl import ddl
 from noonmark.stores.sql.version import VERSION
 from noonmark.testing.conformance import CASES, HandClock, try_case
 from noonmark.testing.conformance.bench import Bench
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import eventually
 from tests.stores.test_sqlite_cost import a_day_of_events, a_day_of_waiting, a_day_of_work
 from tests.stores.test_sqlite_schema import listening
@@ -81,12 +80,12 @@ def schema():
 
 def opened(postgres, schema, clock=None):
     store = PostgresStore(f"{postgres.url()}?schema={schema}", clock or HandClock())
-    done(store.open())
+    store.open()
     return store
 
 
 def made(postgres, schema):
-    done(opened(postgres, schema).close())
+    opened(postgres, schema).close()
 
 
 def catalogue(postgres, schema):
@@ -131,13 +130,13 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(opening, "VERSION", VERSION)
         bench = Bench(opened(postgres, schema), HandClock())
-        kept = done(bench.create())
-        done(bench.store.close())
+        kept = bench.create()
+        bench.store.close()
     bench = Bench(opened(postgres, schema), bench.clock)
-    assert done(bench.kept(kept)).schedule == kept
+    assert bench.kept(kept).schedule == kept
     assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT colour FROM {schema}.schedules") == "red"
-    done(bench.store.close())
+    bench.store.close()
 
 
 def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
@@ -146,9 +145,9 @@ def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
     assert postgres.sql(f"SELECT to_regclass('{schema}.secrets') IS NULL") == "t"
     postgres.sql(f"INSERT INTO {schema}.notes (tenant, noted, caller, operation) VALUES ('acme', 7, 'ada', 'told')")
     store = opened(postgres, schema)
-    assert [note.caller for note in done(store.notes("acme", 9))] == ["ada"]
-    assert done(store.secrets("acme")) == []
-    done(store.close())
+    assert [note.caller for note in store.notes("acme", 9)] == ["ada"]
+    assert store.secrets("acme") == []
+    store.close()
     made(postgres, f"{schema}_new")
     assert catalogue(postgres, schema) == catalogue(postgres, f"{schema}_new")
 
@@ -247,11 +246,11 @@ def test_a_schema_of_another_program_is_refused(postgres, schema, tables):
 
 def test_schemas_of_one_database_know_nothing_of_each_other(postgres, schema):
     first, second = (Bench(opened(postgres, f"{schema}_{n}"), HandClock()) for n in range(2))
-    kept = done(first.create())
-    assert done(second.store.find(kept.owner.tenant, kept.schedule_id)) is None
-    assert done(second.create()) == kept
+    kept = first.create()
+    assert second.store.find(kept.owner.tenant, kept.schedule_id) is None
+    assert second.create() == kept
     for bench in (first, second):
-        done(bench.store.close())
+        bench.store.close()
 
 
 def test_a_schema_may_have_a_name_that_is_a_word_of_sql(postgres):
@@ -263,10 +262,10 @@ def test_a_schema_that_somebody_made_for_us_is_used(postgres, schema):
     postgres.sql(f"CREATE ROLE {schema} LOGIN; CREATE SCHEMA {schema} AUTHORIZATION {schema}")
     url = postgres.url().replace("//noonmark@", f"//{schema}@")
     store = PostgresStore(f"{url}?schema={schema}")
-    done(store.open())
-    done(store.close())
+    store.open()
+    store.close()
     with pytest.raises(StoreUnavailable, match="permission denied for database"):
-        done(PostgresStore(f"{url}?schema={schema}_other").open())
+        PostgresStore(f"{url}?schema={schema}_other").open()
 
 
 @pytest.mark.parametrize("work", [a_day_of_work, a_day_of_waiting, a_day_of_events])
@@ -280,7 +279,7 @@ def test_a_running_node_goes_on_after_a_newer_one_added_columns(postgres, schema
     postgres.sql(f"TRUNCATE {', '.join(f'{schema}.{name}' for name in tables_of(postgres, schema))}")
     store._schedule_cache.forget()
     work(Bench(store, clock))
-    done(store.close())
+    store.close()
 
 
 def tables_of(postgres, schema):
@@ -301,8 +300,7 @@ def test_a_schema_with_columns_of_a_newer_version_is_used(postgres, schema, case
 def test_opening_a_current_schema_imports_no_alembic(postgres, schema):
     script = (
         "import sys; from noonmark.stores.postgres import PostgresStore; store = PostgresStore(sys.argv[1])\n"
-        "try: store.open().send(None)\n"
-        "except StopIteration: pass\n"
+        "store.open()\n"
         "print('alembic' in sys.modules)"
     )
     for _ in range(2):

@@ -8,7 +8,6 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.servers.postgres import QUICK, running
 from tests.stores.connected import occupy
 from tests.stores.test_sqlite_file import plans
@@ -34,7 +33,7 @@ def url(server, user="ada", password=SECRET, *, place=None, database="postgres",
 def refusal(address):
     """What a caller is told who cannot open a store."""
     with pytest.raises(StoreUnavailable) as refused:
-        done(PostgresStore(address, HandClock()).open())
+        PostgresStore(address, HandClock()).open()
     told = str(refused.value)
     assert told.startswith("there is no connection to the database postgresql://")
     assert "\n" not in told
@@ -44,9 +43,9 @@ def refusal(address):
 
 def test_whoever_has_the_password_is_let_in(server):
     store = PostgresStore(url(server), HandClock())
-    done(store.open())
-    assert done(store.create(plans(1))) == [True]
-    done(store.close())
+    store.open()
+    assert store.create(plans(1)) == [True]
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -87,15 +86,15 @@ def test_a_machine_that_never_answers_is_given_up(server):
 def test_a_server_that_comes_back_is_used_again(server, mode):
     """With more connections that broke than a verb is tried again."""
     store = PostgresStore(f"{server.url()}?pool=6&schema=away_{mode}", HandClock())
-    done(store.open())
+    store.open()
     occupy(store, 6)
     server.stop(mode)
     for uid in ("first", "second"):
         with pytest.raises(StoreUnavailable, match=r"postgresql://127.0.0.1:\d+/postgres"):
-            done(store.create(plans(1, uid)))
+            store.create(plans(1, uid))
         with pytest.raises(StoreUnavailable):
-            done(store.find("acme", "schedule-of-first-0"))
+            store.find("acme", "schedule-of-first-0")
     server.start()
-    assert done(store.create(plans(1, "first"))) == [True]
-    assert done(store.find("acme", "schedule-of-first-0")) is not None
-    done(store.close())
+    assert store.create(plans(1, "first")) == [True]
+    assert store.find("acme", "schedule-of-first-0") is not None
+    store.close()

@@ -1,17 +1,16 @@
 """A lease on PostgreSQL while somebody else has the row: it is lost when it has ended, and not before."""
 
 from noonmark.testing.conformance.bench import LEASE, Bench, hold
-from tests.conformance.test_memory_model import done
 
 
 def test_what_is_being_taken_over_is_lost_and_what_is_only_busy_is_not(stores, watcher):
     store = stores.open()
     bench = Bench(store, store._clock)
-    running = done(bench.run(done(bench.create_quiet()), "a"))
+    running = bench.run(bench.create_quiet(), "a")
     watcher.execute("BEGIN")
     watcher.fetch(f"SELECT key FROM {stores.name}.occurrences FOR UPDATE")  # noqa: S608 - our own names
-    assert done(store.renew([hold(running)], now=bench.now, lease=LEASE)).lost == frozenset()
+    assert store.renew([hold(running)], now=bench.now, lease=LEASE).lost == frozenset()
     bench.advance(LEASE)
-    assert done(store.renew([hold(running)], now=bench.now, lease=LEASE)).lost == {running.id}
+    assert store.renew([hold(running)], now=bench.now, lease=LEASE).lost == {running.id}
     watcher.execute("ROLLBACK")
-    assert done(store.renew([hold(running)], now=bench.now, lease=LEASE)).lost == frozenset(), "nobody took it"
+    assert store.renew([hold(running)], now=bench.now, lease=LEASE).lost == frozenset(), "nobody took it"

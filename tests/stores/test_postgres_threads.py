@@ -36,7 +36,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 from tests.embedded.waiting import together
 from tests.stores.connected import ask
 from tests.stores.test_sqlite_file import plans
@@ -82,10 +81,10 @@ def stores(database):
     clock = HandClock()
     made = [PostgresStore(f"{database.url}?pool=3", clock) for _ in range(NODES)]
     for store in made:
-        done(store.open())
+        store.open()
     yield made
     for store in made:
-        done(store.close())
+        store.close()
 
 
 def assert_consistent(store):
@@ -101,20 +100,20 @@ def assert_consistent(store):
 
 def test_nobody_claims_what_another_has_claimed(stores):
     for number in range(4):
-        assert all(done(stores[0].create(plans(ROWS // 4, f"uid-{number}"))))
+        assert all(stores[0].create(plans(ROWS // 4, f"uid-{number}")))
     stores[0]._clock.now += factories.MINUTE
     now = stores[0]._clock.now
 
     def claim(number):
         claimed = []
-        while found := done(stores[number].claim(f"node-{number}", [ROUTE], now=now, until=now, limit=50, lease=LEASE)):
+        while found := stores[number].claim(f"node-{number}", [ROUTE], now=now, until=now, limit=50, lease=LEASE):
             claimed += [one.occurrence.id for one in found]
         return claimed
 
     shares = together(CLAIMERS, claim)
     claimed = Counter(one for share in shares for one in share)
     # One that was locked by another when the last of its neighbours was taken is left for the next claim.
-    rest = done(stores[0].claim("node-x", [ROUTE], now=now, until=now, limit=ROWS, lease=LEASE))
+    rest = stores[0].claim("node-x", [ROUTE], now=now, until=now, limit=ROWS, lease=LEASE)
     claimed.update(one.occurrence.id for one in rest)
     assert len(claimed) == ROWS
     assert set(claimed.values()) == {1}
@@ -125,29 +124,28 @@ def test_those_who_forget_at_the_same_time_forget_each_thing_once(stores):
     store = stores[0]
     now = store._clock.now
     made = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen")) for n in range(40)]
-    assert all(done(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
+    assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
     for key in range(8):
-        done(store.add([factories.occurrence(one, manual(f"{key}"), nominal=now) for one in made]))
+        store.add([factories.occurrence(one, manual(f"{key}"), nominal=now) for one in made])
     for one in ask(store, "SELECT id FROM occurrences"):
-        done(store.cancel(*one))
-    done(store.emit("acme", [Event(event_type="other", emitted=0, event_id=f"{n}") for n in range(200)]))
-    while audiences := done(store.unmatched(100)):
-        done(store.commit_reactions([Reaction(audience=one) for one in audiences]))
+        store.cancel(*one)
+    store.emit("acme", [Event(event_type="other", emitted=0, event_id=f"{n}") for n in range(200)])
+    while audiences := store.unmatched(100):
+        store.commit_reactions([Reaction(audience=one) for one in audiences])
     store._clock.now += SECOND
 
     def forget(number):
         mine, count = stores[number], 0
         while found := (
-            done(mine.prune(before=now + SECOND, keep=3, limit=7))
-            + done(mine.prune_events(before=now + SECOND, keep=3, limit=7))
+            mine.prune(before=now + SECOND, keep=3, limit=7) + mine.prune_events(before=now + SECOND, keep=3, limit=7)
         ):
             count += found
         return count
 
     forgotten = sum(together(NODES, forget))
-    while more := done(store.prune(before=now + SECOND, keep=3, limit=99)):
+    while more := store.prune(before=now + SECOND, keep=3, limit=99):
         forgotten += more
-    while more := done(store.prune_events(before=now + SECOND, keep=3, limit=99)):
+    while more := store.prune_events(before=now + SECOND, keep=3, limit=99):
         forgotten += more
     assert forgotten == 40 * 8 + 200
     assert_consistent(store)
@@ -173,8 +171,8 @@ class Node:
 
     def snapshot(self):
         tenant, number = self.chance.choice(TENANTS), self.chance.randrange(8)
-        found = done(self.store.find(tenant, f"schedule-{number}", deleted=True))
-        return None if found is None else done(self.store.snapshot(found.schedule.uid))
+        found = self.store.find(tenant, f"schedule-{number}", deleted=True)
+        return None if found is None else self.store.snapshot(found.schedule.uid)
 
     def step(self):
         verb = self.chance.choice(VERBS)
@@ -187,7 +185,7 @@ class Node:
     def create(self):
         number = self.chance.randrange(8)
         made = [self.schedule(tenant, number) for tenant in TENANTS]
-        return any(done(self.store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])))
+        return any(self.store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
 
     def schedule(self, tenant, number):
         """The later ones depend on the earlier ones."""
@@ -223,37 +221,37 @@ class Node:
                 declared, overlap_policy=self.chance.choice(OVERLAPS), concurrency=self.chance.choice(LIMITS)
             )
             changed = edits.edit(snapshot, other, now=self.now(), lookahead=LOOKAHEAD)
-        return done(self.store.commit_plans([changed])) == [True]
+        return self.store.commit_plans([changed]) == [True]
 
     def plan(self):
-        found = done(self.store.plannable(self.now(), 4))
+        found = self.store.plannable(self.now(), 4)
         made = [plan(one, now=self.now(), lookahead=LOOKAHEAD) for one in found]
-        return any(done(self.store.commit_plans(made))) if made else False
+        return any(self.store.commit_plans(made)) if made else False
 
     def add(self):
         snapshot = self.snapshot()
         if snapshot is None:
             return False
         key = manual(f"{self.name}-{self.chance.randrange(10**6)}")
-        return any(done(self.store.add([factories.occurrence(snapshot.schedule, key, nominal=self.now())])))
+        return any(self.store.add([factories.occurrence(snapshot.schedule, key, nominal=self.now())]))
 
     def emit(self):
         event_id = f"{self.chance.randrange(60)}"
         return any(
-            done(self.store.emit(self.chance.choice(TENANTS), [Event(event_type="seen", emitted=0, event_id=event_id)]))
+            self.store.emit(self.chance.choice(TENANTS), [Event(event_type="seen", emitted=0, event_id=event_id)])
         )
 
     def match(self):
         reactions = []
-        for one in done(self.store.unmatched(6)):
+        for one in self.store.unmatched(6):
             rows = [match(one.event, each, now=self.now()) for each in one.listeners]
             reactions.append(Reaction(audience=one, occurrences=tuple(row for row in rows if row is not None)))
-        return any(done(self.store.commit_reactions(reactions))) if reactions else False
+        return any(self.store.commit_reactions(reactions)) if reactions else False
 
     def claim(self):
         now = self.now()
         shares = self.chance.choice([None, Shares(each=2)])
-        found = done(self.store.claim(self.name, [ROUTE], now=now, until=now, limit=6, lease=LEASE, shares=shares))
+        found = self.store.claim(self.name, [ROUTE], now=now, until=now, limit=6, lease=LEASE, shares=shares)
         self.claims += found
         return found
 
@@ -262,14 +260,14 @@ class Node:
         for claim in due:
             decision = admit(claim, now=self.now(), lease=LEASE)
             if isinstance(decision, Start) and depends_on_others(claim):
-                [standings] = done(self.store.upstreams([claim]))
+                [standings] = self.store.upstreams([claim])
                 decision = after_upstreams(claim, standings, now=self.now()) or decision
             self.decisions.append(decision)
         return due
 
     def carry_out(self):
         decisions = self.some(self.decisions, 6)
-        answers = done(self.store.admit(decisions, now=self.now(), lease=LEASE)) if decisions else []
+        answers = self.store.admit(decisions, now=self.now(), lease=LEASE) if decisions else []
         for decision, answer in zip(decisions, answers, strict=True):
             if isinstance(answer, Busy):
                 self.decisions.append(refused(decision.claim, answer))
@@ -287,40 +285,38 @@ class Node:
             else:
                 told = Delivered(outcome=self.chance.choice(OUTCOMES), started=self.now(), ended=self.now())
             ends.append(settle(one, schedule, told, node=self.name))
-        return any(done(self.store.settle(ends))) if ends else False
+        return any(self.store.settle(ends)) if ends else False
 
     def give_up(self):
         """What is overdue ends, whoever was to tell of it."""
-        found = done(self.store.overdue(now=self.now(), limit=4))
+        found = self.store.overdue(now=self.now(), limit=4)
         for one in found:
-            snapshot = done(self.store.snapshot(one.uid))
-            done(self.store.settle([expire(one, snapshot.schedule, now=self.now())]))
+            snapshot = self.store.snapshot(one.uid)
+            self.store.settle([expire(one, snapshot.schedule, now=self.now())])
         return found
 
     def hold(self):
         holds = [Lease(occurrence_id=one.id, fence=one.fence) for one, _ in self.started]
-        done(self.store.renew(holds, now=self.now(), lease=LEASE))
+        self.store.renew(holds, now=self.now(), lease=LEASE)
         claims = self.some(self.claims, 1)
-        done(self.store.release([Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims]))
+        self.store.release([Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims])
         return holds
 
     def cancel(self):
         snapshot = self.snapshot()
-        rows = [] if snapshot is None else done(self.store.occurrences(snapshot.schedule.uid, 3))
-        return [done(self.store.cancel(row.id)) or done(self.store.request_stop(row.id)) for row in rows]
+        rows = [] if snapshot is None else self.store.occurrences(snapshot.schedule.uid, 3)
+        return [self.store.cancel(row.id) or self.store.request_stop(row.id) for row in rows]
 
     def forget(self):
         old = self.now() - 10 * SECOND
-        return done(self.store.prune(before=old, keep=2, limit=5)) + done(
-            self.store.prune_events(before=old, keep=2, limit=5)
-        )
+        return self.store.prune(before=old, keep=2, limit=5) + self.store.prune_events(before=old, keep=2, limit=5)
 
     def look(self):
-        done(self.store.beat(Heartbeat(node=self.name, routes=(ROUTE, "http")), now=self.now()))
-        done(self.store.lead(self.name, now=self.now(), lease=SECOND))
-        assert len(done(self.store.nodes())) <= NODES
-        done(self.store.next_time([ROUTE]))
-        return done(self.store.schedules(self.chance.choice(TENANTS), limit=5))
+        self.store.beat(Heartbeat(node=self.name, routes=(ROUTE, "http")), now=self.now())
+        self.store.lead(self.name, now=self.now(), lease=SECOND)
+        assert len(self.store.nodes()) <= NODES
+        self.store.next_time([ROUTE])
+        return self.store.schedules(self.chance.choice(TENANTS), limit=5)
 
 
 OUTCOMES = (Outcome.COMPLETED, Outcome.COMPLETED, Outcome.FAILED)
@@ -351,5 +347,5 @@ def test_whatever_nodes_do_at_once_everything_stays_consistent(stores, database)
     assert stores[0]._clock.now > NOW
     assert_consistent(stores[0])
     for store in stores:
-        done(store.close())
+        store.close()
     assert ask(stores[0], DEADLOCKS) == [(0,)]

@@ -13,7 +13,6 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from tests.cli.calling import call
 from tests.cli.terminal import NOONMARK, in_pipe
-from tests.conformance.test_memory_model import done
 
 OURS = {"alembic_version", "schedules", "schedule_states", "occurrences"}
 WAY_OUT = (
@@ -91,9 +90,9 @@ class File:
     def open(self):
         store = SqliteStore(self.path, HandClock())
         try:
-            done(store.open())
+            store.open()
         finally:
-            done(store.close())
+            store.close()
 
     def run(self, script):
         with closing(sqlite3.connect(self.path)) as connection:
@@ -117,9 +116,9 @@ class Schema:
     def open(self):
         store = PostgresStore(self.url)
         try:
-            done(store.open())
+            store.open()
         finally:
-            done(store.close())
+            store.close()
 
     def run(self, script):
         self.database.sql(f"SET search_path = noonmark; {script}")

@@ -2,7 +2,6 @@
 
 # ruff: noqa: S608 - the statements are the test's own
 
-from noonmark.driver.drive import drive
 from noonmark.operations.secrets import NewSecret, keep
 from noonmark.secret_cipher import fresh_key
 from noonmark.stores.postgres import PostgresStore
@@ -14,16 +13,16 @@ MARK = "s3cr3t-mark-0123456789"
 def test_a_row_in_postgresql_tells_nothing_and_opens_in_its_place_alone(postgres):
     schema, seal = "sealed_at_rest", make_seal(fresh_key())
     store = PostgresStore(f"{postgres.url()}?schema={schema}")
-    drive(store.open())
+    store.open()
     given = NewSecret("token", f"Bearer {MARK}", ("api.example.com",))
     for tenant in ("acme", "other"):
-        drive(keep(store, seal, tenant, given))
+        keep(store, seal, tenant, given)
     dump = postgres.sql(f"SELECT row_to_json(one) FROM {schema}.secrets AS one")
     assert dump.count("api.example.com") == 2
     assert MARK not in dump
 
     def opened(tenant, name):
-        [one] = drive(store.find_secrets(tenant, [name]))
+        [one] = store.find_secrets(tenant, [name])
         return seal.open(tenant, name, one.sealed)
 
     assert opened("acme", "token") == f"Bearer {MARK}"
@@ -32,4 +31,4 @@ def test_a_row_in_postgresql_tells_nothing_and_opens_in_its_place_alone(postgres
     postgres.sql(f"DELETE FROM {schema}.secrets WHERE tenant = 'acme'")
     postgres.sql(f"UPDATE {schema}.secrets SET tenant = 'acme'")
     assert opened("acme", "token") is None
-    drive(store.close())
+    store.close()

@@ -11,7 +11,6 @@ import pytest
 from noonmark.core.instants import SECOND
 from noonmark.stores.sqlite import SqliteStore, backup, checkpoint, connections
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.stores.test_sqlite_file import plans
 
 FIRST = Path(__file__).parent / "data" / "first.sql"
@@ -31,9 +30,9 @@ def path(tmp_path):
 @pytest.fixture
 def store(path, clock):
     store = SqliteStore(path, clock, busy_seconds=0.1)
-    done(store.open())
+    store.open()
     yield store
-    done(store.close())
+    store.close()
 
 
 @pytest.fixture
@@ -75,11 +74,11 @@ def test_no_connection_of_ours_checkpoints_by_itself(path, clock, monkeypatch, t
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
     store = SqliteStore(path, clock)
-    done(store.open())
+    store.open()
     assert len(seen) == 1, "the connection of the upgrade"
-    done(store.create(plans(1)))
-    done(store.find("acme", "schedule-of-uid-0"))
-    done(store.close())
+    store.create(plans(1))
+    store.find("acme", "schedule-of-uid-0")
+    store.close()
     assert seen == [0] * 4, "and those that read, write and checkpoint"
     source = connections.Connections(str(path), clock, busy_seconds=1).connect()
     source.close()
@@ -87,7 +86,7 @@ def test_no_connection_of_ours_checkpoints_by_itself(path, clock, monkeypatch, t
 
 
 def test_nobody_can_write_while_a_checkpoint_runs(store, path, clock):
-    done(store.create(plans(1)))
+    store.create(plans(1))
     refused = []
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
 
@@ -99,17 +98,17 @@ def test_nobody_can_write_while_a_checkpoint_runs(store, path, clock):
 
         store._connections.checkpoints._open().set_trace_callback(try_to_write)
         clock.now += checkpoint.CURRENT_WITHIN
-        done(store.changed_by_others())
+        store.changed_by_others()
     assert refused == ["PRAGMA wal_checkpoint(PASSIVE)"]
     assert schedules_in_file_alone(path) == 1
 
 
 def test_the_log_stays_small_and_the_file_current_however_much_is_written(small_log, store, path):
     for number in range(40):
-        done(store.create(plans(20, f"{number}")))
+        store.create(plans(20, f"{number}"))
     assert log_size(path) < 4 * SMALL
     assert schedules_in_file_alone(path) > 600
-    assert done(store.backlog(0, 1)).log_bytes == log_size(path)
+    assert store.backlog(0, 1).log_bytes == log_size(path)
 
 
 def test_so_it_does_where_the_path_is_a_link_to_the_file(small_log, path, clock, tmp_path):
@@ -118,58 +117,58 @@ def test_so_it_does_where_the_path_is_a_link_to_the_file(small_log, path, clock,
     path.symlink_to(elsewhere / "real.db")
     with closing(sqlite3.connect(elsewhere / "real.db")):
         store = SqliteStore(path, clock, busy_seconds=0.1)
-        done(store.open())
+        store.open()
         for number in range(40):
-            done(store.create(plans(20, f"{number}")))
+            store.create(plans(20, f"{number}"))
         size = log_size(elsewhere / "real.db")
         assert size < 4 * SMALL
-        assert done(store.backlog(0, 1)).log_bytes == done(store.condition()).journal_bytes == size
-        done(store.close())
+        assert store.backlog(0, 1).log_bytes == store.condition().journal_bytes == size
+        store.close()
 
 
 def test_what_was_committed_is_in_the_file_soon_though_nobody_commits_any_more(store, path, clock):
-    done(store.create(plans(1)))
-    done(store.changed_by_others())
+    store.create(plans(1))
+    store.changed_by_others()
     clock.now += checkpoint.CURRENT_WITHIN - 1
-    done(store.changed_by_others())
+    store.changed_by_others()
     assert path.stat().st_size <= 4096
     clock.now += 1
-    done(store.changed_by_others())
+    store.changed_by_others()
     assert schedules_in_file_alone(path) == 1
     assert checkpoint.CURRENT_WITHIN < 60 * SECOND
 
 
 def test_what_another_process_committed_is_in_the_file_soon(store, path, clock):
     clock.now += checkpoint.CURRENT_WITHIN
-    done(store.changed_by_others())
+    store.changed_by_others()
     other = SqliteStore(path, HandClock())
-    done(other.open())
-    done(other.create(plans(1)))
+    other.open()
+    other.create(plans(1))
     clock.now += checkpoint.CURRENT_WITHIN
-    done(store.changed_by_others())
+    store.changed_by_others()
     assert schedules_in_file_alone(path) == 1
-    done(other.close())
+    other.close()
 
 
 def test_the_file_is_current_where_no_node_watches_it_and_somebody_reads(store, path, clock):
-    done(store.create(plans(1)))
+    store.create(plans(1))
     clock.now += checkpoint.CURRENT_WITHIN
-    assert done(store.find("acme", "schedule-of-uid-0"))
+    assert store.find("acme", "schedule-of-uid-0")
     assert schedules_in_file_alone(path) == 1
 
 
 def test_a_clock_that_was_set_back_keeps_no_file_behind(store, path, clock):
-    done(store.create(plans(1)))
+    store.create(plans(1))
     clock.now -= 3600 * SECOND
-    done(store.changed_by_others())
+    store.changed_by_others()
     assert schedules_in_file_alone(path) == 1
 
 
 def test_the_file_is_current_when_the_store_is_closed_though_others_keep_it_open(store, path):
     with closing(sqlite3.connect(path)) as other:
         other.execute("SELECT count(*) FROM schedules").fetchone()
-        done(store.create(plans(3)))
-        done(store.close())
+        store.create(plans(3))
+        store.close()
         assert log_size(path), "another connection is open, so SQLite itself leaves the log alone"
         assert schedules_in_file_alone(path) == 3
 
@@ -178,10 +177,10 @@ def test_a_reader_that_holds_the_log_is_told_of_and_keeps_nobody_from_writing(
     small_log, store, path, clock, monkeypatch, caplog
 ):
     monkeypatch.setattr(checkpoint, "HELD_BYTES", 4 * SMALL)
-    done(store.create(plans(1)))
+    store.create(plans(1))
     with reading(path), caplog.at_level(logging.WARNING):
         for number in range(40):
-            assert done(store.create(plans(20, f"{number}"))) == [True] * 20
+            assert store.create(plans(20, f"{number}")) == [True] * 20
         assert log_size(path) > 4 * SMALL
         assert [
             record.getMessage() for record in caplog.records if "keeps a read transaction open" in record.getMessage()
@@ -190,21 +189,21 @@ def test_a_reader_that_holds_the_log_is_told_of_and_keeps_nobody_from_writing(
         assert schedules_in_file_alone(path) < 600
     for number in range(2):  # the first finds the log copied, and the second begins it anew
         clock.now += checkpoint.RETRY
-        done(store.create(plans(1, f"late-{number}")))
+        store.create(plans(1, f"late-{number}"))
     assert log_size(path) <= SMALL
     assert schedules_in_file_alone(path) >= 801
 
 
 def test_a_file_that_is_locked_puts_a_checkpoint_off(store, path, clock, caplog):
-    done(store.create(plans(1)))
+    store.create(plans(1))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         clock.now += checkpoint.CURRENT_WITHIN
-        done(store.changed_by_others())
+        store.changed_by_others()
         other.execute("ROLLBACK")
     assert not caplog.records
     clock.now += checkpoint.CURRENT_WITHIN
-    done(store.changed_by_others())
+    store.changed_by_others()
     assert schedules_in_file_alone(path) == 1
 
 
@@ -215,9 +214,9 @@ def test_a_checkpoint_that_fails_fails_no_commit(small_log, store, monkeypatch, 
     with monkeypatch.context() as broken:
         broken.setattr(store._connections.checkpoints, "_open", fail)
         for number in range(8):
-            assert done(store.create(plans(20, f"{number}"))) == [True] * 20
+            assert store.create(plans(20, f"{number}")) == [True] * 20
     assert "is tried again: disk I/O error" in caplog.text
-    assert done(store.create(plans(1, "after"))) == [True]
+    assert store.create(plans(1, "after")) == [True]
 
 
 def test_a_backup_takes_its_connection_from_the_store(monkeypatch, store, path, clock, tmp_path):

@@ -11,7 +11,6 @@ from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import SqliteStore, connections
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, Bench
-from tests.conformance.test_memory_model import done
 
 FULL = 2
 
@@ -23,7 +22,7 @@ def path(tmp_path):
 
 def opened(path):
     store = SqliteStore(path, clock := HandClock(), busy_seconds=0.1)
-    done(store.open())
+    store.open()
     return Bench(store, clock)
 
 
@@ -33,7 +32,7 @@ def test_what_was_committed_is_on_the_disk_before_anybody_is_told(path):
     with bench.store._connections.bare() as writer:
         assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert writer.execute("PRAGMA synchronous").fetchone() == (FULL,)
-    done(bench.store.close())
+    bench.store.close()
 
 
 def test_whoever_reads_cannot_write(path):
@@ -45,8 +44,8 @@ def test_whoever_reads_cannot_write(path):
 
     with pytest.raises(StoreUnavailable):
         write_anyway()
-    done(bench.store.beat(Heartbeat(node="somebody"), now=bench.now))
-    done(bench.store.close())
+    bench.store.beat(Heartbeat(node="somebody"), now=bench.now)
+    bench.store.close()
 
 
 class Hindered(connections.Connections):
@@ -84,32 +83,32 @@ def test_a_file_that_another_process_is_just_making_ready_is_waited_for(path):
 
 def test_an_edit_that_could_not_be_written_is_forgotten(path):
     here, elsewhere = opened(path), opened(path)
-    made = done(here.create_quiet())
+    made = here.create_quiet()
 
     def edited(bench, **changes):
-        snapshot = done(bench.snapshot(made))
+        snapshot = bench.snapshot(made)
         declared = replace(snapshot.schedule.declaration, **changes)
-        return done(bench.commit(edits.edit(snapshot, declared, now=bench.now, lookahead=LOOKAHEAD)))
+        return bench.commit(edits.edit(snapshot, declared, now=bench.now, lookahead=LOOKAHEAD))
 
     with here.store._connections.bare() as writer:
         [pages] = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreUnavailable, match="no space left"):
         edited(here, name="Lost", description="x" * 100_000)
-    assert done(elsewhere.kept(made)).schedule == made
+    assert elsewhere.kept(made).schedule == made
     assert edited(elsewhere, name="Kept")  # under the number that the other one would have had
-    assert done(here.kept(made)).schedule.declaration.name == "Kept"
+    assert here.kept(made).schedule.declaration.name == "Kept"
     for bench in (here, elsewhere):
-        done(bench.store.close())
+        bench.store.close()
 
 
 def test_a_forgotten_occurrence_leaves_nothing_in_the_file(path):
     bench = opened(path)
-    made = done(bench.create_quiet())
+    made = bench.create_quiet()
     for key in ("a", "b"):
-        assert done(bench.settle(done(bench.run(made, key))))
-    assert done(bench.store.prune(before=bench.now + 1, keep=0, limit=9)) == 2
+        assert bench.settle(bench.run(made, key))
+    assert bench.store.prune(before=bench.now + 1, keep=0, limit=9) == 2
     with bench.store._connections.reading() as reader:
         for table in ("occurrences", "runs"):
             assert reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)  # noqa: S608 - a test's own text
-    done(bench.store.close())
+    bench.store.close()

@@ -19,7 +19,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
-from tests.conformance.test_memory_model import done
 
 CREATE_MANY = """
 import json, sys
@@ -30,24 +29,18 @@ from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
 
-def done(verb):
-    try:
-        verb.send(None)
-    except StopIteration as answer:
-        return answer.value
-
 path, name = sys.argv[1:]
 clock = HandClock()
 store = SqliteStore(path, clock)
-done(store.open())
+store.open()
 for number in range(25):
     made = factories.schedule(f"{name}-{number}")
-    assert done(store.create([first_plan(made, lookahead=0)])) == [True]
+    assert store.create([first_plan(made, lookahead=0)]) == [True]
 clock.now += MINUTE
 claimed = []
-while claims := done(store.claim(name, [ROUTE], now=clock.now, until=clock.now, limit=3, lease=LEASE)):
+while claims := store.claim(name, [ROUTE], now=clock.now, until=clock.now, limit=3, lease=LEASE):
     claimed += [claim.occurrence.id for claim in claims]
-done(store.close())
+store.close()
 print(json.dumps(claimed))
 """
 
@@ -64,23 +57,23 @@ def path(tmp_path):
 @pytest.fixture
 def store(path):
     store = SqliteStore(path, HandClock(), busy_seconds=0.1)
-    done(store.open())
+    store.open()
     yield store
-    done(store.close())
+    store.close()
 
 
 def test_only_its_owner_may_read_the_files(path):
     before = os.umask(0)
     try:
         store = SqliteStore(path, HandClock())
-        done(store.open())
-        done(store.create(plans(1)))
+        store.open()
+        store.create(plans(1))
     finally:
         os.umask(before)
     modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()}
     assert modes == dict.fromkeys(["noonmark.db", "noonmark.db-wal", "noonmark.db-shm"], 0o600)
-    done(store.close())
-    done(store.close())
+    store.close()
+    store.close()
 
 
 def test_what_was_created_is_there_after_the_process_was_killed(path):
@@ -88,9 +81,9 @@ def test_what_was_created_is_there_after_the_process_was_killed(path):
     killed = subprocess.run([sys.executable, "-c", script, path, "killed"], check=False)
     assert killed.returncode == -9
     store = SqliteStore(path, HandClock())
-    done(store.open())
-    assert all(done(store.find("acme", f"schedule-of-killed-{n}")) for n in range(25))
-    done(store.close())
+    store.open()
+    assert all(store.find("acme", f"schedule-of-killed-{n}") for n in range(25))
+    store.close()
 
 
 def test_eight_processes_share_a_file(path):
@@ -100,104 +93,104 @@ def test_eight_processes_share_a_file(path):
     assert all(process.returncode == 0 for process in running)
     assert len(claimed) == len(set(claimed))
     store = SqliteStore(path, HandClock())
-    done(store.open())
+    store.open()
     late = NOW + MINUTE
-    claimed += [one.occurrence.id for one in done(store.claim("x", [ROUTE], now=late, until=late, limit=999, lease=1))]
+    claimed += [one.occurrence.id for one in store.claim("x", [ROUTE], now=late, until=late, limit=999, lease=1)]
     assert len(set(claimed)) == 8 * 25
-    done(store.close())
+    store.close()
 
 
 def test_threads_share_a_store(store):
     def work(thread):
         for number in range(20):
-            assert done(store.create(plans(1, f"{thread}-{number}"))) == [True]
-            assert done(store.find("acme", f"schedule-of-{thread}-{number}-0")) is not None
-            done(store.next_time([ROUTE]))
+            assert store.create(plans(1, f"{thread}-{number}")) == [True]
+            assert store.find("acme", f"schedule-of-{thread}-{number}-0") is not None
+            store.next_time([ROUTE])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     late = NOW + MINUTE
-    assert len(done(store.claim("a", [ROUTE], now=late, until=late, limit=999, lease=LEASE))) == 160
+    assert len(store.claim("a", [ROUTE], now=late, until=late, limit=999, lease=LEASE)) == 160
 
 
 def test_what_others_write_is_noticed_and_what_the_store_writes_is_not(store, path):
-    assert not done(store.changed_by_others())
-    done(store.create(plans(1)))
-    assert not done(store.changed_by_others())
+    assert not store.changed_by_others()
+    store.create(plans(1))
+    assert not store.changed_by_others()
     other = SqliteStore(path, HandClock())
-    done(other.open())
-    done(other.create(plans(1, "other")))
-    assert done(store.changed_by_others())
-    assert not done(store.changed_by_others())
-    done(other.close())
+    other.open()
+    other.create(plans(1, "other"))
+    assert store.changed_by_others()
+    assert not store.changed_by_others()
+    other.close()
 
 
 def _in_child(store, answers):
-    answers.put(done(store.create(plans(1, "child"))))
-    answers.put(done(store.find("acme", "schedule-of-uid-0")) is not None)
-    done(store.close())
+    answers.put(store.create(plans(1, "child")))
+    answers.put(store.find("acme", "schedule-of-uid-0") is not None)
+    store.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_opens_the_file_anew(store):
-    done(store.create(plans(1)))
+    store.create(plans(1))
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     child = context.Process(target=_in_child, args=(store, answers))
     child.start()
     assert [answers.get(timeout=60), answers.get(timeout=60)] == [[True], True]
     child.join()
-    assert done(store.find("acme", "schedule-of-child-0")) is not None
-    assert done(store.create(plans(1, "parent"))) == [True]
+    assert store.find("acme", "schedule-of-child-0") is not None
+    assert store.create(plans(1, "parent")) == [True]
 
 
 def test_a_file_that_stays_locked_is_unavailable_and_works_again(store, path):
     locking = sqlite3.connect(path, isolation_level=None)
     locking.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
-        done(store.create(plans(1)))
-    assert done(store.find("acme", "schedule-of-uid-0")) is None
+        store.create(plans(1))
+    assert store.find("acme", "schedule-of-uid-0") is None
     locking.execute("ROLLBACK")
     locking.close()
-    assert done(store.create(plans(1))) == [True]
+    assert store.create(plans(1)) == [True]
 
 
 def test_a_full_disk_loses_nothing_and_works_again_when_there_is_space(store):
-    assert done(store.create(plans(10, "before"))) == [True] * 10
+    assert store.create(plans(10, "before")) == [True] * 10
     with store._connections.bare() as connection:
         [pages] = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(StoreUnavailable, match="no space left"):
-        done(store.create(plans(500)))
-    assert done(store.find("acme", "schedule-of-uid-0")) is None
-    assert done(store.find("acme", "schedule-of-before-9")) is not None
+        store.create(plans(500))
+    assert store.find("acme", "schedule-of-uid-0") is None
+    assert store.find("acme", "schedule-of-before-9") is not None
     with store._connections.bare() as connection:
         connection.execute("PRAGMA max_page_count = 1000000")
-    assert done(store.create(plans(500))) == [True] * 500
+    assert store.create(plans(500)) == [True] * 500
 
 
 @pytest.mark.parametrize("place", ["an empty one", "none"])
 def test_whoever_opens_the_file_again_leaves_the_journal_of_one_that_was_moved(store, path, place):
     """SQLite would make a file where there is none, and remove the journal beside an empty one."""
     plan = first_plan(factories.schedule(), lookahead=LOOKAHEAD)
-    assert done(store.create([plan])) == [True]
+    assert store.create([plan]) == [True]
     away, journal = path.with_name("away.db"), path.with_name(path.name + "-wal")
     path.rename(away)
     if place != "none":
         path.touch()
     written = journal.read_bytes()
     with pytest.raises(StoreUnavailable, match="while it was open"):
-        done(store.condition())
+        store.condition()
     if place == "none":
         other = SqliteStore(path, lambda: NOW)
         with pytest.raises(StoreUnavailable, match="is not there, but its journal is"):
-            done(other.open())
+            other.open()
         assert not path.exists()
     assert journal.read_bytes() == written
     away.replace(path)
-    assert done(store.find_uid(plan.snapshot.schedule.uid)) is not None
-    assert done(store.condition()).problems == ()
+    assert store.find_uid(plan.snapshot.schedule.uid) is not None
+    assert store.condition().problems == ()
 
 
 def test_a_link_may_lead_to_where_no_file_is_yet_and_its_journal_is_watched(tmp_path):
@@ -205,35 +198,35 @@ def test_a_link_may_lead_to_where_no_file_is_yet_and_its_journal_is_watched(tmp_
     file.parent.mkdir()
     link.symlink_to(file)
     store = SqliteStore(link, lambda: NOW)
-    done(store.open())
+    store.open()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert done(store.create([first_plan(factories.schedule(), lookahead=LOOKAHEAD)])) == [True]
+    assert store.create([first_plan(factories.schedule(), lookahead=LOOKAHEAD)]) == [True]
     journal = file.with_name("noonmark.db-wal")
     journal.rename(tmp_path / "away")
     with pytest.raises(StoreUnavailable, match=r"noonmark\.db-wal was removed"):
-        done(store.newest_time())
+        store.newest_time()
     (tmp_path / "away").rename(journal)
-    done(store.newest_time())
-    done(store.close())
+    store.newest_time()
+    store.close()
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     store = SqliteStore(tmp_path / "nowhere" / "noonmark.db", HandClock())
     with pytest.raises(StoreUnavailable, match=r"cannot be opened: there is no folder .*nowhere$"):
-        done(store.open())
+        store.open()
 
 
 def test_an_sqlite_that_is_too_old_is_refused_with_its_version_and_a_way_out(path, monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
     with pytest.raises(StoreUnavailable, match=r"has SQLite 3\.34\.1, and Noonmark needs 3\.35 or newer; use a Python"):
-        done(SqliteStore(path, HandClock()).open())
+        SqliteStore(path, HandClock()).open()
     assert not path.exists()
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system does not tell its locks")
 def test_a_second_store_in_the_process_leaves_the_locks_of_the_first_alone(store, path):
-    done(store.create(plans(1)))
+    store.create(plans(1))
 
     def locks():
         beside = [one.stat().st_ino for one in path.parent.iterdir()]
@@ -243,9 +236,9 @@ def test_a_second_store_in_the_process_leaves_the_locks_of_the_first_alone(store
     before = locks()
     assert before, "the first one holds a lock as long as it is open"
     second = SqliteStore(path, HandClock())
-    done(second.open())
+    second.open()
     assert len(locks()) >= len(before)
-    done(second.close())
+    second.close()
 
 
 def _inode(lock):

@@ -11,7 +11,6 @@ import pytest
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
-from tests.conformance.test_memory_model import done
 from tests.stores.test_sqlite_file import plans
 
 pytestmark = [
@@ -24,9 +23,9 @@ SECONDS = 60
 @pytest.fixture
 def store(tmp_path):
     store = SqliteStore(tmp_path / "forked.db", HandClock())
-    done(store.open())
+    store.open()
     yield store
-    done(store.close())
+    store.close()
 
 
 class Child:
@@ -67,22 +66,22 @@ def found(path, uid):
 
 
 def test_what_a_child_wrote_after_its_parent_let_go_is_kept(store, tmp_path):
-    done(store.create(plans(1)))
-    child = Child(lambda: done(store.create(plans(1, "early"))), lambda: done(store.create(plans(1, "late"))))
+    store.create(plans(1))
+    child = Child(lambda: store.create(plans(1, "early")), lambda: store.create(plans(1, "late")))
     with closing(child):
         assert child.next() == [True]
-        done(store.close())
+        store.close()
         assert child.next() == [True]
     assert found(tmp_path / "forked.db", "late-0") == (1,)
 
 
 def test_what_the_parent_wrote_after_its_child_let_go_is_kept(store, tmp_path):
-    child = Child(lambda: done(store.create(plans(1, "child"))), lambda: done(store.close()))
+    child = Child(lambda: store.create(plans(1, "child")), store.close)
     with closing(child):
         assert child.next() == [True]
-        assert done(store.create(plans(1, "parent"))) == [True]
+        assert store.create(plans(1, "parent")) == [True]
         child.next()
-        assert done(store.create(plans(1, "late"))) == [True]
+        assert store.create(plans(1, "late")) == [True]
     assert found(tmp_path / "forked.db", "late-0") == (1,)
 
 
@@ -99,12 +98,12 @@ def test_a_fork_waits_for_whoever_is_inside(store):
     writer.start()
     inside.wait(SECONDS)
     threading.Timer(0.2, leave.set).start()  # noqa: TID251 - long enough for the fork to wait
-    child = Child(lambda: done(store.create(plans(1, "child"))))
+    child = Child(lambda: store.create(plans(1, "child")))
     assert leave.is_set()
     writer.join()
     with closing(child):
         assert child.next() == [True]
-    assert done(store.create(plans(1, "parent"))) == [True]
+    assert store.create(plans(1, "parent")) == [True]
 
 
 def test_both_go_on_while_many_threads_are_inside(store):
@@ -115,13 +114,13 @@ def test_both_go_on_while_many_threads_are_inside(store):
         for n in range(10_000):
             if stopping.is_set():
                 return
-            written.extend(done(store.create(plans(1, f"{name}-{n}"))))
+            written.extend(store.create(plans(1, f"{name}-{n}")))
 
     writers = [threading.Thread(target=write, args=(name,)) for name in ("first", "second")]
     for writer in writers:
         writer.start()
     for n in range(5):
-        child = Child(lambda n=n: done(store.create(plans(1, f"child-{n}"))))
+        child = Child(lambda n=n: store.create(plans(1, f"child-{n}")))
         with closing(child):
             assert child.next() == [True]
     stopping.set()
@@ -132,66 +131,66 @@ def test_both_go_on_while_many_threads_are_inside(store):
 
 
 def test_a_change_while_the_file_was_closed_is_noticed(store):
-    done(store.create(plans(1)))
-    assert not done(store.changed_by_others())
-    child = Child(lambda: done(store.create(plans(1, "child"))))
+    store.create(plans(1))
+    assert not store.changed_by_others()
+    child = Child(lambda: store.create(plans(1, "child")))
     with closing(child):
         child.next()
-    assert done(store.changed_by_others())
-    assert not done(store.changed_by_others())
+    assert store.changed_by_others()
+    assert not store.changed_by_others()
 
 
 def test_a_relative_path_stays_what_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = SqliteStore("relative.db", HandClock())
-    done(store.open())
+    store.open()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    child = Child(lambda: done(store.create(plans(1, "child"))))
+    child = Child(lambda: store.create(plans(1, "child")))
     with closing(child):
         assert child.next() == [True]
-    assert done(store.find("acme", "schedule-of-child-0")) is not None
+    assert store.find("acme", "schedule-of-child-0") is not None
     assert list((tmp_path / "elsewhere").iterdir()) == []
-    done(store.close())
+    store.close()
 
 
 def test_a_child_of_a_process_that_could_not_let_go_is_refused(tmp_path, monkeypatch):
     store = SqliteStore(tmp_path / "kept.db", HandClock())
-    done(store.open())
+    store.open()
     # As after a fork that Python was not told of beforehand.
     monkeypatch.setattr(store, "before_fork", lambda until: None)
     child = Child(
-        lambda: done(store.create(plans(1, "child"))),
-        lambda: done(SqliteStore(tmp_path / "kept.db", HandClock()).open()),
+        lambda: store.create(plans(1, "child")),
+        lambda: SqliteStore(tmp_path / "kept.db", HandClock()).open(),
     )
     with closing(child):
         assert "was in use in the process that this one was forked from" in child.next()
         assert "was in use in the process that this one was forked from" in child.next()
-    assert done(store.create(plans(1, "parent"))) == [True]
-    done(store.close())
+    assert store.create(plans(1, "parent")) == [True]
+    store.close()
 
 
 def test_a_child_of_a_process_with_a_connection_of_its_own_is_refused_until_that_is_closed(tmp_path):
     path = tmp_path / "watched.db"
     store = SqliteStore(path, HandClock())
-    done(store.open())
+    store.open()
     looking = sqlite3.connect(path)
     looking.execute("SELECT count(*) FROM schedules").fetchone()
     child = Child(
-        lambda: done(store.create(plans(1, "early"))),
-        lambda: done(SqliteStore(path, HandClock()).open()),
+        lambda: store.create(plans(1, "early")),
+        lambda: SqliteStore(path, HandClock()).open(),
         looking.close,
-        lambda: done(store.create(plans(1, "late"))),
+        lambda: store.create(plans(1, "late")),
     )
     with closing(child):
         assert "close every connection to it before the fork, also those of sqlite3 and SQLAlchemy" in child.next()
         assert "was in use in the process that this one was forked from" in child.next()
         child.next()
         assert child.next() == [True]
-        assert done(store.create(plans(1, "parent"))) == [True]
+        assert store.create(plans(1, "parent")) == [True]
         looking.execute("SELECT count(*) FROM schedules").fetchone()
         looking.close()
-        done(store.close())
+        store.close()
     assert found(path, "late-0") == (1,)
     assert found(path, "parent-0") == (1,)
 
@@ -199,19 +198,19 @@ def test_a_child_of_a_process_with_a_connection_of_its_own_is_refused_until_that
 def test_a_child_of_a_process_that_closed_its_own_connections_works(store):
     with closing(sqlite3.connect(store._connections.path)) as looking:
         looking.execute("SELECT count(*) FROM schedules").fetchone()
-    child = Child(lambda: done(store.create(plans(1, "child"))))
+    child = Child(lambda: store.create(plans(1, "child")))
     with closing(child):
         assert child.next() == [True]
 
 
 def test_a_child_of_a_process_with_two_stores_on_the_file_works(store):
     second = SqliteStore(store._connections.path, HandClock())
-    done(second.open())
-    done(second.create(plans(1, "second")))
-    done(store.create(plans(1, "first")))
-    child = Child(lambda: done(second.create(plans(1, "child"))))
+    second.open()
+    second.create(plans(1, "second"))
+    store.create(plans(1, "first"))
+    child = Child(lambda: second.create(plans(1, "child")))
     with closing(child):
         assert child.next() == [True]
-        assert done(store.create(plans(1, "parent"))) == [True]
-    done(second.close())
+        assert store.create(plans(1, "parent")) == [True]
+    second.close()
     assert found(store._connections.path, "-0") == (4,)

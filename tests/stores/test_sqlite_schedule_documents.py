@@ -13,7 +13,6 @@ from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import Bench
 from noonmark.testing.factories import NOW
-from tests.conformance.test_memory_model import done
 
 FUNCTION = {"target_kind": "function", "function": "work", "args": [1, 2.5, None], "kwargs": {"deep": [{"a": True}]}}
 DOCUMENTS = [
@@ -51,9 +50,9 @@ def test_what_is_declared_reads_back_equal(tmp_path, document):
     declared = parse_schedule(document, now=from_micros(NOW))
     clock = HandClock()
     store = SqliteStore(tmp_path / "noonmark.db", clock)
-    done(store.open())
+    store.open()
     changes = {name: getattr(declared, name) for name in declared.__dataclass_fields__ if name != "schedule_id"}
-    made = done(Bench(store, clock).create(schedule_id=declared.schedule_id, **changes))
+    made = Bench(store, clock).create(schedule_id=declared.schedule_id, **changes)
     store._schedule_cache.forget()
     for cached in (
         schedule_documents._declared,
@@ -62,21 +61,21 @@ def test_what_is_declared_reads_back_equal(tmp_path, document):
         schedule_documents._policies,
     ):
         cached.cache_clear()
-    assert done(store.snapshot(made.uid)).schedule == made
-    done(store.close())
+    assert store.snapshot(made.uid).schedule == made
+    store.close()
 
 
 def test_what_many_share_is_read_once(tmp_path):
     clock = HandClock()
     store = SqliteStore(tmp_path / "noonmark.db", clock)
-    done(store.open())
+    store.open()
     bench = Bench(store, clock)
-    made = [done(bench.create(f"uid-{n}", name=f"name-{n}")) for n in range(5)]
+    made = [bench.create(f"uid-{n}", name=f"name-{n}") for n in range(5)]
     store._schedule_cache.forget()
     schedule_documents._declared.cache_clear()
-    assert [done(store.snapshot(one.uid)).schedule for one in made] == made
+    assert [store.snapshot(one.uid).schedule for one in made] == made
     assert schedule_documents._declared.cache_info().misses == 1
-    done(store.close())
+    store.close()
 
 
 def test_only_so_many_schedules_are_remembered(monkeypatch):
@@ -92,18 +91,18 @@ def test_only_so_many_schedules_are_remembered(monkeypatch):
 def test_whatever_a_run_says_can_be_kept(tmp_path, error, alone):
     clock = HandClock()
     store = SqliteStore(tmp_path / "noonmark.db", clock)
-    done(store.open())
+    store.open()
     bench = Bench(store, clock)
     for uid in ("uid-1", "uid-2"):
-        done(bench.add(done(bench.create_quiet(uid)), "a"))
-    running = [done(bench.start(claim)) for claim in done(bench.claim())]
+        bench.add(bench.create_quiet(uid), "a")
+    running = [bench.start(claim) for claim in bench.claim()]
     settlements = [bench.settlement(one) for one in running]
     usage = Usage(tokens=3, cost_usd=0.1 + 0.2)
     said = replace(settlements[0].run, error=error, result={"x": error}, usage=usage)
     settlements[0] = replace(settlements[0], run=said)
-    assert all(done(store.settle(settlements[: 1 if alone else 2])))
-    [run] = done(store.runs(running[0].uid))
+    assert all(store.settle(settlements[: 1 if alone else 2]))
+    [run] = store.runs(running[0].uid)
     assert run.result == {"x": error}
     assert run.usage == usage
     assert run.error == error.replace("\0", "\\0").replace("\ud800", "\\ud800")
-    done(store.close())
+    store.close()

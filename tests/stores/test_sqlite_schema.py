@@ -27,7 +27,6 @@ from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LEASE, ROUTE, Bench
 from noonmark.testing.factories import MINUTE
-from tests.conformance.test_memory_model import done
 
 SCHEMA = files("noonmark.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
 FIRST = Path(__file__).parent / "data" / "first.sql"
@@ -70,7 +69,7 @@ def held(path, among=None):
 
 def opened(path, clock=None):
     store = SqliteStore(path, clock or HandClock(), busy_seconds=1)
-    done(store.open())
+    store.open()
     return store
 
 
@@ -104,10 +103,10 @@ def test_an_older_database_is_brought_up_to_date(tmp_path):
     path = tmp_path / "noonmark.db"
     made(path, SCHEMA.partition(";")[0])
     store = opened(path)
-    done(store.close())
+    store.close()
     made(tmp_path / "text.db", SCHEMA)
     assert tables_of(path) == tables_of(tmp_path / "text.db")
-    done(opened(path).close())
+    opened(path).close()
 
 
 def test_what_the_first_schema_held_is_there_after_an_upgrade(tmp_path):
@@ -115,7 +114,7 @@ def test_what_the_first_schema_held_is_there_after_an_upgrade(tmp_path):
     made(path, FIRST.read_text(encoding="utf-8"))
     before = held(path)
     assert before["alembic_version"][1] == [("0001",)]
-    done(opened(path).close())
+    opened(path).close()
     made(tmp_path / "text.db", SCHEMA)
     assert tables_of(path) == tables_of(tmp_path / "text.db")
     assert held(path, before) == before | {"alembic_version": (['"version_num"'], [(VERSION,)])}
@@ -150,7 +149,7 @@ def listening(schema=""):
 def test_triggers_get_their_discriminators_in_an_upgrade(tmp_path):
     path = tmp_path / "noonmark.db"
     made(path, FIRST.read_text(encoding="utf-8") + listening())
-    done(opened(path).close())
+    opened(path).close()
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute("SELECT schedule, fields, wanted FROM event_listeners ORDER BY schedule").fetchall()
     own = discriminator({"n": 1})
@@ -160,7 +159,7 @@ def test_triggers_get_their_discriminators_in_an_upgrade(tmp_path):
 def test_a_trigger_that_an_older_node_changes_is_shown_every_event_until_a_newer_one_writes_it(tmp_path):
     path = tmp_path / "noonmark.db"
     bench = Bench(opened(path), HandClock())
-    listens = done(bench.create(trigger=EventTrigger("seen", {"n": 1})))
+    listens = bench.create(trigger=EventTrigger("seen", {"n": 1}))
 
     def wanted():
         with closing(sqlite3.connect(path)) as connection:
@@ -172,18 +171,18 @@ def test_a_trigger_that_an_older_node_changes_is_shown_every_event_until_a_newer
     made(path, "UPDATE schedules SET trigger_document = replace(trigger_document, '1', '2')")
     made(path, "UPDATE schedule_states SET version = version + 1")
     assert wanted() == [("", "")]
-    assert done(bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e", payload={"n": 2})]))
-    [audience] = done(bench.store.unmatched(9))
+    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="e", payload={"n": 2})])
+    [audience] = bench.store.unmatched(9)
     assert [one.declaration.trigger.filters for one in audience.listeners] == [{"n": 2}]
     renamed = replace(audience.listeners[0].declaration, trigger=EventTrigger("seen", {"n": 3}))
-    assert done(bench.commit(edits.edit(done(bench.snapshot(listens)), renamed, now=bench.now, lookahead=0)))
+    assert bench.commit(edits.edit(bench.snapshot(listens), renamed, now=bench.now, lookahead=0))
     assert wanted() == [discriminator({"n": 3})]
-    done(bench.store.close())
+    bench.store.close()
 
 
 def test_a_newer_database_is_refused(tmp_path):
     path = tmp_path / "noonmark.db"
-    done(opened(path).close())
+    opened(path).close()
     made(path, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StoreUnavailable, match=rf"schema version 9999.*up to {VERSION}; upgrade Noonmark"):
         opened(path)
@@ -209,23 +208,22 @@ def test_the_first_database_is_opened_and_works(tmp_path):
     clock = HandClock()
     store = opened(path, clock)
     bench = Bench(store, clock)
-    kept = done(store.find("acme", "schedule-of-uid-1"))
+    kept = store.find("acme", "schedule-of-uid-1")
     assert (kept.counters.successful, kept.schedule.declaration.name) == (1, "nightly")
-    assert [run.result for run in done(store.runs("uid-1"))] == [{"rows": 3}]
+    assert [run.result for run in store.runs("uid-1")] == [{"rows": 3}]
     clock.now += 2 * MINUTE
-    claims = done(store.claim("node-b", [ROUTE], now=clock.now, until=clock.now, limit=9, lease=LEASE))
+    claims = store.claim("node-b", [ROUTE], now=clock.now, until=clock.now, limit=9, lease=LEASE)
     assert {claim.occurrence.origin for claim in claims} == {"trigger", "manual:waits"}
     [claim] = [claim for claim in claims if claim.occurrence.origin == "manual:waits"]
     assert claim.occurrence.payload == {"day": 1}
-    assert done(bench.settle(done(bench.start(claim))))
-    done(store.close())
+    assert bench.settle(bench.start(claim))
+    store.close()
 
 
 def test_opening_a_current_database_imports_neither_sqlalchemy_nor_alembic(tmp_path):
     script = (
         "import sys; from noonmark.stores.sqlite import SqliteStore; store = SqliteStore(sys.argv[1], lambda: 0)\n"
-        "try: store.open().send(None)\n"
-        "except StopIteration: pass\n"
+        "store.open()\n"
         "print(sorted({'sqlalchemy', 'alembic'} & sys.modules.keys()))"
     )
     for _ in range(2):

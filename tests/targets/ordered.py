@@ -10,7 +10,6 @@ from pathlib import Path
 from noonmark.core.ids import manual
 from noonmark.core.settlement import Underway
 from noonmark.core.targets import parse_target
-from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.commands import CommandRunner
@@ -47,7 +46,7 @@ class Runner:
     """A runner, and what it reported."""
 
     def __init__(self, *allowed, **rules):
-        self.runner = CommandRunner(Programs(allowed, **rules), OrphanedPrograms(MemoryStore(now), drive))
+        self.runner = CommandRunner(Programs(allowed, **rules), OrphanedPrograms(MemoryStore(now)))
         self._reported, self._news = {}, threading.Condition()
         self.told = []
         """What it told of those that went on, and when."""

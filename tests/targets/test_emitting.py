@@ -10,7 +10,6 @@ from noonmark.core.event import Event
 from noonmark.core.ids import event, manual
 from noonmark.core.targets import EventTarget, FunctionTarget
 from noonmark.core.triggers import EventTrigger
-from noonmark.driver.drive import drive
 from noonmark.ports.target import Assignment
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.emitting import EventEmitter
@@ -25,8 +24,8 @@ class Emitter:
 
     def __init__(self):
         self.store = MemoryStore(now)
-        drive(self.store.open())
-        self.emitter = EventEmitter(self.store, drive)
+        self.store.open()
+        self.emitter = EventEmitter(self.store)
         self._reported, self._news = {}, threading.Condition()
         self.emitter.open(self._report, now)
 
@@ -42,7 +41,7 @@ class Emitter:
         return self._reported[assignment]
 
     def kept(self):
-        return [one.to_envelope() for one in drive(self.store.events(TENANT, 100))]
+        return [one.to_envelope() for one in self.store.events(TENANT, 100)]
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import ENDS, run_id
-from noonmark.driver.drive import drive
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.keeper import RUN_MARK
 from noonmark.targets.node_marks import NODE_MARK, drop_mark, is_gone, make_mark
@@ -79,15 +78,15 @@ def test_of_who_cannot_be_seen_from_here_nobody_says_that_it_is_gone(mark):
 def bench():
     clock = HandClock()
     store = MemoryStore(clock)
-    drive(store.open())
+    store.open()
     return Bench(store, clock)
 
 
 @pytest.fixture
 def begun(bench):
     """A run that has begun; the id is its own, since processes are found by it on the whole machine."""
-    of = drive(bench.create_quiet())
-    return drive(bench.run(of, f"{os.getpid()}-{now()}"))
+    of = bench.create_quiet()
+    return bench.run(of, f"{os.getpid()}-{now()}")
 
 
 def ended(bench, one, outcome):
@@ -95,12 +94,12 @@ def ended(bench, one, outcome):
     phase, reason = ENDS[outcome]
     settlement = bench.settlement(one, phase=phase, reason=reason)
     settlement = replace(settlement, run=replace(settlement.run, outcome=outcome))
-    assert drive(bench.store.settle([settlement])) == [True]
+    assert bench.store.settle([settlement]) == [True]
 
 
 def swept(bench, pid):
     """Look for what is left; whether a process is there afterwards."""
-    OrphanedPrograms(bench.store, drive).end(now)
+    OrphanedPrograms(bench.store).end(now)
     return is_alive(pid)
 
 
@@ -115,7 +114,7 @@ def test_what_did_not_come_to_an_end_of_its_own_is_ended(bench, begun, left, out
 def test_so_is_what_another_node_has_begun_again_since(bench, begun, left):
     pid = left(of_dead_process(), run_id(begun))
     bench.advance(3 * LEASE)
-    again = drive(bench.start(drive(bench.claim_one("node-b"))))
+    again = bench.start(bench.claim_one("node-b"))
     assert again.fence > begun.fence
     assert not swept(bench, pid)
 
@@ -141,7 +140,7 @@ def test_so_is_what_is_of_the_run_that_this_very_node_is_a_part_of(bench, begun,
 
 
 def test_nobody_looks_again_at_once_unless_there_is_a_reason(bench, begun, left):
-    orphans = OrphanedPrograms(bench.store, drive)
+    orphans = OrphanedPrograms(bench.store)
     orphans.end(lambda: 0)
     pid = left(of_dead_process(), run_id(begun))
     orphans.end(lambda: LOOK_EVERY - 1)

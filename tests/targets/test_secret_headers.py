@@ -14,7 +14,6 @@ from noonmark.core.redaction import Redactor
 from noonmark.core.run import Outcome
 from noonmark.core.secret import Secret
 from noonmark.core.urls import parse_url
-from noonmark.driver.drive import drive
 from noonmark.secret_cipher import AesSeal, fresh_key, read_keys
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.sqlite import SqliteStore
@@ -44,11 +43,11 @@ class Secrets:
     def put(self, name, value, *hosts, tenant=TENANT, keys=(OLD,)):
         sealed = seal(*keys).close(tenant, name, value)
         made = Secret(name=name, hosts=hosts, sealed=sealed, created=NOW, updated=NOW)
-        assert drive(self.store.keep_secret(tenant, made, most=99))
+        assert self.store.keep_secret(tenant, made, most=99)
         return made
 
     def calling(self, *keys):
-        return calling(unsealer=Unsealer(self.store, drive, seal(*keys) if keys else None))
+        return calling(unsealer=Unsealer(self.store, seal(*keys) if keys else None))
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +254,7 @@ def test_a_row_that_was_moved_does_not_open(secrets, receiver):
     mine = secrets.put("mine", VALUE, "http://127.0.0.1")
     moved = (theirs, replace(mine, name="renamed"), replace(mine, name="mended", sealed=mine.sealed[:-8] + "AAAAAAA="))
     for one in moved:
-        drive(secrets.store.keep_secret(TENANT, one, most=99))
+        secrets.store.keep_secret(TENANT, one, most=99)
     with secrets.calling(OLD) as caller:
         for one in moved:
             delivered = caller.call(f"{receiver.url}/ok", key=one.name, secret_headers={"X-Token": one.name})
@@ -266,7 +265,7 @@ def test_a_row_that_was_moved_does_not_open(secrets, receiver):
 def test_while_the_store_does_not_answer_the_retry_policy_has_its_say(receiver, tmp_path):
     path = tmp_path / "noonmark.db"
     path.write_bytes(b"no database" * 1_000)
-    with calling(unsealer=Unsealer(SqliteStore(path, SystemClock().micros), drive, seal(OLD))) as caller:
+    with calling(unsealer=Unsealer(SqliteStore(path, SystemClock().micros), seal(OLD))) as caller:
         delivered = caller.call(f"{receiver.url}/ok", secret_headers={"X-Token": "token"})
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
     assert delivered.error.startswith("its keys and secrets could not be read: ")

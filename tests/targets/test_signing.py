@@ -7,7 +7,6 @@ from noonmark.clocks import SystemClock
 from noonmark.core.run import Outcome
 from noonmark.core.schedule import Owner
 from noonmark.core.signatures import KeySettings, check_token, tenant_key, token_keys
-from noonmark.driver.drive import drive
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.targets.unsealing import Unsealer
 from tests.targets.receiving import calling, receiving
@@ -19,24 +18,24 @@ CHOSEN = "a key that was chosen"
 @pytest.fixture
 def store(tmp_path):
     store = SqliteStore(tmp_path / "noonmark.db", SystemClock().micros)
-    drive(store.open())
+    store.open()
     yield store
-    drive(store.close())
+    store.close()
 
 
 @pytest.mark.parametrize("keys", [KeySettings(), KeySettings(signing_key=CHOSEN, secret_key="a,b")])  # noqa: S106 - of a test
 def test_a_request_has_the_key_of_its_tenant_and_its_own_token(store, keys):
-    own = drive(store.own_key())
+    own = store.own_key()
     key = tenant_key(keys, own, TENANT)
     with (
         receiving() as receiver,
-        calling(unsealer=Unsealer(store, drive, None), keys=keys, public_url=PUBLIC) as caller,
+        calling(unsealer=Unsealer(store, None), keys=keys, public_url=PUBLIC) as caller,
     ):
         caller.call(f"{receiver.url}/ok", body="pay", key="one")
         with store._connections.writing() as connection:
             connection.execute("DELETE FROM secrets")
         caller.call(f"{receiver.url}/ok", key="two")
-        assert drive(store.own_key()) != own  # but this node had no need to ask again
+        assert store.own_key() != own  # but this node had no need to ask again
         for _, _, headers, body in receiver.requests:
             one = verify(headers, body, key)
             assert headers["Noonmark-Callback"] == f"{PUBLIC}/occurrences/{one}"
@@ -45,20 +44,18 @@ def test_a_request_has_the_key_of_its_tenant_and_its_own_token(store, keys):
 
 
 def test_without_a_public_url_it_is_signed_all_the_same(store):
-    with receiving() as receiver, calling(unsealer=Unsealer(store, drive, None)) as caller:
+    with receiving() as receiver, calling(unsealer=Unsealer(store, None)) as caller:
         caller.call(f"{receiver.url}/ok")
         ((_, _, headers, body),) = receiver.requests
-    assert (
-        verify(headers, body, tenant_key(KeySettings(), drive(store.own_key()), TENANT)) == headers["Idempotency-Key"]
-    )
+    assert verify(headers, body, tenant_key(KeySettings(), store.own_key(), TENANT)) == headers["Idempotency-Key"]
     assert not [name for name in headers if name.startswith("Noonmark-Callback")]
 
 
 def test_nothing_is_sent_unsigned_while_the_key_cannot_be_read(store):
-    drive(store.own_key())
+    store.own_key()
     with store._connections.writing() as connection:
         connection.execute("UPDATE secrets SET sealed = 'damaged'")
-    with receiving() as receiver, calling(unsealer=Unsealer(store, drive, None)) as caller:
+    with receiving() as receiver, calling(unsealer=Unsealer(store, None)) as caller:
         delivered = caller.call(f"{receiver.url}/ok")
         assert receiver.requests == []
     assert (delivered.outcome, delivered.is_final) == (Outcome.DELIVERY_FAILED, False)
@@ -67,14 +64,14 @@ def test_nothing_is_sent_unsigned_while_the_key_cannot_be_read(store):
 
 def test_a_damaged_key_stops_no_request_that_is_signed_without_it(store):
     keys, of_default = KeySettings(signing_key=CHOSEN), {"owner": Owner(tenant="default", user="ada")}
-    drive(store.own_key())
+    store.own_key()
     with store._connections.writing() as connection:
         connection.execute("UPDATE secrets SET sealed = 'damaged'")
     with receiving() as receiver:
-        with calling(unsealer=Unsealer(store, drive, None), keys=keys) as caller:
+        with calling(unsealer=Unsealer(store, None), keys=keys) as caller:
             delivered = caller.call(f"{receiver.url}/ok", declared=of_default)
             of_another = caller.call(f"{receiver.url}/ok")
-        with calling(unsealer=Unsealer(store, drive, None), keys=keys, public_url=PUBLIC) as caller:
+        with calling(unsealer=Unsealer(store, None), keys=keys, public_url=PUBLIC) as caller:
             with_callback = caller.call(f"{receiver.url}/ok", declared=of_default)
         ((_, _, headers, body),) = receiver.requests
     assert verify(headers, body, CHOSEN) == headers["Idempotency-Key"]

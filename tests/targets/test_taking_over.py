@@ -6,7 +6,6 @@ from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted
-from noonmark.driver.drive import drive
 from noonmark.stores.memory import MemoryStore
 from noonmark.targets.unsealing import Unsealer
 from tests.targets.receiving import calling, receiving
@@ -23,7 +22,7 @@ def receiver():
 @pytest.fixture(scope="module")
 def caller():
     store = MemoryStore(SystemClock().micros)
-    with calling(public_url=PUBLIC, unsealer=Unsealer(store, drive, None)) as caller:
+    with calling(public_url=PUBLIC, unsealer=Unsealer(store, None)) as caller:
         yield caller
 
 

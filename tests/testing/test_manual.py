@@ -7,7 +7,6 @@ import pytest
 
 from noonmark import AsyncScheduler, CronTrigger, EventTrigger, IntervalTrigger, OnceTrigger, Scheduler
 from noonmark.core.event import parse_event
-from noonmark.driver.drive import drive
 from noonmark.operations.events import emit
 from noonmark.ports.events import Settled
 from noonmark.testing import FakeClock, ManualDriver
@@ -55,7 +54,7 @@ class TestRunDue:
         store = kit.scheduler.runtime.store
         for number in range(3):
             document = {"event_type": "counted", "event_id": f"e{number}", "payload": {"n": number}}
-            drive(emit(store, "default", parse_event(document, now=kit.clock.now()), fresh_id="-"))
+            emit(store, "default", parse_event(document, now=kit.clock.now()), fresh_id="-")
         assert [run.result for run in kit.driver.run_due()] == [["e0", 0], ["e1", 1], ["e2", 2]]
         assert kit.driver.run_until(START + DAY) == []
 

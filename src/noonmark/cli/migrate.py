@@ -9,7 +9,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from noonmark.clocks import SystemClock
-from noonmark.driver.drive import drive
 from noonmark.server.config import load
 from noonmark.stores.sql.version import VERSION
 from noonmark.telemetry.masking import masked
@@ -28,8 +27,8 @@ def migrate(
         raise loaded.refuse("store", "a store in memory has no schema; name a file or a database")
     opened = make_store(url, SystemClock())
     try:
-        drive(opened.open())
+        opened.open()
     finally:
-        drive(opened.close())
+        opened.close()
     sys.stdout.write(f"The schema of {masked(url)} has version {VERSION}.\n")
     return 0

@@ -120,7 +120,6 @@ class OnStore:
     def __init__(self, url: str) -> None:
         """Nothing is opened yet. A file that is not there may be made, a database on a server is taken as it is."""
         from noonmark.clocks import SystemClock  # noqa: PLC0415 - whoever asks a server needs none of these
-        from noonmark.driver.drive import drive  # noqa: PLC0415 - likewise
         from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
         from noonmark.operations.table import perform  # noqa: PLC0415 - likewise
         from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
@@ -140,7 +139,7 @@ class OnStore:
             service,
             partial(perform, caller=replace(LOCAL, source="cli", chain=os.environ.get(CHAIN, ""))),
         )
-        self._drive, self._file = drive, file_of(url)
+        self._file = file_of(url)
         self._is_open = False
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,10 +148,10 @@ class OnStore:
             if self._file is not None and name not in MAKERS and not self._file.exists():
                 raise NotFound(f"there is no file {self._file}", field="--store")
             if name not in LOOKERS:
-                self._drive(self._store.open())
+                self._store.open()
                 self._is_open = True
         service = _with_keys(self._service) if name in KEYED else self._service
-        return self._drive(self._perform(service, name=name, arguments=arguments))
+        return self._perform(service, name=name, arguments=arguments)
 
     def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:  # noqa: ARG002 - as the other
         """A store keeps no files."""
@@ -164,7 +163,7 @@ class OnStore:
 
     def close(self) -> None:
         """Let go of the store."""
-        self._drive(self._store.close())
+        self._store.close()
 
 
 def _with_keys(service: Service) -> Service:

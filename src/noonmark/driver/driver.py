@@ -18,7 +18,6 @@ from noonmark.driver.steps.settle import hand_back, settle_once
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.settlement import Accepted, Delivered
-    from noonmark.driver.node import Ask
     from noonmark.driver.steps.reports import (
         AdmitReport,
         ClaimReport,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         RewindReport,
         SettleReport,
     )
+    from noonmark.driver.store_executor import Executor
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.target import Assignment
 
@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 class Driver:
     """What happens by itself, in the node of a runtime. Every duty reads, decides and commits, and says what it did."""
 
-    def __init__(self, runtime: Runtime, ask: Ask | None = None, ask_apart: Ask | None = None) -> None:
-        """It does nothing until a duty is called. `ask` is the way to the store; without one, the store is awaited.
+    def __init__(
+        self, runtime: Runtime, executor: Executor | None = None, lease_executor: Executor | None = None
+    ) -> None:
+        """It does nothing until a duty is called. Without an executor, the store is called inline.
 
-        With `ask_apart`, leases have a way of their own.
+        `lease_executor` renews leases, if it is given.
         """
-        self.node = Node(runtime, ask, ask_apart)
+        self.node = Node(runtime, executor, lease_executor)
 
     def report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
         """Take note of how a delivery ended, from any thread; `settle_once` writes it.
@@ -129,6 +131,6 @@ class Driver:
 
     async def next_time(self) -> Micros | None:
         """When there is next something to match, to plan, to claim or to decide."""
-        stored = await self.node.ask(self.node.store.next_time(self.node.runtime.target.routes()))
+        stored = await self.node.executor.call(self.node.store.next_time, self.node.runtime.target.routes())
         times = [time for time in (stored, self.node.next_decision) if time is not None]
         return min(times, default=None)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Underway
 from noonmark.driver import retries
-from noonmark.driver.access import Access
 from noonmark.driver.driver import Driver
 from noonmark.driver.retries import Retries
 from noonmark.driver.steps.settle import LAST_CALL, until_ended
+from noonmark.driver.store_executor import StoreExecutor
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports.events import NodeStarted, NodeStopped
 
@@ -51,9 +51,10 @@ class Loop:
     def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
         """Made on the event loop that is to run it. With `looks=False` it begins only what it is asked to fetch."""
         self._looks = looks
-        self._access = Access(runtime.store)
-        self._renewals = Access(runtime.store, threads=1) if runtime.store.traits.lines > 1 else self._access
-        self.driver = Driver(runtime, self._access.ask, self._renewals.ask)
+        self._executor = self._lease_executor = StoreExecutor(runtime.store)
+        if runtime.store.traits.lines > 1:
+            self._lease_executor = StoreExecutor(runtime.store, max_threads=1)
+        self.driver = Driver(runtime, self._executor, self._lease_executor)
         self._runtime, self._node = runtime, self.driver.node
         self._alarms: list[Wakeup] = []
         self._retries = Retries(self._node)
@@ -162,8 +163,8 @@ class Loop:
                 task.cancel()
             stop_listening()
             self._runtime.target.close()
-            self._access.close()
-            self._renewals.close()
+            self._executor.close()
+            self._lease_executor.close()
         node.tell([NodeStopped(node.id, handed_back)])
         return handed_back
 
@@ -223,7 +224,7 @@ class Loop:
             await node.read_clock()
             if node.is_in_doubt:
                 return DOUBTFUL
-        time: Micros | None = await node.ask(node.store.next_time(self._runtime.target.routes()))
+        time: Micros | None = await node.executor.call(node.store.next_time, self._runtime.target.routes())
         if time is None:
             return None
         if (pause := time - node.timing.lookahead - node.now) > 0:
@@ -345,7 +346,7 @@ class Loop:
             pass
 
     async def _watch(self) -> None:
-        if await self._node.ask(self._node.store.changed_by_others()):
+        if await self._node.executor.call(self._node.store.changed_by_others):
             # A schedule may be new, and its function too; its first fire may not wait until the next reaping.
             await self.driver.adopt_once()
             self._look.set()

@@ -5,24 +5,26 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from noonmark.core.clock_trust import PROOF, Reading, Trust, confirm, judge
 from noonmark.core.fair_queue import FairQueue
 from noonmark.core.reasons import Reason
 from noonmark.driver import logs
 from noonmark.driver.store_clock import StoreClock
+from noonmark.driver.store_executor import InlineExecutor
 from noonmark.ports.events import LeaseLost
 from noonmark.ports.records import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Callable, Iterable
 
     from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Owner
     from noonmark.core.settlement import Accepted, Delivered, Underway
+    from noonmark.driver.store_executor import Executor
     from noonmark.ports.events import DriverEvent
     from noonmark.ports.inspection import Position
     from noonmark.ports.records import Leadership
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     OnEnd = Callable[[Assignment | None], None]
 
-T = TypeVar("T")
 logger = logging.getLogger("noonmark.driver")
 
 KEPT_FOR_OTHERS = 10
@@ -41,13 +42,6 @@ SILENT_LEASES = 3
 BRIEFLY = 100
 """Where there is no transaction to share, many at once gain nothing: their values would only live long enough for the
 garbage collector to take them for ones that stay, and to walk over everything that is stored to find out."""
-
-
-class Ask(Protocol):
-    """The way to a store."""
-
-    def __call__(self, call: Coroutine[Any, Any, T], *, first: bool = False) -> Awaitable[T]:
-        """The answer to a call; what stands between an occurrence and its start or its end is asked first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +60,12 @@ class Node:
     Other threads touch `finished` and `underway` only.
     """
 
-    def __init__(self, runtime: Runtime, ask: Ask | None = None, ask_apart: Ask | None = None) -> None:
-        """It holds nothing yet. `ask` is the way to the store; without one, the store is awaited.
+    def __init__(
+        self, runtime: Runtime, executor: Executor | None = None, lease_executor: Executor | None = None
+    ) -> None:
+        """It holds nothing yet. Without an executor, the store is called inline.
 
-        With `ask_apart`, leases have a way of their own: they must not run out while others wait for their turn.
+        `lease_executor` renews leases: they must not run out while other calls wait for their turn.
         """
         self.runtime = runtime
         self.id = runtime.node
@@ -88,8 +84,8 @@ class Node:
         """The duties that have failed since they last succeeded, by name."""
         self.took_up: Micros = self.store_clock.monotonic()
         """When it last claimed anything, or was too full to; a moment of this machine."""
-        self.ask: Ask = ask or _await
-        self.ask_apart = ask_apart or self.ask
+        self.executor: Executor = executor or InlineExecutor()
+        self.lease_executor: Executor = lease_executor or self.executor
         self.held: dict[str, Claim] = {}
         self.deliveries: dict[str, Assignment] = {}
         self.holds_until: Micros | None = None
@@ -122,16 +118,16 @@ class Node:
             await self.read_clock()
         return self.now
 
-    async def read_clock(self, ask: Ask | None = None) -> Micros:
+    async def read_clock(self, executor: Executor | None = None) -> Micros:
         """Learn the store's time. While it is in doubt, this node goes by the time that it last believed."""
-        ask = ask or self.ask
+        executor = executor or self.executor
         if self.trust == Trust():
-            self.trust = Trust(remembered=await ask(self.store.newest_time()))
+            self.trust = Trust(remembered=await executor.call(self.store.newest_time))
         boot, asked = self.runtime.clock.boot(), self.store_clock.monotonic()
-        time: Micros = await ask(self.store.clock())
+        time: Micros = await executor.call(self.store.clock)
         reading = Reading(boot, time, self.runtime.clock.boot())
         if self.trust.last is None:
-            self.trust = replace(self.trust, older=await ask(self.store.newest_time(before=time - PROOF)))
+            self.trust = replace(self.trust, older=await executor.call(self.store.newest_time, before=time - PROOF))
         before, self.trust = self.trust, judge(self.trust, reading, lease=self.timing.lease)
         logs.clock(before, self.trust)
         # Also after a doubt that came to nothing: verbs of the store that read its clock themselves may have written.
@@ -144,7 +140,7 @@ class Node:
     async def confirm_time(self) -> None:
         """An operator says that the store's time is right."""
         boot, asked = self.runtime.clock.boot(), self.store_clock.monotonic()
-        time: Micros = await self.ask(self.store.clock())
+        time: Micros = await self.executor.call(self.store.clock)
         before, self.trust = self.trust, confirm(self.trust, Reading(boot, time, self.runtime.clock.boot()))
         logs.clock(before, self.trust)
         self.store_clock.note(time, asked)
@@ -264,10 +260,6 @@ class Node:
     def _is_held(self, claim: Claim) -> bool:
         held = self.held.get(claim.occurrence.id)
         return held is not None and held.occurrence.fence == claim.occurrence.fence
-
-
-async def _await(call: Coroutine[Any, Any, T], *, first: bool = False) -> T:  # noqa: ARG001 - nobody waits
-    return await call
 
 
 def _holds(occurrences: Iterable[Occurrence]) -> list[Lease]:

@@ -14,7 +14,6 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
 from noonmark.core.signatures import MAIN_TENANT
 from noonmark.core.targets import Executor, FunctionTarget
-from noonmark.driver.drive import drive
 from noonmark.embedded.declaring import (
     Options,
     changed,
@@ -60,7 +59,7 @@ class Desk:
         if callable(job_id):
             raise InvalidSchedule("must be the id of a job, not a function; a decorated one has job_id", field="job_id")
         check_name("job_id", job_id)
-        kept = drive(self._store.find(OWNER.tenant, job_id, deleted=True))
+        kept = self._store.find(OWNER.tenant, job_id, deleted=True)
         if kept is None:
             raise NotFound(f"there is no job {job_id!r}", field="job_id")
         if kept.schedule.phase is SchedulePhase.DELETED and not deleted:
@@ -82,7 +81,7 @@ class Desk:
     def _put(self, document: dict[str, Any], trigger: Trigger | None) -> str:
         name = document.get("name")
         while True:
-            stored = None if name is None else drive(self._store.find_named(OWNER.tenant, OWNER.user, name))
+            stored = None if name is None else self._store.find_named(OWNER.tenant, OWNER.user, name)
             with in_python():
                 schedule = self._create(document) if stored is None else self._declare(document, stored, trigger)
             if schedule is not None:
@@ -97,7 +96,7 @@ class Desk:
 
     def keep(self, made: Iterable[Schedule]) -> None:
         """Keep new schedules, none of which has a name, in one transaction."""
-        drive(schedule_edits.create_many(self._store, list(made), lookahead=self._lookahead))
+        schedule_edits.create_many(self._store, list(made), lookahead=self._lookahead)
 
     def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> Iterator[list[Schedule]]:
         """Keep many schedules, a thousand to a transaction; gives each thousand when it is kept."""
@@ -134,13 +133,13 @@ class Desk:
 
     def emit(self, document: dict[str, Any]) -> str:
         """Keep an event; its id."""
-        event = parse_event(document, now=from_micros(drive(self._store.clock())))
-        return drive(events.emit(self._store, OWNER.tenant, event, fresh_id=fresh_id(self._clock)))
+        event = parse_event(document, now=from_micros(self._store.clock()))
+        return events.emit(self._store, OWNER.tenant, event, fresh_id=fresh_id(self._clock))
 
     def warn_of_twin(self, func: Callable[..., Any], name: str) -> None:
         """Say that a function of a script has two jobs: the script was run, and it was imported."""
         other = twin_of(func) if self._store.traits.is_durable else None
-        if other is not None and drive(self._store.find_named(OWNER.tenant, OWNER.user, other)) is not None:
+        if other is not None and self._store.find_named(OWNER.tenant, OWNER.user, other) is not None:
             logger.warning(
                 "%s and %s are two jobs of one function, in a file that was run as a script and also imported: both"
                 " run. Give the function a name of its own with name=..., and cancel the other job",
@@ -168,7 +167,7 @@ class Desk:
     def _check_free(self, schedule: Schedule, name: object) -> None:
         """Refuse a name that another job has: whoever declares it next would mean one of them only."""
         check_name("name", name)
-        stored = drive(self._store.find_named(OWNER.tenant, OWNER.user, str(name)))
+        stored = self._store.find_named(OWNER.tenant, OWNER.user, str(name))
         if stored is not None and stored.schedule.uid != schedule.uid:
             raise Conflict(f"{name!r} is the name of another job, {stored.schedule.schedule_id}", field="name")
 
@@ -180,7 +179,7 @@ class Desk:
                 return declare_again(write(schedule.declaration), schedule, now=from_micros(now))
 
         uid = self.find(job_id).schedule.uid
-        drive(schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source))
+        schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
 
     def _document(self, func: Callable[..., Any], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - judged by the parser
         """The document that a call of `schedule` stands for."""
@@ -216,7 +215,7 @@ class Desk:
 
     def _read(self, document: dict[str, Any]) -> Schedule:
         """The new schedule that a document declares."""
-        now, uid = drive(self._store.clock()), fresh_id(self._clock)
+        now, uid = self._store.clock(), fresh_id(self._clock)
         schedule_id = self._id_for(document.get("name"), uid)
         with in_python():
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
@@ -227,18 +226,18 @@ class Desk:
     def _create(self, document: dict[str, Any]) -> Schedule | None:
         """Keep a new schedule; None when another process declared the name a moment before."""
         schedule = self._read(document)
-        return schedule if drive(schedule_edits.create(self._store, schedule, lookahead=self._lookahead)) else None
+        return schedule if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) else None
 
     def _id_for(self, name: object, uid: str) -> str:
         """A named schedule has the id of its name, unless that went to one that an edit has given another name."""
         if not isinstance(name, str):
             return f"job_{uid}"
         schedule_id = id_of_name(OWNER.user, name)
-        taken = drive(self._store.find(OWNER.tenant, schedule_id))
+        taken = self._store.find(OWNER.tenant, schedule_id)
         while taken is not None and taken.schedule.declaration.name != name:
             # Computed all the same, so that two who declare the name at once still mean one job.
             schedule_id = id_of_name(OWNER.user, f"{name}\0{schedule_id}")
-            taken = drive(self._store.find(OWNER.tenant, schedule_id))
+            taken = self._store.find(OWNER.tenant, schedule_id)
         return schedule_id
 
     def _declare(self, document: dict[str, Any], stored: StoredSchedule, trigger: Trigger | None) -> Schedule | None:
@@ -250,9 +249,8 @@ class Desk:
 
         try:
             # Somebody else may have taken the name first; what the program declares is its own all the same.
-            declared = schedule_edits.declare(
+            return schedule_edits.declare(
                 self._store, stored.schedule.uid, read, lookahead=self._lookahead, source=TRUSTED
             )
-            return drive(declared)
         except NotFound:
             return None

@@ -9,7 +9,6 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.core.instants import from_micros, parse_instant, to_micros
 from noonmark.core.json_values import event_type, json_copy
 from noonmark.core.triggers import Trigger, parse_trigger
-from noonmark.driver.drive import drive
 from noonmark.embedded.jobs import JobStatus, job_of
 from noonmark.embedded.settings import whole_number
 from noonmark.operations.fires import fires_of, fires_of_schedule
@@ -33,8 +32,8 @@ TRIES = 20
 def job(store: Store, kept: StoredSchedule) -> Job:
     """A schedule as its owner sees it, at one moment: what it does is asked for until it stands as it stood before."""
     for _ in range(TRIES):
-        [activity] = drive(store.activities([kept.schedule.uid]))
-        again = drive(store.find(kept.schedule.owner.tenant, kept.schedule.schedule_id, deleted=True))
+        [activity] = store.activities([kept.schedule.uid])
+        again = store.find(kept.schedule.owner.tenant, kept.schedule.schedule_id, deleted=True)
         if again is None or again == kept or again.schedule.uid != kept.schedule.uid:
             break
         kept = again
@@ -53,7 +52,7 @@ def jobs(store: Store, tenant: str, status: JobStatus | None) -> list[Job]:
 def events(store: Store, tenant: str, kind: object, limit: object) -> list[Event]:
     """The last events, newest first, or those of a type."""
     wanted = whole_number("limit", limit)
-    found = drive(store.events(tenant, wanted, event_type=_event_type(kind)))
+    found = store.events(tenant, wanted, event_type=_event_type(kind))
     # What the caller does to a payload must not reach the store.
     return [replace(one, payload=json_copy(one.payload)) for one in found]
 
@@ -67,9 +66,9 @@ def triggers(store: Store, tenant: str, kind: object) -> list[Job]:
 def preview(store: Store, job: StoredSchedule | Trigger, count: object, after: datetime | None) -> list[datetime]:
     """The next times that a job or a trigger names; of a job no more than the runs it has left."""
     wanted = whole_number("count", count, high=MAX_PREVIEW)
-    now, since = drive(store.clock()), None if after is None else _instant("after", after)
+    now, since = store.clock(), None if after is None else _instant("after", after)
     if isinstance(job, StoredSchedule):
-        return drive(fires_of_schedule(store, job, wanted, after=since, now=now))
+        return fires_of_schedule(store, job, wanted, after=since, now=now)
     # What it leaves relative counts from now.
     trigger = parse_trigger(_trigger(job).to_document(), now=from_micros(now))
     return fires_of(trigger, wanted, after=since, now=now)
@@ -80,7 +79,7 @@ def explain(store: Store, kept: StoredSchedule, at: datetime | str | None) -> di
     from noonmark.operations.explain import explained  # noqa: PLC0415 - few programs ask
 
     time = None if at is None else _instant("at", at, parse_instant if isinstance(at, str) else to_micros)
-    return drive(explained(store, kept, time))
+    return explained(store, kept, time)
 
 
 def _all(
@@ -89,11 +88,11 @@ def _all(
     found: list[tuple[StoredSchedule, Job]] = []
 
     def page_after(uid: str | None) -> list[StoredSchedule]:
-        return drive(store.schedules(tenant, after=uid, limit=PAGE, deleted=deleted, wanted=wanted))
+        return store.schedules(tenant, after=uid, limit=PAGE, deleted=deleted, wanted=wanted)
 
     after = None
     while page := page_after(after):
-        activities = drive(store.activities([kept.schedule.uid for kept in page]))
+        activities = store.activities([kept.schedule.uid for kept in page])
         again = {one.schedule.uid: one for one in page_after(after)}
         for kept, activity in zip(page, activities, strict=True):
             stands = again.get(kept.schedule.uid) in (kept, None)

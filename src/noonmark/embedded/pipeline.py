@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError, PipelineError
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
-from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable, check_name
 from noonmark.embedded.running import answer, ran_here
 from noonmark.embedded.settings import LOOK_EVERY
@@ -150,7 +149,7 @@ class JobPipeline:
         while open_ones:
             was_alive = engine.is_alive
             for one, assignment in self._news(engine, open_ones, ended):
-                stored = drive(self._scheduler.runtime.store.occurrence(one))
+                stored = self._scheduler.runtime.store.occurrence(one)
                 if stored is None or stored.phase not in FINAL:
                     continue
                 looks[one] += assignment is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.triggers.trigger import trigger_argument
-from noonmark.driver.drive import drive
 from noonmark.embedded import looking
 from noonmark.embedded.desk import OWNER
 from noonmark.embedded.jobs import read_status
@@ -41,7 +40,7 @@ class Reading:
         """A job with its status and its last result; None when there never was one of that id."""
         self._check_open()
         check_name("job_id", job_id)
-        kept = drive(self._store.find(OWNER.tenant, job_id, deleted=True))
+        kept = self._store.find(OWNER.tenant, job_id, deleted=True)
         return None if kept is None else looking.job(self._store, kept)
 
     def list_jobs(self: _Looks, status: JobStatus | str | None = None) -> list[Job]:
@@ -75,7 +74,7 @@ class Reading:
             asked: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
         else:
             asked = {"trigger": trigger_argument(wanted).to_document()}
-        return drive(matched(self._store, OWNER.tenant, MatchRequest.read({**asked, "limit": limit})))
+        return matched(self._store, OWNER.tenant, MatchRequest.read({**asked, "limit": limit}))
 
     def events(self: _Looks, event_type: str | None = None, limit: int = 100) -> list[Event]:
         """The events that were emitted and are kept, whether or not they set anything off, newest first.
@@ -92,13 +91,13 @@ class Reading:
 
     def occurrences(self: _Looks, job_id: str, limit: int | None = None) -> list[Occurrence]:
         """Its occurrences, past and planned, newest first; all of them, unless there is a limit."""
-        return drive(self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
+        return self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
     def runs(self: _Looks, job_id: str, limit: int | None = None) -> list[Run]:
         """Its runs, newest first, one that goes on too; all of them, unless there is a limit."""
-        return drive(self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit)))
+        return self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
 
     def nodes(self: _Looks) -> list[NodeRecord]:
         """The nodes that share its store and were heard of within the last day, also those that stopped, by name."""
         self._check_open()
-        return drive(self._store.nodes())
+        return self._store.nodes()

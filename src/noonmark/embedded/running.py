@@ -17,7 +17,6 @@ from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.policies.overrides import Overrides
 from noonmark.core.reasons import Reason
-from noonmark.driver.drive import drive
 from noonmark.embedded.settings import LOOK_EVERY
 from noonmark.operations import schedule_edits
 from noonmark.wiring import fresh_id
@@ -74,7 +73,7 @@ def run_now(
         raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
     if wait and engine is None:
         _check_function(runtime, asked.schedule)
-    now = drive(runtime.store.clock())
+    now = runtime.store.clock()
     overrides = None if asked.overlap is None else Overrides(overlap_policy=asked.overlap)
     one = schedule_edits.run_now(
         asked.schedule, key=fresh_id(runtime.clock), payload=asked.payload, now=now, overrides=overrides
@@ -148,7 +147,7 @@ def checked_payload(payload: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _add(runtime: Runtime, one: Occurrence) -> None:
-    if not drive(runtime.store.add([one]))[0]:
+    if not runtime.store.add([one])[0]:
         raise NotFound("the schedule was deleted", field="job_id")
 
 
@@ -161,7 +160,7 @@ def _wait(runtime: Runtime, engine: AnyEngine, one: Occurrence, ending: _Ending)
             engine.call(lambda loop: loop.fetch(one.id))
         was_alive = engine.is_alive
         ending.has_come.wait(LOOK_EVERY)
-        stored = drive(runtime.store.occurrence(one.id))
+        stored = runtime.store.occurrence(one.id)
         if not was_alive and stored is not None and stored.phase not in FINAL:
             raise Conflict("the scheduler was stopped before the run had ended; it runs again after the next start")
     if stored is None:
@@ -196,7 +195,7 @@ def answer(runtime: Runtime, stored: Occurrence, mine: Assignment | None) -> Any
 
 
 def _last_run(runtime: Runtime, stored: Occurrence) -> Run | None:
-    runs = drive(runtime.store.occurrence_runs(stored.id))
+    runs = runtime.store.occurrence_runs(stored.id)
     return next((run for run in runs if run.outcome is not None), None)
 
 

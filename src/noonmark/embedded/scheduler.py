@@ -10,7 +10,6 @@ from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict
-from noonmark.driver.drive import drive
 from noonmark.embedded import forking, looking
 from noonmark.embedded.decorators import Decorators
 from noonmark.embedded.desk import Desk
@@ -102,7 +101,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         self._decorated: dict[str, Callable[..., Any]] = {}
         self._engines = Engines(self._new_engine)
         self._is_closed = False
-        drive(self._store.open())
+        self._store.open()
         forking.watch(self)
 
     def schedule(  # noqa: PLR0913 - each is an option of its own
@@ -257,7 +256,7 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
             )
         self.stop()
         self._is_closed = True
-        drive(self._store.close())
+        self._store.close()
 
     def __enter__(self) -> Self:
         """Start."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from noonmark.core.signatures import tenant_key
-from noonmark.driver.drive import drive
 from noonmark.embedded.desk import OWNER
 
 if TYPE_CHECKING:
@@ -39,19 +38,19 @@ class Secrecy:
 
         self._check_open()
         given = secrets.read_secret({"name": name, "value": value, "hosts": _several(hosts)})
-        return drive(secrets.store_secret(self._store, self._seal, OWNER.tenant, given))
+        return secrets.store_secret(self._store, self._seal, OWNER.tenant, given)
 
     def secrets(self: _Seals) -> list[Secret]:
         """The secrets by name, each with its hosts."""
         self._check_open()
-        return drive(self._store.secrets(OWNER.tenant))
+        return self._store.secrets(OWNER.tenant)
 
     def delete_secret(self: _Seals, name: str) -> Secret:
         """Forget a secret; requests that need it are not sent from then on, and say why."""
         from noonmark.operations import secrets  # noqa: PLC0415 - as above
 
         self._check_open()
-        return drive(secrets.remove_secret(self._store, OWNER.tenant, secrets.read_name({"name": name})))
+        return secrets.remove_secret(self._store, OWNER.tenant, secrets.read_name({"name": name}))
 
     def signing_key(self: _Seals) -> str:
         """The key that requests are signed with, for the receivers that check them with `noonmark.client.verify`.
@@ -60,7 +59,7 @@ class Secrecy:
         for itself, and is the same for all who use that store.
         """
         self._check_open()
-        return tenant_key(self._keys, drive(self._store.own_key()), OWNER.tenant)
+        return tenant_key(self._keys, self._store.own_key(), OWNER.tenant)
 
 
 def _several(hosts: object) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.errors import NotFound
-from noonmark.driver.drive import drive
 from noonmark.embedded.running import read_request, run_now
 from noonmark.operations import schedule_edits
 
@@ -36,7 +35,7 @@ class Steering:
     def cancel(self: _Steers, job_id: str) -> bool:
         """Start nothing of it any more, and ask what runs to stop; False when there is no such job, or it has ended."""
         try:
-            asked = drive(schedule_edits.cancel(self._store, self._find(job_id)))
+            asked = schedule_edits.cancel(self._store, self._find(job_id))
         except NotFound:
             return False
         self._wake()
@@ -46,21 +45,17 @@ class Steering:
 
     def pause(self: _Steers, job_id: str) -> None:
         """Start nothing of it until it is resumed; what that swallows is recorded."""
-        drive(schedule_edits.pause(self._store, self._find(job_id).schedule.uid))
+        schedule_edits.pause(self._store, self._find(job_id).schedule.uid)
         self._wake()  # others may have waited for it
 
     def resume(self: _Steers, job_id: str) -> None:
         """Go on from now."""
-        drive(
-            schedule_edits.resume(
-                self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead
-            )
-        )
+        schedule_edits.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead)
         self._wake()
 
     def delete(self: _Steers, job_id: str) -> None:
         """Start nothing of it any more; the history stays in the store."""
-        drive(schedule_edits.delete(self._store, self._find(job_id).schedule.uid))
+        schedule_edits.delete(self._store, self._find(job_id).schedule.uid)
         self._wake()
 
     def run_now(

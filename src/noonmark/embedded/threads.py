@@ -7,7 +7,7 @@ import contextvars
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from noonmark.driver.access import hand
+from noonmark.driver.store_executor import resolve_threadsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,4 +38,4 @@ def _answer(answer: asyncio.Future[Any], call: Callable[..., Any], args: Any, kw
         result = call(*args, **kwargs)
     except BaseException as raised:  # noqa: BLE001 - it is raised where the answer is awaited
         error = raised
-    hand(answer, result, error)
+    resolve_threadsafe(answer, result, error)

@@ -292,7 +292,7 @@ def run_now(
     key: str,
     payload: Any,  # noqa: ANN401 - JSON
     now: Micros,
-    own: Overrides | None = None,
+    overrides: Overrides | None = None,
 ) -> Occurrence:
     """An occurrence that is requested by hand, due now; it does not move the next fire."""
-    return occurrence(schedule, now, now, origin=manual(key), payload=payload, own=own)
+    return occurrence(schedule, now, now, origin=manual(key), payload=payload, overrides=overrides)

@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 class ClockRepair(Protocol):
     """Part of a store."""
 
-    async def newest_time(self, before: Micros | None = None) -> Micros | None:
+    def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest of the times at which an occurrence ended, a node was heard of, a note was kept, or a lease ends.
 
         Of those before a time, if one is given. None where nothing of that kind is stored. Costs next to nothing.
         """
 
-    async def due_since(self, routes: Collection[str]) -> Micros | None:
+    def due_since(self, routes: Collection[str]) -> Micros | None:
         """Since when, or from when, the first row with one of the routes can be claimed; None when there is none."""
 
-    async def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
+    def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
         """Schedules that are not deleted with a watermark after `until` and a uid after that one, by uid.
 
         Their `beyond` reaches back to `now`, or to the watermark where that is earlier, and they have `gaps`: the rows
         among those that have a last missed time. One whose record cannot be read is left out. Changes nothing.
         """
 
-    async def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back what was written by a clock that was ahead: every time after `after`. Says how many rows.
 
         The ends of leases, of occurrences and of the lead, to now + lease, so that a holder that lives renews them; and

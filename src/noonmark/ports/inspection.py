@@ -53,13 +53,13 @@ class Condition:
 class Inspection(Protocol):
     """Nothing here changes anything, but for `set_aside`."""
 
-    async def set_aside(self, uid: str, problem: str) -> None:
+    def set_aside(self, uid: str, problem: str) -> None:
         """Plan a schedule no more: something is wrong with its record. An edit lets it be planned again."""
 
-    async def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
+    def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
         """Look at so many rows, of all tables one after another, from the beginning or after one of them."""
 
-    async def condition(self) -> Condition:
+    def condition(self) -> Condition:
         """How the database is, as a whole. It may take a while."""
 
     def damage(self) -> Mapping[str, int]:

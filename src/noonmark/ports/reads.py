@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 class Reads(Protocol):
     """A reader who goes on after the last of a page misses nothing that was there all the while."""
 
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
+    def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
         """The schedule of that id that is not deleted; with `deleted`, if there is none, the one deleted last."""
 
-    async def find_uid(self, uid: str) -> StoredSchedule | None:
+    def find_uid(self, uid: str) -> StoredSchedule | None:
         """The schedule of that uid, deleted or not."""
 
-    async def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
+    def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         """The owner's oldest schedule of that name that is not deleted."""
 
-    async def schedules(
+    def schedules(
         self,
         tenant: str,
         *,
@@ -48,13 +48,13 @@ class Reads(Protocol):
         Fewer than `limit` are the last ones.
         """
 
-    async def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
+    def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """How many schedules a list of all pages has, those included whose record cannot be read."""
 
-    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
+    def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
 
-    async def occurrences(
+    def occurrences(
         self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first, then by id, the highest first.
@@ -63,7 +63,7 @@ class Reads(Protocol):
         is such an occurrence. With `phases`, those in one of them.
         """
 
-    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+    def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
         """A schedule's occurrences that stand for a time: of that nominal time, or of a gap that reaches over it.
 
         A gap reaches over the times after its nominal time up to that of its last fire. Of each kind at most `limit`:
@@ -71,7 +71,7 @@ class Reads(Protocol):
         order.
         """
 
-    async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+    def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first, then by id, the highest first.
 
         A delivery that has not ended is a run without an end: as its progress was last told, or else as
@@ -79,22 +79,22 @@ class Reads(Protocol):
         place in this order.
         """
 
-    async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
+    def occurrence_runs(self, occurrence_id: str) -> list[Run]:
         """The runs of one occurrence, in the same order; none of an unknown one."""
 
-    async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+    def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
         """The last run of each of some occurrences that has ended or was accepted, by their ids.
 
         Runs are told without their results, which may be large, so that they can be read for a whole page.
         """
 
-    async def run(self, run_id: str) -> tuple[str, Run] | None:
+    def run(self, run_id: str) -> tuple[str, Run] | None:
         """One run, also while it goes on, and the uid of its schedule."""
 
-    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+    def activities(self, uids: Sequence[str]) -> list[Activity]:
         """What each of some schedules does at present, deleted or not, in one consistent read."""
 
-    async def events(
+    def events(
         self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
     ) -> list[Event]:
         """The tenant's events, matched or not, newest first. A payload that cannot be read is told as None.
@@ -102,10 +102,10 @@ class Reads(Protocol):
         With `before`, those that were emitted before that moment; with `event_type`, those of that type.
         """
 
-    async def event(self, tenant: str, event_id: str) -> Event | None:
+    def event(self, tenant: str, event_id: str) -> Event | None:
         """The tenant's event of that id, while it is kept. A payload that cannot be read is told as None."""
 
-    async def backlog(self, now: Micros, limit: int) -> Backlog:
+    def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits, of all tenants and routes; each counted up to a limit.
 
         Due is what a claim could take by now, on whichever route: what a pause holds is not. What waits may have a

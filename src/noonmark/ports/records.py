@@ -36,9 +36,9 @@ class StoreTraits:
 
     is_durable: bool
     blocks: bool
-    """Its verbs do their I/O in the thread that awaits them and never suspend; a loop calls them in another thread."""
+    """Its verbs do I/O, so an event loop calls them in other threads."""
     lines: int = 1
-    """So many calls it can serve at once; what blocks is called by so many threads."""
+    """How many calls it serves at once; at most so many threads call a store that blocks."""
     watch_interval: Micros | None = None
     """How often to ask `changed_by_others`; None when nobody else can write to it."""
 

@@ -14,25 +14,23 @@ if TYPE_CHECKING:
 class SecretStore(Protocol):
     """Secrets belong to a tenant, and have a name of their own there."""
 
-    async def keep_secret(
-        self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None
-    ) -> Secret | None:
+    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         """Keep a secret, and a note of who asked; tells it as it is kept.
 
         It takes the place of the one of that name, which it leaves its time of creation. None, and nothing is kept,
         where the name is new and the tenant has `most` secrets already.
         """
 
-    async def secrets(self, tenant: str) -> list[Secret]:
+    def secrets(self, tenant: str) -> list[Secret]:
         """The tenant's secrets, by name."""
 
-    async def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+    def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
         """Those of the tenant's secrets that have one of the names, by name."""
 
-    async def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
+    def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
         """Remove a secret, and keep a note of who asked; what it was, or None where there is none of that name."""
 
-    async def own_key(self) -> bytes:
+    def own_key(self) -> bytes:
         """The key of the store itself: 32 random bytes, drawn when it is first asked for, and the same ever after.
 
         Whoever asks, from whichever process, is told the same one. It is among the secrets of no tenant.

@@ -1,6 +1,7 @@
 """The store: where schedules, occurrences and runs live.
 
-A store keeps what it is given and decides nothing. Every write is conditional, one transaction per call, and tells for
+A store keeps what it is given and decides nothing. Its verbs are plain functions: any thread may call any of them, and
+each is one transaction. Code on an event loop calls them through an executor. Every write is conditional and tells for
 each row whether it took effect; a lost race is an ordinary answer, never an exception. Batches are the rule: a call may
 carry thousands of rows, each independent of the others.
 
@@ -72,10 +73,10 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
     def traits(self) -> StoreTraits:
         """What this store can do."""
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Make ready; creates or checks the schema. A schema newer than the code is refused."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Let go of everything; a second call does nothing."""
 
     def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
@@ -84,23 +85,23 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         A store that cannot tell never rings, and one that can may miss something: see `watch_interval`.
         """
 
-    async def clock(self) -> Micros:
+    def clock(self) -> Micros:
         """The store's time, by which leases are judged."""
 
-    async def create(self, plans: Sequence[Plan]) -> list[bool]:
+    def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan, or not at all.
 
         False where the tenant has a schedule of that id that is not deleted, also when it came earlier in this call, or
         where the plan's `graph` is no longer the version of the tenant's. The note of a plan that is kept is kept too.
         """
 
-    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+    def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What these schedules depend on, directly and through others, in one consistent read.
 
         The version rises with every change of what the schedules of the tenant depend on.
         """
 
-    async def snapshot(self, uid: str) -> Snapshot | None:
+    def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule, deleted or not, in one consistent read.
 
         `beyond` has the trigger's rows that are neither projections nor superseded and whose last time, the nominal one
@@ -110,10 +111,10 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         but not their newest rows.
         """
 
-    async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
+    def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first, then by uid. Changes nothing."""
 
-    async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+    def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still has the stored revision, watermark and phase; False for the others.
 
         A plan that changes the schedule needs all of it as the snapshot has it, also what keeps the revision: labels.
@@ -140,7 +141,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         another revision, whatever waits for its upstreams.
         """
 
-    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+    def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         """Read a schedule, decide and write the plan in one transaction, in which nobody else changes that schedule.
 
         The schedule is locked before it is read, so the plan is never too late, however often others write: this call
@@ -155,20 +156,20 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         or the plan's `graph` is no longer the version of the tenant's.
         """
 
-    async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name, pending ones and ended ones.
 
         False where the id is known, or the schedule is unknown or deleted.
         """
 
-    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, each of which has an id; False where the tenant has one of that id, also earlier in this call.
 
         The moment that is kept is the store's own: now, or just after that of the tenant's event before, so that no two
         are alike and their order is that in which they were emitted.
         """
 
-    async def unmatched(self, limit: int) -> list[UnmatchedEvent]:
+    def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it. Changes nothing.
 
         Those of a tenant in the order in which they were emitted; the tenant that was matched up to the earliest moment
@@ -179,7 +180,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         read is left out; an event that cannot be read has a problem, and nobody.
         """
 
-    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+    def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, each with the page that was decided; False for what came too late.
 
         In the order given, each seeing the ones before it. The event must be the tenant's first that is not matched,
@@ -190,7 +191,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         its next page, or is matched, and the tenant's next event is the first.
         """
 
-    async def claim(  # noqa: PLR0913 - each says which rows
+    def claim(  # noqa: PLR0913 - each says which rows
         self,
         node: str,
         routes: Collection[str],
@@ -217,7 +218,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         place of the open one, if there is one.
         """
 
-    async def admit(
+    def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds: same fence, phase claimed, its revision still the schedule's.
@@ -247,26 +248,26 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         Replan: pending, its schedule plannable at once; it has no time until that schedule has been planned.
         """
 
-    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+    def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule, in its order, in one consistent read. Changes nothing.
 
         Each has its newest row of trigger origin, but for superseded ones, that stands for a time in question
         (`core.admission.times_in_question`): the one with the latest such time, then the latest nominal time.
         """
 
-    async def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
+    def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held with this fence, even when they have run out unnoticed.
 
         They end as after a claim.
         """
 
-    async def release(self, holds: Sequence[Lease]) -> None:
+    def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back as they were before the claim, but for the fence and the losses.
 
         What is no longer held, or has started, is left alone.
         """
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds, with their runs; False for the others, nothing written.
 
         Dispatching or awaiting completion it must be; what awaits completion is not accepted a second time. A run takes
@@ -285,41 +286,41 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         failures in a row pause it, as `core.edits.pause` would.
         """
 
-    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+    def progress(self, interims: Sequence[Interim]) -> list[bool]:
         """Keep what deliveries that go on have put out so far: their runs, still open, in the place of the last such.
 
         Of those that are dispatching and whose fence still holds; False for the others, and for what somebody else is
         changing at this moment, nothing written. Nobody is told of it.
         """
 
-    async def request_stop(self, occurrence_id: str) -> bool:
+    def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop, as cancelled; False when it is not dispatching.
 
         The request outlives a lost lease, not a retry.
         """
 
-    async def cancel(self, occurrence_id: str) -> bool:
+    def cancel(self, occurrence_id: str) -> bool:
         """End a pending or claimed row as cancelled/cancelled, with its fence raised; False when there is none.
 
         Then as after a settlement.
         """
 
-    async def routes(self, source: str) -> list[str]:
+    def routes(self, source: str) -> list[str]:
         """The routes of the schedules from that source that are not deleted, each once, in order."""
 
-    async def beat(self, beat: Heartbeat, *, now: Micros) -> None:
+    def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive now, what it says of itself, and that it serves these routes now.
 
         One that has left is back. What is not listed any more may be forgotten.
         """
 
-    async def leave(self, node: str) -> None:
+    def leave(self, node: str) -> None:
         """Remember that a node has stopped now; if it leads, nobody does from now on. An unknown one changes nothing.
 
         It has served its routes until its last beat, as if it had been lost.
         """
 
-    async def nodes(self) -> list[NodeRecord]:
+    def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day, also those that have left, by name.
 
         One that was last heard of within 30 days is among them until it was told to be lost, unless it has left.
@@ -327,14 +328,14 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         its own and has not ended. One whose record cannot be read is left out.
         """
 
-    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+    def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and emit the event for every tenant that listens for its type.
 
         Both or neither. False where the node was not last heard of at `seen`, has left, or was told to be lost before;
         a beat makes it one that can be lost again.
         """
 
-    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+    def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it, until now + lease; tells who leads then, perhaps somebody else.
 
         It can be taken when nobody has it, when it ended by `now`, at exactly its end too, and by whoever has it. The
@@ -342,7 +343,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         again; it begins at 1, and never falls. No two nodes ever have the same term.
         """
 
-    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+    def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease, as a claim does, rows that nobody could serve for as long as their schedule has patience.
 
         Patience is `core.policies.delivery.patience` with the schedule's misfire grace. Those that could be claimed
@@ -350,7 +351,7 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         served since: no beat after now - patience named it. In the order of a claim.
         """
 
-    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+    def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries, dispatching or awaiting completion, whose deadline has come by now, earliest first, then by id.
 
         Changes nothing.
@@ -359,23 +360,23 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         to give up the slot, to do so.
         """
 
-    async def changed_by_others(self) -> bool:
+    def changed_by_others(self) -> bool:
         """Whether another process may have written since this was last asked; costs next to nothing."""
 
-    async def next_time(self, routes: Collection[str]) -> Micros | None:
+    def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed with one of the routes.
 
         The end of a lease counts too. While an event is not matched, it is now at the latest.
         """
 
-    async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget occurrences that ended before `before`, and of each schedule all ended ones but the newest `keep`.
 
         Newest by nominal time. Their runs go with them; live rows and tallies stay. At most `limit` in one call; says
         how many.
         """
 
-    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget matched events from before `before`, and of each tenant all matched ones but the newest `keep`.
 
         Their ids are free again; what they set off stays. At most `limit` in one call; says how many.

@@ -1,4 +1,4 @@
-"""Hosting: everything that a server is made of, put together, started, and taken down again in order."""
+"""The server process: builds its parts, starts them, and stops them in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.command import CommandRules
 from noonmark.core.targets.egress import Guard, egress_policy
-from noonmark.driver.drive import drive
 from noonmark.embedded.references import check_callable
 from noonmark.embedded.worker import Worker
 from noonmark.operations.secrets import warn_of_unreadable
@@ -32,7 +31,7 @@ from noonmark.server.app import create_app
 from noonmark.server.config import FILE_VARIABLE, SERVER_VARIABLE, SETTINGS
 from noonmark.server.requests import HttpSettings
 from noonmark.server.transport.connection import Connection
-from noonmark.server.transport.connection_pool import SHARE, ConnectionLimits, ConnectionPool, most_connections
+from noonmark.server.transport.connection_pool import ADDRESS_SHARE, ConnectionLimits, ConnectionPool, max_connections
 from noonmark.server.transport.listener import BACKLOG, url_of
 from noonmark.targets.functions import Functions, import_function
 from noonmark.targets.hiding import hide
@@ -71,57 +70,57 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("noonmark.serve")
 KEEP_ALIVE = 5
-MOST_COUNTED = 10_000
-"""So much of a backlog is counted: beyond that it is long, and to know how long would be no help."""
+MAX_BACKLOG_COUNT = 10_000
+"""The backlog metric stops counting here; beyond that the exact length does not matter."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequested(KeyboardInterrupt):
-    """Somebody asked the server to stop before it answered anybody."""
+    """A signal stopped the server before it was ready."""
 
 
 def host(loaded: Loaded, listener: socket.socket) -> int:
-    """Run a server until somebody asks it to stop; 0 when that went well."""
-    settings = replace(loaded.settings, target_guard=_guard(loaded.settings, listener))
+    """Run a server until a signal stops it; returns the exit code."""
+    settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
     logs.configure(level=settings.log_level, form=settings.log_format)
     if settings.allow_commands:
         hide()
     with ExitStack() as cleanup:
         cleanup.callback(listener.close)
-        on_signal = cleanup.enter_context(_Signals())
+        signals = cleanup.enter_context(_SignalHandler())
         try:
             _check_folders(loaded)
-            functions = _functions(loaded)
+            functions = _import_functions(loaded)
             store = make_store(settings.store, clock := SystemClock(), migrates=settings.migrate)
-            cleanup.callback(lambda: drive(store.close()))
-            drive(store.open())
-            metrics = Metrics(__version__, _backlog(store, clock), store.damage)
-            worker = _worker(settings, functions, store, clock, metrics)
+            cleanup.callback(store.close)
+            store.open()
+            metrics = Metrics(__version__, _backlog_probe(store, clock), store.damage)
+            worker = _create_worker(settings, functions, store, clock, metrics)
             metrics.watch(worker)
             cleanup.callback(worker.close)
-            app = _app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
+            app = _create_app(replace(settings, port=listener.getsockname()[1]), store, clock, worker, metrics)
             if settings.worker:
                 worker.start()
-            pool = ConnectionPool(_limits(settings), lambda: fresh_id(clock))
+            pool = ConnectionPool(_connection_limits(settings), lambda: fresh_id(clock))
             metrics.watch_connections(pool)
             server = _Server(app, settings, listener, pool)
-            on_signal.then(server.leave)
+            signals.handle_with(server.request_stop)
             server.run([listener])
-            on_signal.then(worker.hurry)
-            if server.asked > 1:
+            signals.handle_with(worker.hurry)
+            if server.stop_requests > 1:
                 worker.hurry()
         except StopRequested:
-            on_signal.then(_nothing)
-            logger.info("asked to stop before it had begun")
+            signals.handle_with(_ignore_signal)
+            logger.info("stopped before startup was complete")
     return 0
 
 
-def _limits(settings: Settings) -> ConnectionLimits:
-    """Whoever stands behind a proxy comes from its address, and from no other."""
-    most = most_connections(settings.max_connections)
-    share = most if settings.public_url is not None else max(1, most // SHARE)
+def _connection_limits(settings: Settings) -> ConnectionLimits:
+    """Behind a proxy, one address may have all connections: every client comes from the proxy."""
+    maximum = max_connections(settings.max_connections)
+    share = maximum if settings.public_url is not None else max(1, maximum // ADDRESS_SHARE)
     return ConnectionLimits(
-        most=most,
+        max_connections=maximum,
         per_address=settings.max_connections_per_address or share,
         head_seconds=settings.request_timeout,
         send_seconds=settings.send_timeout,
@@ -129,22 +128,24 @@ def _limits(settings: Settings) -> ConnectionLimits:
     )
 
 
-def _backlog(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
-    """What is to be done, as the store last told; None while it does not answer."""
+def _backlog_probe(store: Store, clock: SystemClock) -> Callable[[], Backlog | None]:
+    """Reads the backlog, at most once per second; None while the store does not answer."""
 
-    async def count() -> Backlog:
-        return await store.backlog(await store.clock(), MOST_COUNTED)
+    def count() -> Backlog:
+        return store.backlog(store.clock(), MAX_BACKLOG_COUNT)
 
-    return Recent(lambda: drive(count()), monotonic=clock.monotonic, lifetime=SECOND).look
-
-
-async def _waiting(store: Store, worker: Worker) -> Micros:
-    """How long the first of what this node could claim has been due."""
-    since = await store.due_since(worker.routes())
-    return 0 if since is None else max(0, await store.clock() - since)
+    return Recent(count, monotonic=clock.monotonic, lifetime=SECOND).look
 
 
-def _worker(settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics) -> Worker:
+def _claim_delay(store: Store, worker: Worker) -> Micros:
+    """How long the oldest occurrence that this node could claim has been due."""
+    since = store.due_since(worker.routes())
+    return 0 if since is None else max(0, store.clock() - since)
+
+
+def _create_worker(
+    settings: Settings, functions: Functions, store: Store, clock: SystemClock, metrics: Metrics
+) -> Worker:
     programs = Programs(
         settings.allow_commands,
         rules=_command_rules(settings),
@@ -154,7 +155,7 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
     timing = Timing(lease=int(settings.lease * SECOND), keep_for=int(settings.keep_days * DAY_SECONDS * SECOND))
     seal = make_seal(settings.secret_key)
     outbound = Outbound(
-        reach=_reach(settings),
+        reach=_egress(settings),
         keys=_keys(settings),
         public_url=settings.public_url,
     )
@@ -178,11 +179,11 @@ def _worker(settings: Settings, functions: Functions, store: Store, clock: Syste
     )
 
 
-def _guard(settings: Settings, listener: socket.socket) -> str:
-    """How much of the network is open to requests.
+def _resolve_guard(settings: Settings, listener: socket.socket) -> str:
+    """Which addresses HTTP targets may connect to.
 
-    `auto` opens the neighbourhood where only this machine reaches the server: whoever comes through a proxy would reach
-    with it what listens here for this machine alone, this server too.
+    `auto` allows local addresses only if clients are on this machine: clients behind a proxy could otherwise reach
+    services that listen on this machine alone, including this server.
     """
     if settings.target_guard != "auto":
         return settings.target_guard
@@ -190,51 +191,51 @@ def _guard(settings: Settings, listener: socket.socket) -> str:
     return Guard.LOCAL if is_loopback and not settings.public_url and not settings.allowed_hosts else Guard.STRICT
 
 
-def _reach(settings: Settings) -> EgressPolicy:
-    """Where requests may go."""
+def _egress(settings: Settings) -> EgressPolicy:
+    """The addresses that HTTP targets may connect to."""
     return egress_policy(Guard(settings.target_guard), settings.allow_hosts)
 
 
 def _command_rules(settings: Settings) -> CommandRules:
-    """What callers may say of programs."""
-    read_here = {variable for setting in SETTINGS.values() for variable in setting.variables}
+    """What clients may set for commands."""
+    setting_variables = {variable for setting in SETTINGS.values() for variable in setting.variables}
     return CommandRules(
         env=frozenset(settings.allow_env),
         folders=settings.allow_cwd,
-        reserved=frozenset({*read_here, FILE_VARIABLE, SERVER_VARIABLE}),
+        reserved=frozenset({*setting_variables, FILE_VARIABLE, SERVER_VARIABLE}),
     )
 
 
 def _check_folders(loaded: Loaded) -> None:
-    """Refuse a folder for programs that lies among the uploads: nothing would ever start there."""
+    """Reject an allowed working folder inside the upload folder: no command may run there."""
     uploads = upload_folder(loaded.settings.upload_dir, loaded.settings.store)
     for folder in loaded.settings.allow_cwd:
         if uploads is not None and Path(folder).resolve().is_relative_to(uploads.resolve()):
-            why = f"{folder} is where uploaded files are kept, or lies below that, and no caller's program starts there"
-            raise loaded.refuse("allow_cwd", why)
+            message = f"{folder} is the upload folder or inside it, and commands may not run there"
+            raise loaded.refuse("allow_cwd", message)
 
 
 def _keys(settings: Settings) -> KeySettings:
     return KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)
 
 
-def _functions(loaded: Loaded) -> Functions:
-    """The functions that this node offers; the folder it was started in counts as a place for modules."""
+def _import_functions(loaded: Loaded) -> Functions:
+    """Import the functions that this node offers; the current folder is on the module path."""
     functions = Functions()
     if loaded.settings.functions and "" not in sys.path:
         sys.path.insert(0, "")
-    for name, place in loaded.settings.functions.items():
+    for name, reference in loaded.settings.functions.items():
         try:
-            found = import_function(place)
-            check_callable(found)
-        except (Exception, SystemExit) as error:  # whatever the module does when it is loaded
-            raise loaded.refuse("functions", f"{name}={place} cannot be used: {error}") from error
-        functions.register(name, found)
+            function = import_function(reference)
+            check_callable(function)
+        except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
+            raise loaded.refuse("functions", f"{name}={reference} cannot be used: {error}") from error
+        functions.register(name, function)
         functions.offer(name)
     return functions
 
 
-def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> Starlette:
+def _create_app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, metrics: Metrics) -> Starlette:
     node = worker.vitals().node
     service = Service(
         store=store,
@@ -247,7 +248,7 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         worker=worker,
         keys=_keys(settings),
         seal=make_seal(settings.secret_key),
-        reach=_reach(settings),
+        reach=_egress(settings),
         commands=_command_rules(settings),
         offered=frozenset({*settings.functions, *settings.functions.values()}),
         limits=Limits(
@@ -262,8 +263,8 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
             quota=settings.upload_quota_bytes,
         ),
     )
-    drive(recover(service))
-    drive(warn_of_unreadable(service, LOCAL.owner.tenant))
+    recover(service)
+    warn_of_unreadable(service, LOCAL.owner.tenant)
     http = HttpSettings(
         host=settings.host,
         port=settings.port,
@@ -272,80 +273,79 @@ def _app(settings: Settings, store: Store, clock: SystemClock, worker: Worker, m
         body_seconds=settings.request_timeout,
     )
     health = Health(
-        lambda: drive(store.nodes()),
+        store.nodes,
         node=node,
         version=__version__,
         worker=worker,
-        waiting=lambda: drive(_waiting(store, worker)),
+        waiting=lambda: _claim_delay(store, worker),
         damage=store.damage,
     )
     return create_app(service, http, metrics, health=health)
 
 
 class _Server(uvicorn.Server):
-    """The web server; it says on standard output where it listens, once it does."""
+    """The web server; it prints its address once it accepts requests."""
 
     def __init__(self, app: Starlette, settings: Settings, listener: socket.socket, pool: ConnectionPool) -> None:
         config = uvicorn.Config(
             app,
             http=cast("type[Protocol]", partial(Connection, pool)),
             log_config=None,
-            proxy_headers=False,  # on loopback, anybody could claim to be anybody
+            proxy_headers=False,  # any client on loopback could forge them
             server_header=False,
             ws="none",
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=max(1, math.ceil(settings.grace)),
-            # So many are accepted before the first of them is looked at; all of them have to fit in.
-            backlog=max(1, pool.limits.most // 8),
+            # asyncio accepts this many at once, before the pool sees them; all must fit.
+            backlog=max(1, pool.limits.max_connections // 8),
         )
         super().__init__(config)
-        self.asked = 0
-        """How often it was asked to end."""
+        self.stop_requests = 0
         worker = "on" if settings.worker else "off"
-        self._line = (
+        self._started_line = (
             f"Noonmark {__version__} listens on {url_of(listener)} (store {masked(settings.store)}, worker {worker})"
         )
 
-    def leave(self) -> None:
-        """End as soon as it has begun. While it runs it hears signals by itself, and repeats them when it has ended."""
-        self.asked += 1
+    def request_stop(self) -> None:
+        """Stop as soon as startup is complete. While uvicorn runs it handles signals, and repeats them at its end."""
+        self.stop_requests += 1
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            for one in sockets or ():  # the others wait outside, as before
-                one.listen(BACKLOG)
-            with suppress(OSError):  # nobody reads it
-                sys.stdout.write(self._line + "\n")
+            for listener in sockets or ():  # uvicorn has made the backlog of the socket smaller
+                listener.listen(BACKLOG)
+            with suppress(OSError):  # standard output may be closed
+                sys.stdout.write(self._started_line + "\n")
                 sys.stdout.flush()
 
 
-class _Signals:
-    """What SIGINT and SIGTERM mean: at first that nothing is begun, later whatever is said."""
+class _SignalHandler:
+    """Handles SIGINT and SIGTERM; until another handler is set, they abort startup."""
 
     def __init__(self) -> None:
-        self._means: Callable[[], None] = _give_up
+        self._handler: Callable[[], None] = _abort_startup
 
-    def then(self, means: Callable[[], None]) -> None:
-        """From now on they mean that."""
-        self._means = means
+    def handle_with(self, handler: Callable[[], None]) -> None:
+        """Call this handler from now on."""
+        self._handler = handler
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._take) for number in SIGNALS}
+        self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _take(self, _number: int, _frame: FrameType | None) -> None:
-        self._means()
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self._handler()
 
 
-def _give_up() -> None:
+def _abort_startup() -> None:
     raise StopRequested
 
 
-def _nothing() -> None:
-    """It stops already."""
+def _ignore_signal() -> None:
+    """The server stops already."""

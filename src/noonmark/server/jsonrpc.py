@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.errors import AnswerTooLarge, InvalidRequest, NoonmarkError
 from noonmark.core.json_values import key_path, shown
-from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS, error_document
 from noonmark.operations.table import OPERATIONS, SETS_SECRET, perform
 from noonmark.server.requests import JSON, ApiResponse
@@ -111,7 +110,7 @@ def _answer_one(service: Service, caller: Caller, asked: object) -> dict[str, An
     except InvalidRequest as error:
         return _failure(caller, _id_of(asked), error, INVALID_REQUEST)
     try:
-        result = drive(perform(service, caller, call.method, _arguments(call)))
+        result = perform(service, caller, call.method, _arguments(call))
         response: dict[str, Any] = {"jsonrpc": "2.0", "result": result, "id": call.id}
     except NoonmarkError as error:
         response = _failure(caller, call.id, error, STATUS[error.code].jsonrpc)

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl
 
 from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.json_values import key_path, shown, text_problem
-from noonmark.driver.drive import drive
 from noonmark.operations.table import perform
 from noonmark.server.problems import HttpError
 from noonmark.server.strict_json import parse, write_json
@@ -77,7 +76,7 @@ class ApiRequest:
 
     def perform(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Run an operation and return its answer."""
-        return drive(perform(self.service, self.caller, operation, arguments))
+        return perform(self.service, self.caller, operation, arguments)
 
     def query(self, kinds: Mapping[str, Kind]) -> dict[str, Any]:
         """The query parameters, each of its type; unknown ones are rejected."""

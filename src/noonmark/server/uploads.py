@@ -20,7 +20,6 @@ from starlette.responses import Response, StreamingResponse
 
 from noonmark.core.errors import InvalidRequest, NoonmarkError, PayloadTooLarge
 from noonmark.core.json_values import key_path
-from noonmark.driver.drive import drive
 from noonmark.operations import uploads
 from noonmark.server.problems import problem_response
 from noonmark.server.requests import DRAIN_SECONDS, MAX_DRAINED, Kind, body_timeout, check_encoding, declared_length
@@ -100,7 +99,7 @@ class _Transfers:
         )
         try:
             await self._write(body, source, intake, max_bytes)
-            return await self._run(lambda: drive(intake.finish(source.fields, source.content_type)))
+            return await self._run(intake.finish, source.fields, source.content_type)
         finally:
             with CancelScope(shield=True):
                 await self._run(intake.drop)

@@ -15,7 +15,7 @@ from noonmark.targets.endings import not_begun, succeeded, undeliverable
 from noonmark.targets.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
@@ -23,17 +23,15 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
     from noonmark.ports.target import Assignment, Report
 
-    Drive = Callable[[Coroutine[Any, Any, list[bool]]], list[bool]]
-
 MAX_THREADS = 4
 
 
 class EventEmitter:
     """Delivers by emitting; the id of an event follows from its occurrence, so that a second delivery adds none."""
 
-    def __init__(self, store: Store, drive: Drive) -> None:
+    def __init__(self, store: Store) -> None:
         """Nothing is emitted until it is opened. The store is asked in threads, where it may block."""
-        self._store, self._drive = store, drive
+        self._store = store
         self._workers: Workers | None = None
 
     def routes(self) -> tuple[str, ...]:
@@ -84,7 +82,7 @@ class EventEmitter:
         if (why := why_not_emitted(trail, target.event_type, repeats=repeats)) is not None:
             return undeliverable(why, now=self._now())
         try:
-            self._drive(self._store.emit(assignment.schedule.owner.tenant, [event]))
+            self._store.emit(assignment.schedule.owner.tenant, [event])
         except NoonmarkError as error:
             return undeliverable(f"the event could not be kept: {error}", now=self._now())
         return succeeded(assignment, {"event_id": event.event_id}, now=self._now())

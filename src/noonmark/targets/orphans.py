@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.ports.store import Store
-    from noonmark.targets.unsealing import Drive
 
 LOOK_EVERY: Micros = SECOND // 4
 """Between two looks. What a node leaves keeps its place until its lease runs out, which takes longer."""
@@ -32,9 +31,9 @@ ANSWERED = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.DELIVERY_FAILED
 class OrphanedPrograms:
     """What dead nodes of the same store have left running on this machine."""
 
-    def __init__(self, store: Store, drive: Drive) -> None:
+    def __init__(self, store: Store) -> None:
         """Nobody has looked yet."""
-        self._store, self._drive = store, drive
+        self._store = store
         self._lock = Lock()
         self._looked: Micros | None = None
 
@@ -54,9 +53,9 @@ class OrphanedPrograms:
 
     def _was_lost(self, run: str) -> bool:
         """Whether a run is one of this store, and did not come to an end of its own."""
-        if self._drive(self._store.occurrence(run.rpartition("-")[0])) is None:
+        if self._store.occurrence(run.rpartition("-")[0]) is None:
             return False
-        found = self._drive(self._store.run(run))
+        found = self._store.run(run)
         return found is None or found[1].outcome not in ANSWERED
 
 

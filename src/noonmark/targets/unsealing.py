@@ -5,41 +5,32 @@ The key of the store, from which those follow that requests are signed with, is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.signatures import chain_key, chain_proof
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
     from noonmark.ports.secret_store import SecretStore
 
-T = TypeVar("T")
-
-
-class Drive(Protocol):
-    """Runs a call to the store to its end, in this thread."""
-
-    def __call__(self, call: Coroutine[Any, Any, T]) -> T:
-        """What it gives."""
-
 
 class Unsealer:
     """Reads secrets from the store, and opens them with the keys of this node."""
 
-    def __init__(self, vault: SecretStore, drive: Drive, seal: Seal | None) -> None:
+    def __init__(self, vault: SecretStore, seal: Seal | None) -> None:
         """Without a seal it can open none, and says so."""
-        self._vault, self._drive, self._seal = vault, drive, seal
+        self._vault, self._seal = vault, seal
         self._own_key: bytes | None = None
 
     def own_key(self) -> bytes:
         """The key of the store itself. The store may block: not for the thread of an event loop."""
         if self._own_key is None:
-            self._own_key = self._drive(self._vault.own_key())
+            self._own_key = self._vault.own_key()
         return self._own_key
 
     def chain(self, tenant: str, occurrence_id: str) -> str | None:
@@ -54,7 +45,7 @@ class Unsealer:
 
         The store may block: not for the thread of an event loop.
         """
-        found = {secret.name: secret for secret in self._drive(self._vault.find_secrets(tenant, set(wanted.values())))}
+        found = {secret.name: secret for secret in self._vault.find_secrets(tenant, set(wanted.values()))}
         return {header: self._value(tenant, header, name, found.get(name), url) for header, name in wanted.items()}
 
     def _value(self, tenant: str, header: str, name: str, secret: Secret | None, url: Url) -> str:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.instants import from_micros, to_micros
-from noonmark.driver.drive import drive
 from noonmark.driver.driver import Driver
 from noonmark.ports.events import Settled
 from noonmark.targets.inline import InlineRunner
 from noonmark.testing.clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
     from datetime import datetime
 
     from noonmark.core.run import Run
     from noonmark.embedded.asynchronous import AsyncScheduler
     from noonmark.embedded.scheduler import Scheduler
     from noonmark.ports.events import DriverEvent, EventSink
+
+T = TypeVar("T")
 
 
 class ManualDriver:
@@ -39,12 +40,12 @@ class ManualDriver:
         target = InlineRunner(scheduler.functions)
         self._driver = Driver(replace(runtime, target=target, sink=self._record, timing=timing))
         target.open(self._driver.report, self._driver.node.store_clock.now)
-        drive(self._driver.node.confirm_time())  # whoever drives by hand says what time it is
+        run_inline(self._driver.node.confirm_time())  # the test says what time it is
 
     def run_due(self) -> list[Run]:
         """Run everything that is due by now, and what falls due because of it; gives the runs, in order."""
         before = len(self._record.runs)
-        while drive(self._step()):
+        while run_inline(self._step()):
             pass
         return self._record.runs[before:]
 
@@ -52,7 +53,7 @@ class ManualDriver:
         """Let time pass until an instant, and run everything at the time it is due; gives the runs, in order."""
         before, end = len(self._record.runs), to_micros(instant)
         self.run_due()
-        while (time := drive(self._driver.next_time())) is not None and time <= end:
+        while (time := run_inline(self._driver.next_time())) is not None and time <= end:
             if time <= self._clock.micros():
                 raise RuntimeError("something is due, but this process cannot run it")
             self._clock.move_to(from_micros(time))
@@ -72,6 +73,17 @@ class ManualDriver:
         settled = await driver.settle_once()
         counts = (matched.matched, planned.planned, claimed.claimed, settled.settled, reaped.overdue, reaped.orphans)
         return any(counts)
+
+
+def run_inline(step: Coroutine[Any, Any, T]) -> T:
+    """Run a step of a driver without an executor to its end. It never suspends, so it needs no event loop."""
+    try:
+        step.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    step.close()
+    raise RuntimeError("the step suspended, and there is no event loop to resume it")
 
 
 class _Record:

@@ -29,6 +29,7 @@ from noonmark.core.system_events import is_late
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
 from noonmark.driver.steps.settle import hand_back
+from noonmark.driver.store_executor import Priority
 from noonmark.ports import events
 from noonmark.ports.records import Admitted, Lease, LeaseLost
 from noonmark.ports.target import Assignment
@@ -76,8 +77,8 @@ async def admit_once(node: Node) -> AdmitReport:
 async def _admit(node: Node, decisions: Sequence[Admission]) -> list[Answer]:
     """Carry decisions out together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        answers: list[Answer] = await node.ask(
-            node.store.admit(decisions, now=node.now, lease=node.timing.lease), first=True
+        answers: list[Answer] = await node.executor.call(
+            node.store.admit, decisions, now=node.now, lease=node.timing.lease, priority=Priority.URGENT
         )
     except NoonmarkError:
         raise
@@ -105,7 +106,7 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
     asking = [one.claim for one in decisions if isinstance(one, Start) and depends_on_others(one.claim)]
     if not asking:
         return decisions
-    standings = await node.ask(node.store.upstreams(asking), first=True)
+    standings = await node.executor.call(node.store.upstreams, asking, priority=Priority.URGENT)
     verdicts = {
         claim.occurrence.id: after_upstreams(claim, one, now=max(node.now, claim.occurrence.due))
         for claim, one in zip(asking, standings, strict=True)
@@ -176,7 +177,7 @@ async def _carry_out(
         # If only the revision has moved, the row is still this node's, and would wait for the end of its lease. That
         # is all that a failure costs; what is to be decided again must not be lost with it.
         with suppress(Exception):
-            await node.ask(node.store.release(lost))
+            await node.executor.call(node.store.release, lost)
     return again
 
 
@@ -200,7 +201,7 @@ async def _still_held(node: Node, late: list[Assignment]) -> list[Assignment]:
     holds = [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in late]
     asked, lost = node.now, frozenset(hold.occurrence_id for hold in holds)
     with suppress(Exception):  # nobody knows then
-        renewal = await node.ask_apart(node.store.renew(holds, now=asked, lease=node.timing.lease))
+        renewal = await node.lease_executor.call(node.store.renew, holds, now=asked, lease=node.timing.lease)
         lost = renewal.lost if node.now < asked + node.timing.lease else lost
     hand_back(node, [one for one in late if one.occurrence.id in lost])
     return [one for one in late if one.occurrence.id not in lost]

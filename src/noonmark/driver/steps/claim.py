@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.driver.steps.reports import ClaimReport, RenewReport
+from noonmark.driver.store_executor import Priority
 from noonmark.ports.events import Claimed
 from noonmark.ports.records import Lease, Renewal, Shares
 
@@ -63,17 +64,16 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
         return []
     timing = node.timing
     now = await node.time()
-    claims: list[Claim] = await node.ask(
-        node.store.claim(
-            node.id,
-            node.runtime.target.routes(),
-            now=now,
-            until=now + timing.lookahead,
-            limit=limit,
-            lease=timing.lease,
-            only=only,
-            shares=shares,
-        )
+    claims: list[Claim] = await node.executor.call(
+        node.store.claim,
+        node.id,
+        node.runtime.target.routes(),
+        now=now,
+        until=now + timing.lookahead,
+        limit=limit,
+        lease=timing.lease,
+        only=only,
+        shares=shares,
     )
     for claim in claims:
         node.hold(claim)
@@ -86,7 +86,7 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
 
 async def renew_once(node: Node) -> RenewReport:
     """Extend every lease, and learn which were lost and which runs should stop."""
-    await node.read_clock(node.ask_apart)
+    await node.read_clock(node.lease_executor)
     holds, asked = node.holds(), node.now
     if not holds:
         node.holds_until = asked + node.timing.lease
@@ -108,8 +108,8 @@ async def renew_once(node: Node) -> RenewReport:
 async def _renew(node: Node, holds: Sequence[Lease]) -> Renewal:
     """Extend leases together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        renewal: Renewal = await node.ask_apart(
-            node.store.renew(holds, now=node.now, lease=node.timing.lease), first=True
+        renewal: Renewal = await node.lease_executor.call(
+            node.store.renew, holds, now=node.now, lease=node.timing.lease, priority=Priority.URGENT
         )
     except NoonmarkError:
         raise
@@ -128,8 +128,8 @@ async def release(node: Node) -> int:
     claims = list(node.held.values())
     if claims:
         # Forgotten only when it is written: until then it can be tried again.
-        await node.ask(
-            node.store.release([Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims])
+        await node.executor.call(
+            node.store.release, [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims]
         )
     for claim in claims:
         node.drop(claim)

@@ -35,7 +35,7 @@ async def beat_once(node: Node) -> None:
         started=node.started,
         lease=node.timing.lease,
     )
-    await node.ask(node.store.beat(beat, now=now))
+    await node.executor.call(node.store.beat, beat, now=now)
 
 
 async def lead_once(node: Node) -> LeadReport:
@@ -45,7 +45,7 @@ async def lead_once(node: Node) -> LeadReport:
     if node.is_in_doubt:
         return LeadReport()
     before, now = node.leadership, node.now
-    after = node.leadership = await node.ask(node.store.lead(node.id, now=now, lease=node.timing.lease))
+    after = node.leadership = await node.executor.call(node.store.lead, node.id, now=now, lease=node.timing.lease)
     led, leads = before is not None and before.leader == node.id, after.leader == node.id
     gained = leads and (before is None or not led or before.term != after.term)
     if gained or (led and not leads):
@@ -58,7 +58,7 @@ async def lead_once(node: Node) -> LeadReport:
 async def _miss_the_lost(node: Node) -> int:
     """Tell of every node that fell silent; of two that take each other for the leader, one does."""
     count = 0
-    for one in await node.ask(node.store.nodes()):
+    for one in await node.executor.call(node.store.nodes):
         # This one is here; if it was silent for so long, its next beat will tell.
         if one.is_lost and one.name != node.id:
             event = of_lost_node(
@@ -69,7 +69,7 @@ async def _miss_the_lost(node: Node) -> int:
                 load=one.load,
                 routes=one.routes,
             )
-            if await node.ask(node.store.lose(one.name, one.seen, event)):
+            if await node.executor.call(node.store.lose, one.name, one.seen, event):
                 logs.lost(one.name, one.seen)
                 count += 1
     return count
@@ -85,7 +85,7 @@ async def still_leads(node: Node) -> bool:
 
 async def leave(node: Node) -> None:
     """Tell that this node has stopped, and give up the lead."""
-    await node.ask(node.store.leave(node.id))
+    await node.executor.call(node.store.leave, node.id)
     led, node.leadership = node.leadership, None
     if led is not None and led.leader == node.id:
         logs.leader(node.id, None, led.term)

@@ -42,7 +42,7 @@ async def is_asked_to_stop(node: Node) -> bool:
     """Whether somebody asked a delivery of this node to stop that does not know of it yet. Changes nothing."""
     delivered = [one for one in node.deliveries.values() if one.stop_reason is None]
     for one in delivered if len(delivered) <= ATTENDED else ():
-        stored = await node.ask(node.store.occurrence(one.occurrence.id))
+        stored = await node.executor.call(node.store.occurrence, one.occurrence.id)
         if stored is not None and stored.stop is not None:
             return True
     return False
@@ -50,7 +50,7 @@ async def is_asked_to_stop(node: Node) -> bool:
 
 async def adopt_once(node: Node) -> bool:
     """Serve the functions that other processes have named since the last look; whether that is more than before."""
-    routes = set(await node.ask(node.store.routes(TRUSTED)))
+    routes = set(await node.executor.call(node.store.routes, TRUSTED))
     fresh, node.routes_seen = routes - node.routes_seen, routes
     return node.runtime.target.adopt(fresh)
 
@@ -58,7 +58,7 @@ async def adopt_once(node: Node) -> bool:
 async def reap_once(node: Node) -> ReapReport:
     """Tell that this node is alive, then end what has overstayed its deadline, and what nobody can serve."""
     # All of them: what could not be imported a while ago may be there by now.
-    node.routes_seen = set(await node.ask(node.store.routes(TRUSTED)))
+    node.routes_seen = set(await node.executor.call(node.store.routes, TRUSTED))
     adopted = node.runtime.target.adopt(node.routes_seen)
     if not await node.trusts_time():
         return ReapReport(adopted=adopted)
@@ -77,12 +77,12 @@ async def prune_once(node: Node) -> PruneReport:
         return PruneReport()
     timing = node.timing
     # Damage that lets a row never be found, a time that is none, is seen by nobody else.
-    node.inspected = (await node.ask(node.store.inspect(node.inspected, limit=INSPECTED))).after
+    node.inspected = (await node.executor.call(node.store.inspect, node.inspected, limit=INSPECTED)).after
     before, limit = node.now - timing.keep_for, timing.batch
-    forgotten = await node.ask(node.store.prune(before=before, keep=timing.keep_count, limit=limit))
-    events = await node.ask(node.store.prune_events(before=before, keep=timing.keep_events, limit=limit))
-    notes = await node.ask(node.store.prune_notes(before=before, limit=limit))
-    keys = await node.ask(node.store.prune_keys(before=node.now - KEY_LIFETIME, limit=limit))
+    forgotten = await node.executor.call(node.store.prune, before=before, keep=timing.keep_count, limit=limit)
+    events = await node.executor.call(node.store.prune_events, before=before, keep=timing.keep_events, limit=limit)
+    notes = await node.executor.call(node.store.prune_notes, before=before, limit=limit)
+    keys = await node.executor.call(node.store.prune_keys, before=node.now - KEY_LIFETIME, limit=limit)
     counts = (forgotten, events, notes, keys)
     if any(counts):
         node.tell([Pruned(*counts)])
@@ -98,7 +98,7 @@ async def rewind_once(node: Node) -> RewindReport:
     if not await node.trusts_time():
         return RewindReport()
     now, timing = node.now, node.timing
-    newest = await node.ask(node.store.newest_time())
+    newest = await node.executor.call(node.store.newest_time)
     is_ahead = newest is not None and newest > now + LEAP
     if not is_ahead and not node.must_rewind:
         node.remembers_ahead = None
@@ -110,7 +110,7 @@ async def rewind_once(node: Node) -> RewindReport:
     if moment - last[1] < timing.lease:
         return RewindReport()
     rewound = await _rewind_all(node)
-    mended = await node.ask(node.store.mend(now=node.now, after=node.now + LEAP, lease=timing.lease))
+    mended = await node.executor.call(node.store.mend, now=node.now, after=node.now + LEAP, lease=timing.lease)
     await _give_back_far(node)
     node.must_rewind, node.remembers_ahead = False, None
     return RewindReport(rewound=rewound, mended=mended)
@@ -121,7 +121,7 @@ async def _give_back_far(node: Node) -> None:
     far = [claim for claim in node.held.values() if claim.occurrence.due > node.now + LEAP]
     if far:
         holds = [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in far]
-        await node.ask(node.store.release(holds))
+        await node.executor.call(node.store.release, holds)
         for claim in far:
             node.drop(claim)
 
@@ -130,7 +130,7 @@ async def _rewind_all(node: Node) -> int:
     count, after, limit = 0, "", node.timing.batch
     while True:
         now = node.now
-        page = await node.ask(node.store.planned_ahead(now=now, until=now + LEAP, after=after, limit=limit))
+        page = await node.executor.call(node.store.planned_ahead, now=now, until=now + LEAP, after=after, limit=limit)
         made = [_rewind(snapshot, now=now, lookahead=node.timing.lookahead) for snapshot in page]
         plans = [plan for plan in made if plan is not None]
         written = await commit(node, plans) if plans else []
@@ -156,8 +156,8 @@ def _rewind(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | Non
 async def _end_overdue(node: Node) -> int:
     """Whoever delivers it may be gone, or deaf; it loses, because the phase is no longer what it knew."""
     settlements = []
-    for one in await node.ask(node.store.overdue(now=node.now, limit=node.timing.batch)):
-        snapshot = await node.ask(node.store.snapshot(one.uid))
+    for one in await node.executor.call(node.store.overdue, now=node.now, limit=node.timing.batch):
+        snapshot = await node.executor.call(node.store.snapshot, one.uid)
         if snapshot is not None:
             settlements.append(expire(one, snapshot.schedule, now=node.now))
     if not settlements:
@@ -171,7 +171,7 @@ async def _end_overdue(node: Node) -> int:
 async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
     """Write ends together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        written: list[bool] = await node.ask(node.store.settle(settlements))
+        written: list[bool] = await node.executor.call(node.store.settle, settlements)
     except NoonmarkError:
         raise
     except Exception:
@@ -184,16 +184,16 @@ async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
 
 async def _end_orphans(node: Node) -> int:
     now, timing = node.now, node.timing
-    claims = await node.ask(node.store.orphans(node.id, now=now, limit=timing.batch, lease=timing.lease))
+    claims = await node.executor.call(node.store.orphans, node.id, now=now, limit=timing.batch, lease=timing.lease)
     if not claims:
         return 0
     decisions = [unserved(claim) for claim in claims]
-    answers = await node.ask(node.store.admit(decisions, now=node.now, lease=timing.lease))
+    answers = await node.executor.call(node.store.admit, decisions, now=node.now, lease=timing.lease)
     ended = [answer.occurrence for answer in answers if isinstance(answer, Admitted)]
     node.tell([Ended(one) for one in ended])
     done = {one.id for one in ended}
     left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]
     if left:
         # If only the revision has moved, they are still this node's, and would wait for the end of their lease.
-        await node.ask(node.store.release([Lease(occurrence_id=one.id, fence=one.fence) for one in left]))
+        await node.executor.call(node.store.release, [Lease(occurrence_id=one.id, fence=one.fence) for one in left])
     return len(ended)

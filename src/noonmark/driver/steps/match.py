@@ -27,7 +27,7 @@ logger = logging.getLogger("noonmark.driver")
 async def match_once(node: Node) -> MatchReport:
     """Match one batch of events. Several nodes may match the same one; the first to commit wins."""
     limit = node.timing.batch
-    audiences: list[UnmatchedEvent] = await node.ask(node.store.unmatched(limit))
+    audiences: list[UnmatchedEvent] = await node.executor.call(node.store.unmatched, limit)
     if not audiences:
         return MatchReport()
     # By the store's own time, not by this node's reckoning of it: it decides about the order of what waits in line.
@@ -66,7 +66,7 @@ def _match(audience: UnmatchedEvent, listener: Schedule, *, now: Micros) -> Occu
 async def _commit(node: Node, reactions: Sequence[Reaction]) -> list[bool]:
     """Write reactions together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        written: list[bool] = await node.ask(node.store.commit_reactions(reactions))
+        written: list[bool] = await node.executor.call(node.store.commit_reactions, reactions)
     except NoonmarkError:
         raise
     except Exception:

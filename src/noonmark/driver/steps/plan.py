@@ -28,7 +28,7 @@ async def plan_once(node: Node) -> PlanReport:
     if not await node.trusts_time():
         return PlanReport()
     limit = node.timing.batch
-    snapshots = await node.ask(node.store.plannable(await node.time(), limit))
+    snapshots = await node.executor.call(node.store.plannable, await node.time(), limit)
     if not snapshots:
         return PlanReport()
     now = node.now
@@ -51,14 +51,14 @@ async def _plan(node: Node, snapshot: Snapshot, *, now: Micros) -> Plan | None:
         return plan(snapshot, now=now, lookahead=node.timing.lookahead)
     except Exception as error:
         logger.exception("schedule %s cannot be planned, and is set aside", snapshot.schedule.schedule_id)
-        await node.ask(node.store.set_aside(snapshot.schedule.uid, f"it cannot be planned: {error!r}"))
+        await node.executor.call(node.store.set_aside, snapshot.schedule.uid, f"it cannot be planned: {error!r}")
         return None
 
 
 async def commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
     """Write plans together. If one of them makes no sense to the store, the others do by themselves."""
     try:
-        written: list[bool] = await node.ask(node.store.commit_plans(plans))
+        written: list[bool] = await node.executor.call(node.store.commit_plans, plans)
     except NoonmarkError:
         raise
     except Exception as error:
@@ -66,7 +66,7 @@ async def commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
             return [done for one in plans for done in await commit(node, [one])]
         schedule = plans[0].snapshot.schedule
         logger.exception("the plan of schedule %s cannot be written, and it is set aside", schedule.schedule_id)
-        await node.ask(node.store.set_aside(schedule.uid, f"its plan cannot be written: {error!r}"))
+        await node.executor.call(node.store.set_aside, schedule.uid, f"its plan cannot be written: {error!r}")
         return [False]
     return written
 

@@ -24,7 +24,7 @@ async def progress_once(node: Node) -> ProgressReport:
     written = [False] * len(told)
     interims = [interim(assignment.occurrence, underway, node=node.id) for assignment, underway in told]
     try:
-        written = await node.ask(node.store.progress(interims))
+        written = await node.executor.call(node.store.progress, interims)
     finally:
         for (assignment, underway), done in zip(told, written, strict=True):
             if not done and _goes_on(node, assignment):

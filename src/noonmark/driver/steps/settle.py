@@ -14,6 +14,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered, settle
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import SettleReport
+from noonmark.driver.store_executor import Priority
 from noonmark.ports.events import Abandoned, LeaseLost, Settled
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     settlements = [
         settle(assignment.occurrence, assignment.schedule, delivered, node=node.id) for assignment, delivered in batch
     ]
-    written = await node.ask(node.store.settle(settlements), first=True)
+    written = await node.executor.call(node.store.settle, settlements, priority=Priority.URGENT)
     driver_events: list[DriverEvent] = []
     deliveries, frees_others, tells = node.deliveries, was_full, node.tells
     for (assignment, _), settlement, done in zip(batch, settlements, written, strict=True):

@@ -19,7 +19,6 @@ from noonmark.core.errors import (
 from noonmark.core.instants import DAY_SECONDS, SECOND, micros_to_seconds, parse_instant, to_micros
 from noonmark.core.json_values import boolean_value
 from noonmark.core.triggers import parse_trigger
-from noonmark.driver.drive import drive
 from noonmark.server.dialects.models import NewTask, TaskChanges
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, Kind
@@ -223,7 +222,7 @@ def handlers() -> dict[tuple[str, str], Handler]:
         ("POST", f"{ONE}/resume"): _resume,
         ("GET", f"{ONE}/runs"): _runs,
     }
-    return {place: partial(_with_their_names, handler) for place, handler in table.items()}
+    return {route: partial(_with_their_names, handler) for route, handler in table.items()}
 
 
 def _with_their_names(handler: Callable[[ApiRequest], ApiResponse], request: ApiRequest) -> ApiResponse:
@@ -241,18 +240,18 @@ def _create(lock: Lock, request: ApiRequest) -> ApiResponse:
     if (key := request.headers.get("idempotency-key")) is not None:
         arguments["idempotency_key"] = key
     with lock:
-        began = drive(request.service.store.clock())
-        made = request.perform("schedule/create", arguments)
-        if parse_instant(made["created_at_utc"]) >= began:  # else a repeated request found it
-            _enforce_quota(request, made)
+        started = request.service.store.clock()
+        schedule = request.perform("schedule/create", arguments)
+        if parse_instant(schedule["created_at_utc"]) >= started:  # else a repeated request found it
+            _enforce_quota(request, schedule)
     return ApiResponse(
         document={
-            "schedule_id": made["schedule_id"],
+            "schedule_id": schedule["schedule_id"],
             "message": "Schedule created successfully",
-            "next_run_at": made["next_run_at"],
+            "next_run_at": schedule["next_run_at"],
         },
         status=201,
-        headers={"Location": f"{BASE}/{made['schedule_id']}"},
+        headers={"Location": f"{BASE}/{schedule['schedule_id']}"},
     )
 
 
@@ -267,20 +266,20 @@ def check_limits(limits: Limits, document: Mapping[str, Any]) -> None:
                 f" {micros_to_seconds(limits.min_interval) / 60:g} minutes are allowed",
                 field="cron_expression",
             )
-    most = limits.max_budget_usd
-    if most is not None and isinstance(budget, int | float) and budget > most:
-        raise InvalidRequest(f"must be at most {most:g}", field="max_budget_per_run_usd")
+    limit = limits.max_budget_usd
+    if limit is not None and isinstance(budget, int | float) and budget > limit:
+        raise InvalidRequest(f"must be at most {limit:g}", field="max_budget_per_run_usd")
 
 
-def _enforce_quota(request: ApiRequest, made: Mapping[str, Any]) -> None:
+def _enforce_quota(request: ApiRequest, schedule: Mapping[str, Any]) -> None:
     """Delete the new schedule again if it exceeds the quota; this holds across any number of servers."""
-    most = request.service.limits.max_per_user
-    if most is None:
+    limit = request.service.limits.max_per_user
+    if limit is None:
         return
-    wanted = {"owner": made["owner"]["user"], "route": "task", "phase": ["active", "paused"]}
-    if request.perform("schedule/count", wanted)["count"] > most:
-        request.perform("schedule/delete", {"schedule_id": made["schedule_id"], "reason": "quota exceeded"})
-        raise QuotaExceeded(f"the limit of {most:,} schedules is reached; delete one that is no longer needed")
+    wanted = {"owner": schedule["owner"]["user"], "route": "task", "phase": ["active", "paused"]}
+    if request.perform("schedule/count", wanted)["count"] > limit:
+        request.perform("schedule/delete", {"schedule_id": schedule["schedule_id"], "reason": "quota exceeded"})
+        raise QuotaExceeded(f"the limit of {limit:,} schedules is reached; delete one that is no longer needed")
 
 
 def _list(request: ApiRequest) -> ApiResponse:

@@ -1,8 +1,8 @@
-"""The connections of a server: how many there may be, how long each may keep it waiting, and who gives way.
+"""The connection pool of a server: limits on their number, timeouts, and eviction.
 
-A connection waits for its peer when the head of a request has not come, when a body does not go on, or when an answer
-is not read. One that waits too long is closed. When there are too many, the one that has waited longest gives way;
-when none waits, one more is taken into a small reserve, in which only questions about health are answered.
+A connection waits for its client when the head of a request has not arrived, when a body stalls, or when an answer is
+not read. One that waits too long is closed. At the limit, the connection that has waited longest is evicted; if none
+waits, the new one joins a small reserve, in which only health routes are answered.
 """
 
 from __future__ import annotations
@@ -17,72 +17,72 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
-ENOUGH = 1_000
-SHARE = 2
-"""Unless it is said, one address may have one half of all connections."""
+DEFAULT_MAX = 1_000
+ADDRESS_SHARE = 2
+"""By default, one address may have one half of all connections."""
 RESERVE = 16
 RESERVE_SECONDS = 5.0
-"""So long a connection in the reserve has to say what it wants."""
-FRESH_SECONDS = 0.1
-"""So long it keeps its place there, however many want to come in: its request may be on the way."""
-STUCK_SECONDS = 1.0
-"""A body or an answer that has not moved for so long gives way when there are too many."""
-LOOK_SECONDS = 1.0
-GIVE_BACK_BYTES = 33_554_432
-"""After answers of so many bytes, the memory that they took is given back to the system."""
+"""Time for a reserved connection to send its request."""
+MIN_RESERVE_SECONDS = 0.1
+"""A reserved connection is not evicted before this age: its request may be on the way."""
+STALLED_SECONDS = 1.0
+"""At the limit, a connection whose body or answer has made no progress for this long may be evicted."""
+CHECK_SECONDS = 1.0
+TRIM_BYTES = 33_554_432
+"""After this many bytes of answers, unused memory is returned to the system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What the connections of a server may take."""
+    """Limits on the connections of a server."""
 
-    most: int = ENOUGH
-    per_address: int = ENOUGH
+    max_connections: int = DEFAULT_MAX
+    per_address: int = DEFAULT_MAX
     reserve: int = RESERVE
     head_seconds: float = 20.0
-    """For the whole head of a request, from the connection, or from the end of the last answer."""
+    """For the whole head of a request, from the start of the connection or the end of the last answer."""
     send_seconds: float = 20.0
-    """An answer of which nothing has been read for so long is given up."""
-    slowest: int = 4_096
-    """Bytes a second, beyond these seconds: an answer that is read more slowly is given up, too."""
+    """An answer is aborted when the client reads nothing of it for this long."""
+    min_bytes_per_second: int = 4_096
+    """Beyond that time, an answer that is read more slowly than this is aborted, too."""
     unsent_bytes: int = 67_108_864
-    """Of all answers that wait to be read, together; when there are more, whoever has not read longest gives way."""
+    """Unread bytes of all answers together; beyond that, the client that has read nothing for longest is dropped."""
 
 
 class Peer(Protocol):
-    """One connection, as the pool sees it."""
+    """A connection as the pool sees it."""
 
     address: str
     is_reserved: bool
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait to be read."""
+        """Bytes that the client has not read yet."""
 
     @property
-    def is_expecting(self) -> bool:
-        """Whether the rest of a body is waited for."""
+    def is_receiving(self) -> bool:
+        """Whether the rest of a body is expected."""
 
     @property
-    def heard(self) -> float:
-        """When something last came."""
+    def last_received(self) -> float:
+        """When data last arrived."""
 
     @property
     def produced(self) -> int:
         """Bytes of answers so far."""
 
     def drop(self) -> None:
-        """End it now, whatever waits to be sent."""
+        """Close it now; unsent data is lost."""
 
 
 @dataclass(slots=True)
 class _Sending:
-    """How an answer gets on."""
+    """The progress of an answer."""
 
-    begun: float
-    before: int
+    started: float
+    sent_before: int
     sent: int
-    moved: float
+    progressed: float
 
 
 @dataclass(slots=True)
@@ -91,59 +91,59 @@ class _Group:
 
     members: set[Peer] = field(default_factory=set)
     idle: dict[Peer, float] = field(default_factory=dict)
-    """Those that owe the head of a request, with the time since when; the longest first."""
+    """Those that wait for the head of a request, and since when; the longest first."""
 
 
 class ConnectionPool:
-    """All connections of one server. Everything here happens on its loop."""
+    """All connections of one server. Every method runs on its event loop."""
 
     def __init__(self, limits: ConnectionLimits, fresh_id: Callable[[], str]) -> None:
-        """There are none yet. `fresh_id` names the requests that are refused before anybody has read them."""
+        """`fresh_id` names requests that are rejected before they reach the application."""
         self.limits, self.fresh_id = limits, fresh_id
         self.dropped = 0
-        """Connections that were closed by these rules."""
+        """Connections that the pool has closed."""
         self.refused = 0
         """Requests that were answered with 503."""
         self._all, self._reserve = _Group(), _Group()
         self._by_address: dict[str, _Group] = {}
         self._sending: dict[Peer, _Sending] = {}
-        self._is_looking = False
+        self._is_checking = False
         self._produced = 0
-        """Bytes of answers since memory was last given back."""
+        """Bytes of answers since memory was last trimmed."""
 
     @property
     def open(self) -> int:
-        """How many there are, those in the reserve included."""
+        """The number of connections, including the reserve."""
         return len(self._all.members) + len(self._reserve.members)
 
     @property
     def unsent(self) -> int:
-        """Bytes of answers that wait to be read."""
+        """Bytes of answers that clients have not read yet."""
         return sum(one.unsent for one in tuple(self._sending))
 
     def add(self, peer: Peer, loop: AbstractEventLoop) -> None:
-        """One more. Somebody gives way for it, or it gets a place in the reserve, or it is closed again."""
+        """Add a connection. At the limit another one is evicted, or it joins the reserve, or it is closed."""
         now = loop.time()
-        if not self._is_looking:
-            self._is_looking = True
-            loop.call_later(self._interval, self._watch, loop)
-        mine = self._by_address.setdefault(peer.address, _Group())
+        if not self._is_checking:
+            self._is_checking = True
+            loop.call_later(self._interval, self._check, loop)
+        same_address = self._by_address.setdefault(peer.address, _Group())
         limits = self.limits
-        bounds = ((mine, limits.per_address), (self._all, limits.most))
-        full = next((group for group, most in bounds if len(group.members) >= most), None)
-        peer.is_reserved = full is not None and not self._make_room(full, now)
+        bounds = ((same_address, limits.per_address), (self._all, limits.max_connections))
+        full = next((group for group, maximum in bounds if len(group.members) >= maximum), None)
+        peer.is_reserved = full is not None and not self._evict(full, now)
         if not peer.is_reserved:
             self._all.members.add(peer)
-            self._by_address.setdefault(peer.address, mine).members.add(peer)
+            self._by_address.setdefault(peer.address, same_address).members.add(peer)
             self.expect_head(peer, now)
-        elif len(self._reserve.members) < limits.reserve or self._make_room(self._reserve, now - FRESH_SECONDS):
+        elif len(self._reserve.members) < limits.reserve or self._evict(self._reserve, now - MIN_RESERVE_SECONDS):
             self._reserve.members.add(peer)
             self.expect_head(peer, now)
         else:
             self._drop(peer)
 
     def remove(self, peer: Peer) -> None:
-        """It has ended."""
+        """Remove a closed connection."""
         if any(peer in group.members for group in self._groups(peer)):
             self._produced += peer.produced
         self.expect_nothing(peer)
@@ -154,89 +154,92 @@ class ConnectionPool:
             del self._by_address[peer.address]
 
     def expect_head(self, peer: Peer, now: float) -> None:
-        """The next thing to come is the head of a request; it counts from the first time that this is said."""
+        """The connection waits for the head of a request; the time counts from the first call."""
         for group in self._groups(peer):
             if peer in group.members:
                 group.idle.setdefault(peer, now)
 
     def expect_nothing(self, peer: Peer) -> None:
-        """The head of a request has come."""
+        """The head of a request has arrived."""
         for group in self._groups(peer):
             group.idle.pop(peer, None)
 
     def sends(self, peer: Peer, now: float) -> None:
-        """An answer is on its way, and not all of it has been taken at once."""
+        """An answer is being sent, and the client has not read all of it."""
         if peer not in self._sending:
             sent = peer.produced - peer.unsent
             self._sending[peer] = _Sending(now, sent, sent, now)
         if self.unsent > self.limits.unsent_bytes:
             self._measure(now)
-            # Whoever reads has just been seen to do so; and who has only begun has had no time to.
-            others = [one for one in self._sending if one is not peer]
-            for one in sorted(others, key=lambda one: self._sending[one].moved):
+            # The newest one has had no time to read.
+            others = [other for other in self._sending if other is not peer]
+            for other in sorted(others, key=lambda one: self._sending[one].progressed):
                 if self.unsent <= self.limits.unsent_bytes:
                     break
-                self._drop(one)
+                self._drop(other)
 
     @property
     def _interval(self) -> float:
-        return min(LOOK_SECONDS, self.limits.head_seconds / 4, self.limits.send_seconds / 4)
+        return min(CHECK_SECONDS, self.limits.head_seconds / 4, self.limits.send_seconds / 4)
 
     def _groups(self, peer: Peer) -> tuple[_Group, ...]:
         if peer.is_reserved:
             return (self._reserve,)
-        mine = self._by_address.get(peer.address)
-        return (self._all,) if mine is None else (self._all, mine)
+        same_address = self._by_address.get(peer.address)
+        return (self._all,) if same_address is None else (self._all, same_address)
 
-    def _make_room(self, group: _Group, now: float) -> bool:
-        """Close the one of a group that has waited longest; False when none waits."""
-        # Who owes a request and still reads the last answer is judged by that.
+    def _evict(self, group: _Group, now: float) -> bool:
+        """Close the connection of a group that has waited longest; False if none waits."""
+        # A connection that still reads its last answer is judged by that.
         idle = (one for one, since in group.idle.items() if since <= now and not one.unsent)
-        victim = next(idle, None) or next(iter(self._stuck(group, now)), None)
+        victim = next(idle, None) or next(iter(self._stalled(group, now)), None)
         if victim is not None:
             self._drop(victim)
         return victim is not None
 
-    def _stuck(self, group: _Group, now: float) -> list[Peer]:
-        """Those whose body or answer has not moved for a while, the longest first."""
+    def _stalled(self, group: _Group, now: float) -> list[Peer]:
+        """Connections whose body or answer makes no progress, the longest first."""
         self._measure(now)
-        moved = {one: self._sending[one].moved for one in self._sending if one in group.members}
-        moved |= {one: one.heard for one in group.members if one.is_expecting and one not in moved}
-        return sorted((one for one in moved if now - moved[one] >= STUCK_SECONDS), key=lambda one: moved[one])
+        progressed = {peer: self._sending[peer].progressed for peer in self._sending if peer in group.members}
+        progressed |= {
+            peer: peer.last_received for peer in group.members if peer.is_receiving and peer not in progressed
+        }
+        stalled = [peer for peer in progressed if now - progressed[peer] >= STALLED_SECONDS]
+        return sorted(stalled, key=progressed.__getitem__)
 
     def _measure(self, now: float) -> None:
-        """See how the answers got on."""
-        for one, state in tuple(self._sending.items()):
-            unsent = one.unsent
-            sent = one.produced - unsent
+        """Update the progress of every answer."""
+        for peer, state in tuple(self._sending.items()):
+            unsent = peer.unsent
+            sent = peer.produced - unsent
             if sent > state.sent:
-                state.sent, state.moved = sent, now
-                for group in self._groups(one):  # a head is owed from when the last answer has been taken
-                    if one in group.idle:
-                        group.idle[one] = now
+                state.sent, state.progressed = sent, now
+                for group in self._groups(peer):  # the next head is due from when the last answer was read
+                    if peer in group.idle:
+                        group.idle[peer] = now
             if not unsent:
-                del self._sending[one]
+                del self._sending[peer]
 
-    def _watch(self, loop: AbstractEventLoop) -> None:
-        """Close whatever has waited too long."""
+    def _check(self, loop: AbstractEventLoop) -> None:
+        """Close the connections that have waited too long."""
         now, limits = loop.time(), self.limits
         self._measure(now)
         late: list[Peer] = []
-        patience = min(limits.head_seconds, RESERVE_SECONDS)
-        for group, seconds in ((self._all, limits.head_seconds), (self._reserve, patience)):
+        reserve_seconds = min(limits.head_seconds, RESERVE_SECONDS)
+        for group, seconds in ((self._all, limits.head_seconds), (self._reserve, reserve_seconds)):
             late += [one for one, since in group.idle.items() if now - since >= seconds and not one.unsent]
-        for one, state in self._sending.items():
-            allowed = limits.send_seconds + (state.sent - state.before) / limits.slowest
-            if now - state.moved >= limits.send_seconds or now - state.begun >= allowed:
-                late.append(one)
-        for one in late:
-            self._drop(one)
-        if self._produced >= GIVE_BACK_BYTES:
+        for peer, state in self._sending.items():
+            allowed = limits.send_seconds + (state.sent - state.sent_before) / limits.min_bytes_per_second
+            if now - state.progressed >= limits.send_seconds or now - state.started >= allowed:
+                late.append(peer)
+        for peer in late:
+            self._drop(peer)
+        if self._produced >= TRIM_BYTES:
             self._produced = 0
-            loop.run_in_executor(None, give_back)
-        self._is_looking = self.open > 0
-        if self._is_looking:
-            loop.call_later(self._interval, self._watch, loop)
+            loop.run_in_executor(None, trim_memory)
+        self._is_checking = self.open > 0
+        if self._is_checking:
+            loop.call_later(self._interval, self._check, loop)
 
     def _drop(self, peer: Peer) -> None:
         self.dropped += 1
@@ -244,14 +247,14 @@ class ConnectionPool:
         peer.drop()
 
 
-def give_back() -> None:
-    """Let the system have the memory that nothing uses; the allocator of some systems keeps it for good."""
-    with suppress(OSError, AttributeError):  # only glibc has it
+def trim_memory() -> None:
+    """Return unused memory to the system; glibc keeps it otherwise."""
+    with suppress(OSError, AttributeError):  # other libraries have no malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """What counts as one address: a machine has all of loopback, and a network of IPv6 as many as it likes."""
+    """The key under which clients count as one address: all of loopback is one, and so is an IPv6 /64 network."""
     if client is None:
         return ""
     try:
@@ -265,8 +268,8 @@ def address_of(client: tuple[str, int] | None) -> str:
     return str(address) if address.version == 4 else str(ip_network(f"{address}/64", strict=False))
 
 
-def most_connections(wanted: int = ENOUGH) -> int:
-    """So many, unless half of the file descriptors are fewer: the others are left for everything else."""
+def max_connections(wanted: int = DEFAULT_MAX) -> int:
+    """The limit, at most half of the file descriptors that the process may have; the rest is for everything else."""
     try:
         import resource  # noqa: PLC0415 - only Unix has it
     except ImportError:

@@ -1,4 +1,4 @@
-"""Listening: the socket of a server, on this machine only as long as anybody who reaches it may do anything."""
+"""The listening socket of a server; loopback only, because there is no authentication yet."""
 
 from __future__ import annotations
 
@@ -14,54 +14,52 @@ if TYPE_CHECKING:
 
 BACKLOG = 2_048
 SEND_BUFFER = 131_072
-"""So little of an answer waits in the system that it shows whether the caller reads it."""
+"""Small, so that the amount of unsent data shows whether a client reads its answer."""
 
 
 def listen(loaded: Loaded) -> socket.socket:
-    """A socket that takes connections; they wait until the server answers them."""
+    """Open the socket; connections wait in its backlog until the server accepts them."""
     settings = loaded.settings
     family, address = _address(loaded)
-    # Only a socket that knows its protocol sends without delay under asyncio; else each answer waits for 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is given; without it each answer waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # Not while another server has the port, but at once after one that has stopped.
+        # Allows a restart right after a stop, but not two servers on one port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # connections inherit it
         listener.bind((address, settings.port))
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise NoonmarkError(_refusal(settings.host, settings.port, error), field="port") from None
+        raise NoonmarkError(_message(settings.host, settings.port, error), field="port") from None
     return listener
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where it listens."""
+    """The URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _address(loaded: Loaded) -> tuple[socket.AddressFamily, str]:
-    """What the host stands for; all of it must be loopback."""
+    """Resolve the host; every address must be loopback."""
     host = loaded.settings.host
     try:
         found = socket.getaddrinfo(host, loaded.settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise loaded.refuse(
-            "host", f"no address is known for {host!r}; it must be 127.0.0.1, ::1 or localhost"
-        ) from None
+        raise loaded.refuse("host", f"cannot resolve {host!r}; it must be 127.0.0.1, ::1 or localhost") from None
     addresses = [(family, str(where[0])) for family, _, _, _, where in found]
     if not all(ip_address(address.partition("%")[0]).is_loopback for _, address in addresses):
         raise loaded.refuse(
             "host",
-            f"{host!r} can be reached from other machines, and there are no keys yet that would keep strangers out:"
-            " every caller may do everything. Until there are, it must be 127.0.0.1, ::1 or localhost; a proxy on this"
-            " machine that asks for a password can let others in",
+            f"{host!r} can be reached from other machines, and there is no authentication yet: every client may do"
+            " everything. It must be 127.0.0.1, ::1 or localhost; to let others in, run a proxy with authentication on"
+            " this machine",
         )
     return addresses[0]
 
 
-def _refusal(host: str, port: int, error: OSError) -> str:
+def _message(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"another program listens on port {port} of {host}; stop it, or choose another port (0 takes a free one)"
     if error.errno == errno.EACCES:

@@ -1,9 +1,8 @@
-"""HTTP/1.1 without leniency: a head that two readers could understand differently is refused.
+"""Strict HTTP/1.1: a request that two parsers could read differently is rejected.
 
-The parser below takes a body that is framed twice (the chunks win), folded lines, lines that end in a bare line feed,
-headers after the chunks, and a length that is said again. A proxy in front of the server may read each of these in
-another way, and whoever sends them makes it see other requests than the server does. So the connection ends with the
-first of them.
+h11 accepts a body with two framings (chunks win), folded headers, lines that end in a bare line feed, trailers, and a
+repeated Content-Length. A proxy in front of the server may read each of these differently, which allows request
+smuggling. The connection is closed at the first of them.
 """
 
 from __future__ import annotations
@@ -18,69 +17,68 @@ if TYPE_CHECKING:
     from h11._events import Event
 
 MAX_HEAD = 16_384
-"""Bytes of the head of a request, and of the line before a chunk."""
+"""Bytes of the head of a request, and of a chunk header."""
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 
 
 class StrictConnection(h11.Connection):
-    """The parser of one connection of a server, which also counts what it has put out."""
+    """The parser of one server connection; it also counts the bytes of its answers."""
 
     def __init__(self) -> None:
-        """Nothing has come yet."""
         super().__init__(h11.SERVER, MAX_HEAD)
-        self._receive_buffer = _Lines()
+        self._receive_buffer = _StrictBuffer()
         self.produced = 0
         """Bytes of answers so far."""
-        self.refusal = "this is no request of HTTP/1.1"
-        """What was wrong with what has come, once something was."""
+        self.error = "malformed HTTP request"
+        """Why the request is rejected, once it is."""
 
     def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | Event:
-        """What has come next; RemoteProtocolError for what is not HTTP, or is not plain."""
+        """The next event; RemoteProtocolError if the input is malformed or ambiguous."""
         if self.their_state is not h11.IDLE:
             event = super().next_event()
             if isinstance(event, h11.EndOfMessage) and event.headers:
-                raise self._refuse("headers come after the chunks")
+                raise self._reject("trailers are not allowed")
             return event
         before = self.trailing_data[0]
         event = super().next_event()
         if isinstance(event, h11.Request):
             head = before[: len(before) - len(self.trailing_data[0])]
-            if (wrong := ambiguity(head)) is not None:
-                raise self._refuse(wrong)
+            if (problem := ambiguity(head)) is not None:
+                raise self._reject(problem)
         return event
 
-    def _refuse(self, why: str) -> h11.RemoteProtocolError:
-        self.refusal = why
-        return h11.RemoteProtocolError(why)
+    def _reject(self, message: str) -> h11.RemoteProtocolError:
+        self.error = message
+        return h11.RemoteProtocolError(message)
 
     def send_with_data_passthrough(self, event: Event) -> list[bytes] | None:
-        """The bytes of an event, piece by piece."""
+        """The bytes of an event, in pieces."""
         output = super().send_with_data_passthrough(event)
         self.produced += sum(map(len, output or ()))
         return output
 
 
-class _Lines(ReceiveBuffer):
-    """What has come, in lines. The parser tells nobody how those between the chunks ended, so they are judged here."""
+class _StrictBuffer(ReceiveBuffer):
+    """Checks line endings between chunks, which h11 does not report."""
 
     def maybe_extract_next_line(self) -> bytearray | None:
-        """The line before a chunk, when all of it is there."""
+        """The chunk header, once it is complete."""
         line = super().maybe_extract_next_line()
         if line is not None and _BARE.search(line):
-            raise h11.RemoteProtocolError("the line before a chunk ends in something else than CR LF")
+            raise h11.RemoteProtocolError("a chunk header does not end with CR LF")
         return line
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
-        """A head, or what follows the last chunk, when all of it is there."""
+        """A head or the trailers, once they are complete."""
         if self._data.startswith(b"\n"):
-            raise h11.RemoteProtocolError("a line ends in something else than CR LF")
+            raise h11.RemoteProtocolError("a line does not end with CR LF")
         return super().maybe_extract_lines()
 
 
 def ambiguity(head: bytes) -> str | None:
-    """What readers may understand differently in the head of a request, which ends with an empty line; if anything."""
+    """What parsers may read differently in the head of a request, which ends with an empty line; None if nothing."""
     if _BARE.search(head):
-        return "a line of the head ends in something else than CR LF"
+        return "a line of the head does not end with CR LF"
     request, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if any(line.startswith((b" ", b"\t")) for line in lines):
         return "a header is folded over several lines"
@@ -94,5 +92,5 @@ def ambiguity(head: bytes) -> str | None:
     if len(codings) > 1:
         return "Transfer-Encoding is given more than once"
     if codings and not request.endswith(b"HTTP/1.1"):
-        return "Transfer-Encoding is given, and HTTP/1.0 has none"
+        return "Transfer-Encoding is given, but HTTP/1.0 does not have it"
     return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from noonmark.stores.memory.system_events import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable
     from threading import RLock
 
     from noonmark.stores.memory.unit_of_work import UnitOfWork
@@ -26,18 +26,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def atomic(
-    verb: Callable[Concatenate[L, P], Awaitable[T]],
-) -> Callable[Concatenate[L, P], Coroutine[Any, Any, T]]:
-    """Make one step of a verb, with the events that it brings about.
-
-    It must not suspend while it holds the lock, and none does.
-    """
+def atomic(verb: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
+    """Hold the lock during a verb, and emit the events that it brings about."""
 
     @wraps(verb)
-    async def locked(self: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def locked(self: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
-            answer = await verb(self, *args, **kwargs)
+            answer = verb(self, *args, **kwargs)
             if self._uow.facts:
                 tell(self._uow)
             return answer

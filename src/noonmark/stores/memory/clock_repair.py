@@ -64,7 +64,7 @@ class ClockRepairVerbs:
     _lock: RLock
 
     @atomic
-    async def newest_time(self, before: Micros | None = None) -> Micros | None:
+    def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest time that something was written."""
         uow = self._uow
         if before is not None:
@@ -83,7 +83,7 @@ class ClockRepairVerbs:
         return max((time for time in times if time < before), default=None)
 
     @atomic
-    async def due_since(self, routes: Collection[str]) -> Micros | None:
+    def due_since(self, routes: Collection[str]) -> Micros | None:
         """Since when the first row can be claimed."""
         uow, known = self._uow, set(routes)
         agendas: list[DueIndex[str] | WaitLines] = [uow.ready[route] for route in known & uow.ready.keys()]
@@ -91,7 +91,7 @@ class ClockRepairVerbs:
         return min((first[0] for one in agendas if (first := one.first()) is not None), default=None)
 
     @atomic
-    async def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
+    def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
         """Schedules that are accounted for beyond a time."""
         uow = self._uow
         found = [
@@ -102,7 +102,7 @@ class ClockRepairVerbs:
         return [uow.snapshot(state, dependencies.of_schedule(uow, state), since=now) for state in found[:limit]]
 
     @atomic
-    async def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back every time that lies too far ahead."""
         uow, count = self._uow, 0
         for row in list(uow.rows.values()):

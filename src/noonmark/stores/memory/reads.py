@@ -37,7 +37,7 @@ class ReadVerbs:
     _lock: RLock
 
     @atomic
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
+    def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
         """The schedule of that id."""
         uid = self._uow.ids.get((tenant, schedule_id))
         if uid is None and deleted:
@@ -45,19 +45,19 @@ class ReadVerbs:
         return None if uid is None else self._uow.states[uid].kept(self._uow.now())
 
     @atomic
-    async def find_uid(self, uid: str) -> StoredSchedule | None:
+    def find_uid(self, uid: str) -> StoredSchedule | None:
         """The schedule of that uid, deleted or not."""
         state = self._uow.states.get(uid)
         return None if state is None else state.kept(self._uow.now())
 
     @atomic
-    async def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
+    def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         """The owner's oldest schedule of that name that is not deleted."""
         same_name = self._uow.names.get((tenant, user, name))
         return self._uow.states[same_name[0][1]].kept(self._uow.now()) if same_name else None
 
     @atomic
-    async def schedules(
+    def schedules(
         self,
         tenant: str,
         *,
@@ -74,18 +74,18 @@ class ReadVerbs:
         )
 
     @atomic
-    async def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
+    def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """How many there are."""
         return schedule_lists.count(self._uow, tenant, wanted or schedule_lists.ANY, deleted=deleted)
 
     @atomic
-    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
+    def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
         row = self._uow.rows.get(occurrence_id)
         return None if row is None else row.occurrence
 
     @atomic
-    async def occurrences(
+    def occurrences(
         self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
@@ -97,7 +97,7 @@ class ReadVerbs:
         return nlargest(len(found) if limit is None else limit, found, key=lambda one: (one.nominal, one.id))
 
     @atomic
-    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+    def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
         """A schedule's occurrences that stand for a time."""
         rows = [row.occurrence for row in self._rows(uid)]
         exact = [one for one in rows if one.nominal == time]
@@ -106,108 +106,106 @@ class ReadVerbs:
         return [*exact[:limit], *sorted(gaps, key=lambda one: one.missed_last or 0)[:limit]]
 
     @atomic
-    async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+    def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
         runs = [run for row in self._rows(uid) for run in self._runs(row)]
         found = [run for run in runs if before is None or (run.started, run.id) < before]
         return nlargest(len(found) if limit is None else limit, found, key=lambda run: (run.started, run.id))
 
     @atomic
-    async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
+    def occurrence_runs(self, occurrence_id: str) -> list[Run]:
         """The runs of one occurrence, newest start first."""
         row = self._uow.rows.get(occurrence_id)
         found = [] if row is None else self._runs(row)
         return sorted(found, key=lambda run: (run.started, run.id), reverse=True)
 
     @atomic
-    async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+    def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
         """The last run of each of some occurrences that has ended or was accepted, without its result."""
         rows = {one: row for one in occurrence_ids if (row := self._uow.rows.get(one)) is not None}
         told = {one: [run for run in row.runs if _is_told(row, run)] for one, row in rows.items()}
         return {one: evolve(runs[-1], result=None) for one, runs in told.items() if runs}
 
     @atomic
-    async def run(self, run_id: str) -> tuple[str, Run] | None:
+    def run(self, run_id: str) -> tuple[str, Run] | None:
         """One run, and the uid of its schedule."""
         row = self._uow.rows.get(run_id.rpartition("-")[0])
         found = [] if row is None else [(row.occurrence.uid, run) for run in self._runs(row) if run.id == run_id]
         return found[0] if found else None
 
     @atomic
-    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+    def activities(self, uids: Sequence[str]) -> list[Activity]:
         """What each of some schedules does at present."""
         return [history.activity(list(self._rows(uid))) for uid in uids]
 
     @atomic
-    async def events(
+    def events(
         self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
     ) -> list[Event]:
         """The tenant's events, newest first."""
         return emitted.newest(self._uow, tenant, limit, before, event_type)
 
     @atomic
-    async def event(self, tenant: str, event_id: str) -> Event | None:
+    def event(self, tenant: str, event_id: str) -> Event | None:
         """The tenant's event of that id."""
         return emitted.one(self._uow, tenant, event_id)
 
     @atomic
-    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget events that are old, or too many."""
         return emitted.prune(self._uow, before=before, keep=keep, limit=limit)
 
     @atomic
-    async def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
+    def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
         """Keep notes that come with no plan."""
         for one in notes:
             self._uow.journal.add(tenant, one)
 
     @atomic
-    async def notes(
+    def notes(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
         """The tenant's notes, newest first."""
         return self._uow.journal.newest(tenant, limit, before, schedule_id)
 
     @atomic
-    async def prune_notes(self, *, before: Micros, limit: int) -> int:
+    def prune_notes(self, *, before: Micros, limit: int) -> int:
         """Forget notes that are old."""
         return self._uow.journal.prune_notes(before, limit)
 
     @atomic
-    async def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
+    def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
         """Keep who used a key, unless somebody has lately; tells what is kept."""
         fresh = KeyRecord(fingerprint=fingerprint, created=now)
         return self._uow.journal.claim_key(tenant, key, fresh, now - lifetime)
 
     @atomic
-    async def prune_keys(self, *, before: Micros, limit: int) -> int:
+    def prune_keys(self, *, before: Micros, limit: int) -> int:
         """Forget keys that are old."""
         return self._uow.journal.prune_keys(before, limit)
 
     @atomic
-    async def keep_secret(
-        self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None
-    ) -> Secret | None:
+    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         """Keep a secret, unless there are too many."""
         return self._noted(tenant, self._uow.vault.keep(tenant, secret, most), note)
 
     @atomic
-    async def secrets(self, tenant: str) -> list[Secret]:
+    def secrets(self, tenant: str) -> list[Secret]:
         """The tenant's secrets, by name."""
         return self._uow.vault.every(tenant)
 
     @atomic
-    async def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+    def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
         """Those that have one of the names, by name."""
         return [secret for secret in self._uow.vault.every(tenant) if secret.name in names]
 
     @atomic
-    async def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
+    def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
         """Remove a secret; what it was."""
         return self._noted(tenant, self._uow.vault.forget(tenant, name), note)
 
     @atomic
-    async def own_key(self) -> bytes:
+    def own_key(self) -> bytes:
         """The key of the store itself."""
         return self._uow.vault.own_key
 

@@ -60,7 +60,7 @@ UNCOMMITTED = frozenset({Phase.PENDING, Phase.CLAIMED})
 
 
 class MemoryStore(ReadVerbs, ClockRepairVerbs):
-    """Forgets everything when the process ends. Verbs may be called from any thread; none awaits anything."""
+    """Forgets everything when the process ends. Any thread may call a verb; a lock makes each one atomic."""
 
     def __init__(self, clock: Callable[[], Micros]) -> None:
         """Leases are judged by this clock."""
@@ -82,10 +82,10 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         """The child has a copy of its own."""
         self._lock = RLock()
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Nothing to make ready."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Nothing to let go of."""
 
     def listen(self, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
@@ -93,28 +93,28 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return _do_nothing
 
     @atomic
-    async def clock(self) -> Micros:
+    def clock(self) -> Micros:
         """The time of the clock it was given."""
         return self._uow.now()
 
     @atomic
-    async def create(self, plans: Sequence[Plan]) -> list[bool]:
+    def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
         return [plan_writes.create(self._uow, plan) for plan in plans]
 
     @atomic
-    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+    def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         return dependencies.graph(self._uow, tenant, schedule_ids)
 
     @atomic
-    async def snapshot(self, uid: str) -> Snapshot | None:
+    def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         state = self._uow.states.get(uid)
         return None if state is None else self._snapshot(state)
 
     @atomic
-    async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
+    def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         uow = self._uow
         uids = list(due_index.take([(uow.plans, now)], limit))
@@ -123,17 +123,17 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return [self._snapshot(uow.states[uid]) for uid in uids]
 
     @atomic
-    async def set_aside(self, uid: str, problem: str) -> None:
+    def set_aside(self, uid: str, problem: str) -> None:
         """Plan a schedule no more."""
         if (state := self._uow.states.get(uid)) is not None:
             state.fault = problem
             self._uow.file_plan(state)
 
-    async def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:  # noqa: ARG002 - as the port has it
+    def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:  # noqa: ARG002 - as the port has it
         """There are no rows that could be damaged."""
         return Inspected()
 
-    async def condition(self) -> Condition:
+    def condition(self) -> Condition:
         """As sound as the process."""
         return Condition(kind="memory")
 
@@ -142,39 +142,39 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return {}
 
     @atomic
-    async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+    def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
         return [plan_writes.commit(self._uow, plan) for plan in plans]
 
     @atomic
-    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+    def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         """Decide on a schedule while nobody else changes anything."""
         state = self._uow.states.get(uid)
         plan = None if state is None else decide(self._snapshot(state), self._uow.now())
         return plan is not None and plan_writes.commit(self._uow, plan)
 
     @atomic
-    async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         return [plan_writes.add(self._uow, one) for one in occurrences]
 
     @atomic
-    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, in their order."""
         return [emitted.emit(self._uow, tenant, one) for one in events]
 
     @atomic
-    async def unmatched(self, limit: int) -> list[UnmatchedEvent]:
+    def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it."""
         return emitted.unmatched(self._uow, limit)
 
     @atomic
-    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+    def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
         return [emitted.commit(self._uow, one) for one in reactions]
 
     @atomic
-    async def claim(  # noqa: PLR0913 - as the port has it
+    def claim(  # noqa: PLR0913 - as the port has it
         self,
         node: str,
         routes: Collection[str],
@@ -197,19 +197,19 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return [leases.lease(uow, row, node, now=now, until=self._until(now, lease)) for row in found]
 
     @atomic
-    async def admit(
+    def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds."""
         return [admission.admit(self._uow, one, now=now, lease=lease) for one in admissions]
 
     @atomic
-    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+    def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
         return [dependencies.of_claim(self._uow, claim) for claim in claims]
 
     @atomic
-    async def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
+    def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
         held = {hold.occurrence_id: self._held(hold) for hold in holds}
         for row in held.values():
@@ -226,7 +226,7 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         )
 
     @atomic
-    async def release(self, holds: Sequence[Lease]) -> None:
+    def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
         for hold in holds:
             row = self._held(hold)
@@ -237,17 +237,17 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
                 slots.free_key_if_held(self._uow, row)
 
     @atomic
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
         return [admission.settle(self._uow, one) for one in settlements]
 
     @atomic
-    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+    def progress(self, interims: Sequence[Interim]) -> list[bool]:
         """Keep what deliveries that go on have put out so far."""
         return [admission.progress(self._uow, one) for one in interims]
 
     @atomic
-    async def request_stop(self, occurrence_id: str) -> bool:
+    def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         row = self._uow.rows.get(occurrence_id)
         if row is None or row.occurrence.phase is not Phase.DISPATCHING:
@@ -256,7 +256,7 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return True
 
     @atomic
-    async def cancel(self, occurrence_id: str) -> bool:
+    def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
         row = self._uow.rows.get(occurrence_id)
         if row is None or row.occurrence.phase not in UNCOMMITTED:
@@ -266,29 +266,29 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return True
 
     @atomic
-    async def routes(self, source: str) -> list[str]:
+    def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
         schedules = [state.schedule for state in self._uow.states.values()]
         here = [one for one in schedules if one.source == source and one.phase is not SchedulePhase.DELETED]
         return sorted({one.declaration.target.route for one in here})
 
     @atomic
-    async def beat(self, beat: Heartbeat, *, now: Micros) -> None:
+    def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
         self._uow.nodes.beat(beat, now=now)
 
     @atomic
-    async def leave(self, node: str) -> None:
+    def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
         self._uow.nodes.leave(node, now=self._uow.now())
 
     @atomic
-    async def nodes(self) -> list[NodeRecord]:
+    def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
         return self._uow.nodes.told(now=self._uow.now())
 
     @atomic
-    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+    def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
         if not self._uow.nodes.miss(node, seen):
             return False
@@ -296,12 +296,12 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return True
 
     @atomic
-    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+    def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
         return self._uow.nodes.lead(node, now=now, lease=lease)
 
     @atomic
-    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+    def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
         uow = self._uow
         unserved = [*uow.unserved(uow.ready, now), *uow.unserved(uow.leases, now)]
@@ -310,7 +310,7 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return [leases.lease(uow, row, node, now=now, until=self._until(now, lease)) for row in lacking[:limit]]
 
     @atomic
-    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+    def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
         uow = self._uow
         rows = [uow.rows[one] for one in due_index.take([(uow.deadlines, now)], limit)]
@@ -319,12 +319,12 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return [row.occurrence for row in rows]
 
     @atomic
-    async def changed_by_others(self) -> bool:
+    def changed_by_others(self) -> bool:
         """Nobody else can write to it."""
         return False
 
     @atomic
-    async def next_time(self, routes: Collection[str]) -> Micros | None:
+    def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned or claimed."""
         uow = self._uow
         known = set(routes)
@@ -335,12 +335,12 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
         return min(times if uow.behind.first() is None else [uow.now(), *times], default=None)
 
     @atomic
-    async def backlog(self, now: Micros, limit: int) -> Backlog:
+    def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits."""
         return leases.backlog(self._uow, now=now, limit=limit)
 
     @atomic
-    async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         return history.prune(self._uow, before=before, keep=keep, limit=limit)
 

@@ -86,11 +86,11 @@ class PostgresStore(Transactions, SharedVerbs):
         """What this store can do."""
         return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, lines=self._address.pool - 1)
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Create the schema, or check it."""
         self._off_loop(self._make_ready)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Hang up."""
         self._news.close()
         self._off_loop(self._lines.close)
@@ -107,24 +107,24 @@ class PostgresStore(Transactions, SharedVerbs):
         """Ring when another process has written."""
         return self._news.listen(ring)
 
-    async def clock(self) -> Micros:
+    def clock(self) -> Micros:
         """The time of the server."""
         return self._glance(lambda uow: uow.now())
 
-    async def create(self, plans: Sequence[Plan]) -> list[bool]:
+    def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._careful(tenants, lambda uow: plan_writes.create_all(uow, plans), tells=True)
 
-    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+    def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         return self._read(lambda uow: dependencies.graph(uow, tenant, schedule_ids))
 
-    async def snapshot(self, uid: str) -> Snapshot | None:
+    def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         return self._read(lambda uow: snapshots.by_uid(uow, uid))
 
-    async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
+    def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         while True:
             found, faults = self._read(lambda uow: snapshots.plannable(uow, now, limit))
@@ -134,38 +134,38 @@ class PostgresStore(Transactions, SharedVerbs):
             for fault in faults.items():
                 self._quick(partial(_note_fault, fault=fault))
 
-    async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+    def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._careful(tenants, lambda uow: plan_writes.commit_all(uow, plans), tells=True)
 
-    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+    def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         """Decide on a schedule while its row is locked."""
         tenants = self._tenants(_TENANTS_OF_UIDS, [uid])
         return self._careful(tenants, lambda uow: plan_writes.commit_change(uow, uid, decide), tells=True)
 
-    async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         tenants = self._tenants(_TENANTS_OF_UIDS, (one.uid for one in occurrences))
         return self._careful(tenants, lambda uow: plan_writes.add_all(uow, occurrences), tells=True)
 
-    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, in their order."""
         return self._careful({tenant}, lambda uow: emitted.emit(uow, tenant, events), tells=True)
 
-    async def unmatched(self, limit: int) -> list[UnmatchedEvent]:
+    def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it."""
         found, damaged = self._read(lambda uow: emitted.unmatched(uow, limit))
         if damaged:
             self._careful(damaged, lambda uow: emitted.mend(uow, damaged))
         return found
 
-    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+    def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
         tenants = {one.audience.tenant for one in reactions}
         return self._careful(tenants, lambda uow: emitted.commit(uow, reactions))
 
-    async def claim(  # noqa: PLR0913 - as the port has it
+    def claim(  # noqa: PLR0913 - as the port has it
         self,
         node: str,
         routes: Collection[str],
@@ -196,7 +196,7 @@ class PostgresStore(Transactions, SharedVerbs):
         self._end_damaged(faults)
         return claims
 
-    async def admit(
+    def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds: the plain ones quickly, then the others."""
@@ -209,7 +209,7 @@ class PostgresStore(Transactions, SharedVerbs):
 
         return self._careful(tenants, admit) if others else admission.all_started(admissions, started)
 
-    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+    def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
 
         def read(uow: UnitOfWork) -> list[Standings]:
@@ -220,16 +220,16 @@ class PostgresStore(Transactions, SharedVerbs):
 
         return self._read(read)
 
-    async def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
+    def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
         return self._quick(lambda uow: leases.renew(uow, holds, now=now, lease=lease))
 
-    async def release(self, holds: Sequence[Lease]) -> None:
+    def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
         tenants = self._tenants(_TENANTS_OF_ROWS, (hold.occurrence_id for hold in holds))
         self._careful(tenants, lambda uow: leases.release(uow, holds), tells=True)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds: the plain ones quickly, then the others."""
         ended = self._quick(lambda uow: fast_path.end_all(uow.session, settlements, now=uow.now()))
         others = [one.occurrence.id for one in settlements if one.occurrence.id not in ended]
@@ -240,39 +240,39 @@ class PostgresStore(Transactions, SharedVerbs):
         tells = any(one.run.outcome is Outcome.LEASE_LOST for one in settlements)
         return self._careful(tenants, lambda uow: admission.settle_others(uow, settlements, ended), tells=tells)
 
-    async def request_stop(self, occurrence_id: str) -> bool:
+    def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
         return self._careful(tenants, lambda uow: leases.request_stop(uow, occurrence_id), tells=True)
 
-    async def cancel(self, occurrence_id: str) -> bool:
+    def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
         tenants = self._tenants(_TENANTS_OF_ROWS, [occurrence_id])
         return self._careful(tenants, lambda uow: admission.cancel(uow, occurrence_id), tells=True)
 
-    async def routes(self, source: str) -> list[str]:
+    def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
         return self._glance(lambda uow: snapshots.routes(uow.session, source))
 
-    async def beat(self, beat: Heartbeat, *, now: Micros) -> None:
+    def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
         self._quick(lambda uow: nodes.beat(uow.session, beat, now=now))
 
-    async def leave(self, node: str) -> None:
+    def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
         # What it ended in the end may have freed somebody's turn, and it does not look for that any more.
         self._careful((), lambda uow: nodes.leave(uow.session, node, now=uow.now()), tells=True)
 
-    async def nodes(self) -> list[NodeRecord]:
+    def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
         return self._read(lambda uow: nodes.told(uow.session, now=uow.now()))
 
-    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+    def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
         tenants = self._glance(lambda uow: system_events.listening_for(uow.session, event))
         return self._careful(tenants, lambda uow: system_events.tell_lost(uow, node, seen, event, tenants))
 
-    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+    def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
 
         def lead(uow: UnitOfWork) -> Leadership:
@@ -281,7 +281,7 @@ class PostgresStore(Transactions, SharedVerbs):
 
         return self._quick(lead)
 
-    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+    def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
 
         def claim(uow: UnitOfWork) -> tuple[list[Claim], leases.Faults]:
@@ -292,17 +292,17 @@ class PostgresStore(Transactions, SharedVerbs):
         self._end_damaged(faults)
         return claims
 
-    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+    def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
         found, faults, strays = self._read(lambda uow: history.overdue(uow, now=now, limit=limit))
         self._end_damaged(faults, strays)
         return found
 
-    async def changed_by_others(self) -> bool:
+    def changed_by_others(self) -> bool:
         """Perhaps: whoever listens is told, and this is asked in case it was not."""
         return True
 
-    async def condition(self) -> Condition:
+    def condition(self) -> Condition:
         """What it runs on. The server sees to its own files."""
 
         def look(uow: UnitOfWork) -> Condition:
@@ -313,11 +313,11 @@ class PostgresStore(Transactions, SharedVerbs):
 
         return self._read(look)
 
-    async def next_time(self, routes: Collection[str]) -> Micros | None:
+    def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
         return self._glance(lambda uow: history.next_time(uow.session, routes, now=uow.now()))
 
-    async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         return self._quick(lambda uow: history.prune(uow.session, before=before, keep=keep, limit=limit))
 

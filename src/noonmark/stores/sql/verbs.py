@@ -83,7 +83,7 @@ class SharedVerbs(ABC):
         if strays:
             self._quick(partial(_end_alone, keys=strays))
 
-    async def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
+    def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
         """The schedule of that id."""
 
         def find(uow: UnitOfWork) -> StoredSchedule | None:
@@ -94,15 +94,15 @@ class SharedVerbs(ABC):
 
         return self._read(find)
 
-    async def find_uid(self, uid: str) -> StoredSchedule | None:
+    def find_uid(self, uid: str) -> StoredSchedule | None:
         """The schedule of that uid, deleted or not."""
         return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_UID, uid))
 
-    async def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
+    def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
         """The owner's oldest schedule of that name that is not deleted."""
         return self._read(lambda uow: snapshots.kept(uow, snapshots.BY_NAME, tenant, user, name))
 
-    async def schedules(
+    def schedules(
         self,
         tenant: str,
         *,
@@ -120,84 +120,84 @@ class SharedVerbs(ABC):
             lambda uow: schedule_lists.page(uow, choice, tenant, after=after, limit=limit, newest_first=newest_first)
         )
 
-    async def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
+    def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
         """How many there are."""
         choice = schedule_lists.choice(tenant, wanted, deleted=deleted)
         return 0 if choice is None else self._read(lambda uow: schedule_lists.count(uow, choice))
 
-    async def occurrence(self, occurrence_id: str) -> Occurrence | None:
+    def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """One occurrence as it stands."""
         return self._read(lambda uow: history.one(uow, occurrence_id))
 
-    async def occurrences(
+    def occurrences(
         self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
         return self._read(lambda uow: history.of_schedule(uow, uid, limit, before, phases))
 
-    async def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+    def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
         """A schedule's occurrences that stand for a time."""
         return self._read(lambda uow: history.standing_for(uow, uid, time, limit))
 
-    async def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+    def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
         return self._read(lambda uow: runs.of_schedule(uow, uid, limit, before))
 
-    async def occurrence_runs(self, occurrence_id: str) -> list[Run]:
+    def occurrence_runs(self, occurrence_id: str) -> list[Run]:
         """The runs of one occurrence, newest start first."""
         return self._read(lambda uow: runs.of_occurrence(uow, occurrence_id))
 
-    async def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+    def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
         """The last run of each of some occurrences that has ended or was accepted, without its result."""
         return self._read(lambda uow: runs.last_of(uow, occurrence_ids))
 
-    async def run(self, run_id: str) -> tuple[str, Run] | None:
+    def run(self, run_id: str) -> tuple[str, Run] | None:
         """One run, and the uid of its schedule."""
         return self._read(lambda uow: runs.one(uow, run_id))
 
-    async def progress(self, interims: Sequence[Interim]) -> list[bool]:
+    def progress(self, interims: Sequence[Interim]) -> list[bool]:
         """Keep what deliveries that go on have put out so far."""
         return self._quick(lambda uow: going_on.write(uow.session, interims))
 
-    async def activities(self, uids: Sequence[str]) -> list[Activity]:
+    def activities(self, uids: Sequence[str]) -> list[Activity]:
         """What each of some schedules does at present."""
         return self._read(lambda uow: runs.activities(uow, uids))
 
-    async def events(
+    def events(
         self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
     ) -> list[Event]:
         """The tenant's events, newest first."""
         return self._read(lambda uow: emitted.newest(uow.session, tenant, limit, before, event_type))
 
-    async def event(self, tenant: str, event_id: str) -> Event | None:
+    def event(self, tenant: str, event_id: str) -> Event | None:
         """The tenant's event of that id."""
         return self._read(lambda uow: emitted.one(uow.session, tenant, event_id))
 
-    async def backlog(self, now: Micros, limit: int) -> Backlog:
+    def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits."""
         return self._read(lambda uow: count_backlog(uow.session, now, limit))
 
-    async def newest_time(self, before: Micros | None = None) -> Micros | None:
+    def newest_time(self, before: Micros | None = None) -> Micros | None:
         """The newest time that something was written."""
         return self._read(lambda uow: clock_repair.newest_time(uow.session, before))
 
-    async def due_since(self, routes: Collection[str]) -> Micros | None:
+    def due_since(self, routes: Collection[str]) -> Micros | None:
         """Since when the first row can be claimed."""
         return self._read(lambda uow: clock_repair.due_since(uow.session, routes))
 
-    async def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
+    def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
         """Schedules that are accounted for beyond a time."""
         return self._read(lambda uow: clock_repair.planned_ahead(uow, now=now, until=until, after=after, limit=limit))
 
-    async def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
         """Set back every time that lies too far ahead."""
         return self._quick(lambda uow: clock_repair.mend(uow.session, now=now, after=after, lease=lease))
 
-    async def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget events that are old, or too many."""
         return self._quick(lambda uow: emitted.prune(uow.session, before=before, keep=keep, limit=limit))
 
-    async def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
+    def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
         """Keep notes that come with no plan."""
 
         def note(uow: UnitOfWork) -> None:
@@ -206,30 +206,28 @@ class SharedVerbs(ABC):
 
         self._careful({tenant}, note)
 
-    async def notes(
+    def notes(
         self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
     ) -> list[AuditEntry]:
         """The tenant's notes, newest first."""
         return self._read(lambda uow: audit_log.newest(uow.session, tenant, limit, before, schedule_id))
 
-    async def prune_notes(self, *, before: Micros, limit: int) -> int:
+    def prune_notes(self, *, before: Micros, limit: int) -> int:
         """Forget notes that are old."""
         return self._quick(lambda uow: audit_log.prune_notes(uow.session, before=before, limit=limit))
 
-    async def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
+    def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
         """Keep who used a key, unless somebody has lately; tells what is kept."""
         fresh = KeyRecord(fingerprint=fingerprint, created=now)
         return self._careful(
             {tenant}, lambda uow: audit_log.claim_key(uow.session, tenant, key, fresh, since=now - lifetime)
         )
 
-    async def prune_keys(self, *, before: Micros, limit: int) -> int:
+    def prune_keys(self, *, before: Micros, limit: int) -> int:
         """Forget keys that are old."""
         return self._quick(lambda uow: audit_log.prune_keys(uow.session, before=before, limit=limit))
 
-    async def keep_secret(
-        self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None
-    ) -> Secret | None:
+    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
         """Keep a secret, unless there are too many."""
 
         def keep(uow: UnitOfWork) -> Secret | None:
@@ -238,26 +236,26 @@ class SharedVerbs(ABC):
 
         return self._careful({tenant}, keep)
 
-    async def secrets(self, tenant: str) -> list[Secret]:
+    def secrets(self, tenant: str) -> list[Secret]:
         """The tenant's secrets, by name."""
         return self._read(lambda uow: secret_store.every(uow.session, tenant))
 
-    async def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+    def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
         """Those that have one of the names, by name."""
         return self._read(lambda uow: secret_store.some(uow.session, tenant, names))
 
-    async def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
+    def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
         """Remove a secret; what it was."""
         return self._careful(
             {tenant}, lambda uow: _noted(uow, tenant, secret_store.forget(uow.session, tenant, name), note)
         )
 
-    async def set_aside(self, uid: str, problem: str) -> None:
+    def set_aside(self, uid: str, problem: str) -> None:
         """Plan a schedule no more."""
         self._quick(lambda uow: uow.session.execute(_SET_ASIDE, problem, uid))
         self._schedule_cache.damage.note("schedule_states", uid, problem)
 
-    async def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
+    def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
         """Look at so many rows."""
         found = self._read(lambda uow: inspection.inspect(uow, after, limit))
         for one in found.damaged:
@@ -269,7 +267,7 @@ class SharedVerbs(ABC):
         """How many rows of each table were found damaged."""
         return self._schedule_cache.damage.counts()
 
-    async def own_key(self) -> bytes:
+    def own_key(self) -> bytes:
         """The key of the store itself."""
         known = self._read(lambda uow: secret_store.find_own_key(uow.session))
         if known is None:

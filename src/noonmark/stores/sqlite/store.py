@@ -63,7 +63,7 @@ WATCH_INTERVAL: Micros = SECOND // 4
 
 
 class SqliteStore(SharedVerbs):
-    """Everything in one file. Verbs may be called from any thread; none awaits anything, each does its work at once."""
+    """Everything in one file. Any thread may call a verb; each is one transaction."""
 
     def __init__(self, path: str | Path, clock: Callable[[], Micros], *, busy_seconds: float = 30) -> None:
         """Leases are judged by this clock. Other processes are waited for up to `busy_seconds`."""
@@ -78,12 +78,12 @@ class SqliteStore(SharedVerbs):
         """What this store can do."""
         return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL)
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Create the file and its schema, or check them."""
         bootstrap.make_ready(self._connections)
-        await self.changed_by_others()
+        self.changed_by_others()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Let go of the file."""
         self._connections.close()
 
@@ -100,26 +100,26 @@ class SqliteStore(SharedVerbs):
         self._connections.after_fork()
         self._schedule_cache = ScheduleCache()
 
-    async def clock(self) -> Micros:
+    def clock(self) -> Micros:
         """The time of the clock it was given."""
         return self._now()
 
-    async def create(self, plans: Sequence[Plan]) -> list[bool]:
+    def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Keep new schedules, each with its first plan."""
         with self._writing() as uow:
             return plan_writes.create_all(uow, plans)
 
-    async def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
+    def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What some schedules depend on, directly and through others."""
         with self._reading() as uow:
             return dependencies.graph(uow, tenant, schedule_ids)
 
-    async def snapshot(self, uid: str) -> Snapshot | None:
+    def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule."""
         with self._reading() as uow:
             return snapshots.by_uid(uow, uid)
 
-    async def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
+    def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
         """Active schedules whose time to plan has come, earliest first."""
         while True:
             with self._reading() as uow:
@@ -130,27 +130,27 @@ class SqliteStore(SharedVerbs):
             with self._writing() as uow:
                 uow.session.update("schedule_states", ("schedule", "fault"), list(faults.items()))
 
-    async def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
+    def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still holds."""
         with self._writing() as uow:
             return plan_writes.commit_all(uow, plans)
 
-    async def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
+    def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
         """Decide on a schedule while nobody else writes."""
         with self._writing() as uow:
             return plan_writes.commit_change(uow, uid, decide)
 
-    async def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
+    def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
         """Keep occurrences that the trigger did not name."""
         with self._writing() as uow:
             return plan_writes.add_all(uow, occurrences)
 
-    async def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
+    def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
         """Keep events, in their order."""
         with self._writing() as uow:
             return emitted.emit(uow, tenant, events)
 
-    async def unmatched(self, limit: int) -> list[UnmatchedEvent]:
+    def unmatched(self, limit: int) -> list[UnmatchedEvent]:
         """Events that were not matched yet, each with schedules that may want it."""
         with self._reading() as uow:
             found, damaged = emitted.unmatched(uow, limit)
@@ -159,12 +159,12 @@ class SqliteStore(SharedVerbs):
                 emitted.mend(uow, damaged)
         return found
 
-    async def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
+    def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
         """Write what becomes of events, where nothing has happened since."""
         with self._writing() as uow:
             return emitted.commit(uow, reactions)
 
-    async def claim(  # noqa: PLR0913 - as the port has it
+    def claim(  # noqa: PLR0913 - as the port has it
         self,
         node: str,
         routes: Collection[str],
@@ -190,14 +190,14 @@ class SqliteStore(SharedVerbs):
         self._end_damaged(faults)
         return claims
 
-    async def admit(
+    def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
         """Carry out admissions whose claim still holds."""
         with self._writing() as uow:
             return admission.admit_all(uow, admissions, now=now, lease=lease)
 
-    async def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
+    def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule."""
         with self._reading() as uow:
             states = uow.read_states({claim.schedule.uid for claim in claims})
@@ -205,62 +205,62 @@ class SqliteStore(SharedVerbs):
                 uow, [(states.get(one.schedule.uid), one.schedule, times_in_question(one)) for one in claims]
             )
 
-    async def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
+    def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
         """Extend the leases that are still held."""
         with self._writing() as uow:
             return leases.renew(uow, holds, now=now, lease=lease)
 
-    async def release(self, holds: Sequence[Lease]) -> None:
+    def release(self, holds: Sequence[Lease]) -> None:
         """Give claimed rows back untouched."""
         with self._writing() as uow:
             leases.release(uow, holds)
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Write the end of deliveries whose fence still holds."""
         with self._writing() as uow:
             return admission.settle_all(uow, settlements)
 
-    async def request_stop(self, occurrence_id: str) -> bool:
+    def request_stop(self, occurrence_id: str) -> bool:
         """Ask whoever delivers it to stop; False when nobody does."""
         with self._writing() as uow:
             return leases.request_stop(uow, occurrence_id)
 
-    async def cancel(self, occurrence_id: str) -> bool:
+    def cancel(self, occurrence_id: str) -> bool:
         """End what has not been started; False when there is no such row."""
         with self._writing() as uow:
             return admission.cancel(uow, occurrence_id)
 
-    async def routes(self, source: str) -> list[str]:
+    def routes(self, source: str) -> list[str]:
         """The routes of the schedules from a source."""
         with self._reading() as uow:
             return snapshots.routes(uow.session, source)
 
-    async def beat(self, beat: Heartbeat, *, now: Micros) -> None:
+    def beat(self, beat: Heartbeat, *, now: Micros) -> None:
         """Remember that a node is alive, and what it serves."""
         with self._writing() as uow:
             nodes.beat(uow.session, beat, now=now)
 
-    async def leave(self, node: str) -> None:
+    def leave(self, node: str) -> None:
         """Remember that a node has stopped."""
         with self._writing() as uow:
             nodes.leave(uow.session, node, now=self._now())
 
-    async def nodes(self) -> list[NodeRecord]:
+    def nodes(self) -> list[NodeRecord]:
         """The nodes that were heard of within the last day."""
         with self._reading() as uow:
             return nodes.told(uow.session, now=self._now())
 
-    async def lose(self, node: str, seen: Micros, event: Event) -> bool:
+    def lose(self, node: str, seen: Micros, event: Event) -> bool:
         """Remember that a node was told to be lost, and tell it."""
         with self._writing() as uow:
             return system_events.tell_lost(uow, node, seen, event, system_events.listening_for(uow.session, event))
 
-    async def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
+    def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
         """Take the lease of the leader, or renew it."""
         with self._writing() as uow:
             return nodes.lead(uow.session, node, now=now, lease=lease)
 
-    async def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
+    def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
         """Lease what nobody could serve for too long."""
         with self._writing() as uow:
             found = claim_queries.lacking(uow.session, now=now, limit=limit)
@@ -268,14 +268,14 @@ class SqliteStore(SharedVerbs):
         self._end_damaged(faults)
         return claims
 
-    async def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
+    def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
         """Deliveries whose deadline has come, earliest first."""
         with self._reading() as uow:
             found, faults, strays = history.overdue(uow, now=now, limit=limit)
         self._end_damaged(faults, strays)
         return found
 
-    async def changed_by_others(self) -> bool:
+    def changed_by_others(self) -> bool:
         """Whether another process has written since this was last asked."""
         with self._connections.bare() as connection:
             before = self._seen
@@ -288,20 +288,20 @@ class SqliteStore(SharedVerbs):
             self._connections.checkpoints.keep_current(connection)
             return before != self._seen
 
-    async def backlog(self, now: Micros, limit: int) -> Backlog:
+    def backlog(self, now: Micros, limit: int) -> Backlog:
         """How much is due and not claimed, and how much waits; and how large the log is."""
-        return replace(await super().backlog(now, limit), log_bytes=self._connections.checkpoints.size())
+        return replace(super().backlog(now, limit), log_bytes=self._connections.checkpoints.size())
 
-    async def condition(self) -> Condition:
+    def condition(self) -> Condition:
         """What SQLite finds wrong with the file, and how large its journal is."""
         return bootstrap.condition(self._connections)
 
-    async def next_time(self, routes: Collection[str]) -> Micros | None:
+    def next_time(self, routes: Collection[str]) -> Micros | None:
         """When anything can next be planned, is overdue, or can be claimed."""
         with self._connections.glancing() as connection:
             return history.next_time(SqliteSession(connection, self._now), routes, now=self._now())
 
-    async def prune(self, *, before: Micros, keep: int, limit: int) -> int:
+    def prune(self, *, before: Micros, keep: int, limit: int) -> int:
         """Forget what is old, and what is too much."""
         with self._writing() as uow:
             return history.prune(uow.session, before=before, keep=keep, limit=limit)

@@ -4,7 +4,8 @@
     def test_my_store(case):
         try_case(case, MyStore)
 
-`MyStore` is called with a clock that tells microseconds, and gives a new and empty store that uses it.
+`MyStore` is called with a clock that tells microseconds, and gives a new and empty store that uses it. Its verbs are
+plain functions, as in `noonmark.ports.store`.
 """
 
 from noonmark.testing.conformance import (
@@ -45,31 +46,31 @@ __all__ = [
     "HandClock",
     "admission",
     "alerts",
+    "audit_log",
     "callbacks",
     "cancellation",
     "changes",
     "claims",
+    "clock_repair",
     "completion",
     "counters",
     "dependencies",
-    "filter_index",
     "events",
+    "fairness",
+    "filter_index",
     "follow_ups",
+    "history",
     "inspection",
-    "schedules",
     "nodes",
-    "schedule_lists",
-    "audit_log",
     "pages",
     "pauses",
     "plans",
-    "history",
-    "clock_repair",
-    "secrets",
-    "routes",
-    "settlement",
-    "fairness",
     "progress",
-    "try_case",
+    "routes",
+    "schedule_lists",
+    "schedules",
+    "secrets",
+    "settlement",
     "slots",
+    "try_case",
 ]

@@ -33,307 +33,307 @@ def _all_kinds(claim: Claim) -> list[Admission]:
     ]
 
 
-async def _is_lost(bench: Bench, claim: Claim) -> None:
+def _is_lost(bench: Bench, claim: Claim) -> None:
     """Whatever is decided on this claim, nothing is written."""
     uid, lost = claim.schedule.uid, LeaseLost(occurrence_id=claim.occurrence.id)
-    before = (await bench.store.snapshot(uid), await bench.kept(claim.schedule), await bench.store.occurrences(uid))
-    answers = await bench.store.admit(_all_kinds(claim), now=bench.now, lease=LEASE)
+    before = (bench.store.snapshot(uid), bench.kept(claim.schedule), bench.store.occurrences(uid))
+    answers = bench.store.admit(_all_kinds(claim), now=bench.now, lease=LEASE)
     assert answers == [lost] * 4
-    after = (await bench.store.snapshot(uid), await bench.kept(claim.schedule), await bench.store.occurrences(uid))
+    after = (bench.store.snapshot(uid), bench.kept(claim.schedule), bench.store.occurrences(uid))
     assert after == before
 
 
 @case
-async def a_start_is_an_attempt_and_takes_the_slot(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add_event(made, "a")
-    claim = await bench.claim_one()
-    started = await bench.start(claim)
+def a_start_is_an_attempt_and_takes_the_slot(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add_event(made, "a")
+    claim = bench.claim_one()
+    started = bench.start(claim)
     assert (started.phase, started.attempt, started.holds_slot) == (Phase.DISPATCHING, 1, True)
     assert started.fence == claim.occurrence.fence
-    assert await bench.row(started) == started
-    counters = (await bench.kept(made)).counters
+    assert bench.row(started) == started
+    counters = bench.kept(made).counters
     assert (counters.last_started, counters.admitted, counters.total) == (NOW, 1, 0)
 
 
 @case
-async def a_start_renews_the_lease(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    claim = await bench.claim_one()
+def a_start_renews_the_lease(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    claim = bench.claim_one()
     bench.advance(10)
-    await bench.start(claim)
+    bench.start(claim)
     bench.advance(LEASE - 1)
-    assert await bench.claim("node-b") == []
+    assert bench.claim("node-b") == []
     bench.advance(1)
-    await bench.claim_one("node-b")
+    bench.claim_one("node-b")
 
 
 @case
-async def a_stale_fence_admits_nothing(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    stale = await bench.claim_one("node-a")
+def a_stale_fence_admits_nothing(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    stale = bench.claim_one("node-a")
     bench.advance(LEASE)
-    await bench.claim_one("node-b")
-    await _is_lost(bench, stale)
+    bench.claim_one("node-b")
+    _is_lost(bench, stale)
 
 
 @case
-async def a_phase_other_than_claimed_admits_nothing(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    claim = await bench.claim_one()
-    await bench.store.release([hold(claim)])
-    await _is_lost(bench, claim)
-    claim = await bench.claim_one()
-    assert await bench.settle(await bench.start(claim))
-    await _is_lost(bench, claim)
+def a_phase_other_than_claimed_admits_nothing(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    claim = bench.claim_one()
+    bench.store.release([hold(claim)])
+    _is_lost(bench, claim)
+    claim = bench.claim_one()
+    assert bench.settle(bench.start(claim))
+    _is_lost(bench, claim)
 
 
 @case
-async def an_old_revision_admits_nothing_and_is_released(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    claim = await bench.claim_one()
+def an_old_revision_admits_nothing_and_is_released(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    claim = bench.claim_one()
     declared = factories.declaration(trigger=EventTrigger("seen"), max_runs=9)
-    edited = edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(edited)
-    await _is_lost(bench, claim)
-    await bench.store.release([hold(claim)])
-    again = await bench.claim_one("node-b")
+    edited = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(edited)
+    _is_lost(bench, claim)
+    bench.store.release([hold(claim)])
+    again = bench.claim_one("node-b")
     assert again.schedule.revision == 2
-    assert (await bench.start(again)).revision == 2
+    assert bench.start(again).revision == 2
 
 
 @case
-async def what_is_not_there_admits_nothing(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    claim = await bench.claim_one()
+def what_is_not_there_admits_nothing(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    claim = bench.claim_one()
     strange = replace(claim, occurrence=replace(claim.occurrence, id="nothing"))
-    assert await bench.admit(start(strange)) == LeaseLost(occurrence_id="nothing")
+    assert bench.admit(start(strange)) == LeaseLost(occurrence_id="nothing")
 
 
 @case
-async def an_end_is_final_and_counted(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add_event(made, "a")
+def an_end_is_final_and_counted(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add_event(made, "a")
     facts = {"waiting": 3, "queue_limit": 3}
-    claim = await bench.claim_one()
-    ended = await bench.decide(End(claim=claim, phase=Phase.SKIPPED, reason=Reason.QUEUE_FULL, facts=facts))
+    claim = bench.claim_one()
+    ended = bench.decide(End(claim=claim, phase=Phase.SKIPPED, reason=Reason.QUEUE_FULL, facts=facts))
     assert (ended.phase, ended.reason) == (Phase.SKIPPED, Reason.QUEUE_FULL)
     assert ended.detail == '{"queue_limit": 3, "waiting": 3}'
     assert ended.attempt == 0
-    counters = (await bench.kept(made)).counters
+    counters = bench.kept(made).counters
     assert (counters.total, counters.skipped, counters.admitted, counters.last_phase) == (1, 1, 0, Phase.SKIPPED)
     bench.advance(LEASE)
-    assert await bench.claim() == []
+    assert bench.claim() == []
 
 
 @case
-async def an_end_may_be_one_failure_too_many(bench: Bench) -> None:
-    made = await bench.create()
-    await bench.add(made, "a")
-    poison = End(claim=await bench.claim_one(), phase=Phase.DELIVERY_FAILED, reason=Reason.POISON, pause_after=1)
-    await bench.decide(poison)
-    kept = await bench.kept(made)
+def an_end_may_be_one_failure_too_many(bench: Bench) -> None:
+    made = bench.create()
+    bench.add(made, "a")
+    poison = End(claim=bench.claim_one(), phase=Phase.DELIVERY_FAILED, reason=Reason.POISON, pause_after=1)
+    bench.decide(poison)
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.counters.failures_in_row) == (SchedulePhase.PAUSED, 1)
 
 
 @case
-async def a_replan_waits_for_the_planner(bench: Bench) -> None:
-    made = await bench.create()
+def a_replan_waits_for_the_planner(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(MINUTE)
-    bound = plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(bound)
-    assert await bench.store.plannable(bench.now, 10) == []
-    claim = await bench.claim_one()
-    sent_back = await bench.decide(Replan(claim=claim))
+    bound = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(bound)
+    assert bench.store.plannable(bench.now, 10) == []
+    claim = bench.claim_one()
+    sent_back = bench.decide(Replan(claim=claim))
     assert (sent_back.phase, sent_back.waiting_for) == (Phase.PENDING, None)
-    assert await bench.claim("node-b") == []
-    [snapshot] = await bench.store.plannable(bench.now, 10)
+    assert bench.claim("node-b") == []
+    [snapshot] = bench.store.plannable(bench.now, 10)
     assert not snapshot.projections[0].is_claimed
-    assert await bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark))
-    assert (await bench.claim_one("node-b")).occurrence.id == claim.occurrence.id
+    assert bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark))
+    assert bench.claim_one("node-b").occurrence.id == claim.occurrence.id
 
 
 @case
-async def one_occurrence_holds_the_slot_of_a_schedule(bench: Bench) -> None:
-    made, other = await bench.create_quiet("uid-1"), await bench.create_quiet("uid-2")
-    await bench.add(made, "a", caught_up=NOW - 7)
-    await bench.add(made, "b", 1)
-    await bench.add(other, "c", 2)
+def one_occurrence_holds_the_slot_of_a_schedule(bench: Bench) -> None:
+    made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
+    bench.add(made, "a", caught_up=NOW - 7)
+    bench.add(made, "b", 1)
+    bench.add(other, "c", 2)
     bench.advance(2)
-    first, second, third = await bench.claim()
-    holder = await bench.start(first)
-    assert await bench.admit(start(second)) == Busy(place=Place.SLOT, waiting=0, holder_caught_up=NOW - 7)
-    assert (await bench.row(second.occurrence)) == second.occurrence
-    assert (await bench.start(third)).holds_slot
-    assert await bench.settle(holder)
-    assert (await bench.start(second)).holds_slot
+    first, second, third = bench.claim()
+    holder = bench.start(first)
+    assert bench.admit(start(second)) == Busy(place=Place.SLOT, waiting=0, holder_caught_up=NOW - 7)
+    assert bench.row(second.occurrence) == second.occurrence
+    assert bench.start(third).holds_slot
+    assert bench.settle(holder)
+    assert bench.start(second).holds_slot
 
 
 @case
-async def one_call_sees_what_it_has_admitted_before(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    await bench.add(made, "b", 1)
+def one_call_sees_what_it_has_admitted_before(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    bench.add(made, "b", 1)
     bench.advance(1)
-    first, second = [start(claim) for claim in await bench.claim()]
-    _, refused = await bench.store.admit([first, second], now=bench.now, lease=LEASE)
+    first, second = [start(claim) for claim in bench.claim()]
+    _, refused = bench.store.admit([first, second], now=bench.now, lease=LEASE)
     assert refused == Busy(place=Place.SLOT)
 
 
 @case
-async def without_the_slot_occurrences_run_side_by_side(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    await bench.add(made, "b")
-    for claim in await bench.claim():
-        started = await bench.decide(Start(claim=claim, takes_slot=False))
+def without_the_slot_occurrences_run_side_by_side(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    bench.add(made, "b")
+    for claim in bench.claim():
+        started = bench.decide(Start(claim=claim, takes_slot=False))
         assert not started.holds_slot
-    await bench.add(made, "c")
-    assert (await bench.start(await bench.claim_one())).holds_slot
+    bench.add(made, "c")
+    assert bench.start(bench.claim_one()).holds_slot
 
 
 @case
-async def a_delivery_that_was_lost_keeps_its_slot_and_place(bench: Bench) -> None:
-    made = await bench.create_quiet(concurrency=Concurrency(key="db"))
-    await bench.run(made, "a")
+def a_delivery_that_was_lost_keeps_its_slot_and_place(bench: Bench) -> None:
+    made = bench.create_quiet(concurrency=Concurrency(key="db"))
+    bench.run(made, "a")
     bench.advance(LEASE)
-    taken = await bench.claim_one("node-b")
-    await bench.add(made, "b", LEASE)
-    newer = await bench.claim_one("node-b")
-    assert await bench.admit(start(newer)) == Busy(place=Place.SLOT)
-    assert await bench.admit(Start(claim=newer, takes_slot=False, concurrency=Concurrency(key="db"))) == Busy(
+    taken = bench.claim_one("node-b")
+    bench.add(made, "b", LEASE)
+    newer = bench.claim_one("node-b")
+    assert bench.admit(start(newer)) == Busy(place=Place.SLOT)
+    assert bench.admit(Start(claim=newer, takes_slot=False, concurrency=Concurrency(key="db"))) == Busy(
         place=Place.CONCURRENCY
     )
-    started = await bench.start(taken)
+    started = bench.start(taken)
     assert (started.attempt, started.losses) == (1, 1)
 
 
 @case
-async def a_concurrency_key_counts_over_the_schedules_of_a_tenant(bench: Bench) -> None:
+def a_concurrency_key_counts_over_the_schedules_of_a_tenant(bench: Bench) -> None:
     two = {"concurrency": Concurrency(key="db", limit=2)}
     for uid in ("uid-1", "uid-2", "uid-3"):
-        await bench.add(await bench.create_quiet(uid, **two), uid)
-    foreign = await bench.create_quiet("uid-4", owner=Owner(tenant="other", user="ada"), **two)
-    await bench.add(foreign, "uid-4", 1)
-    await bench.add(await bench.create_quiet("uid-5", concurrency=Concurrency(key="disk")), "uid-5", 2)
+        bench.add(bench.create_quiet(uid, **two), uid)
+    foreign = bench.create_quiet("uid-4", owner=Owner(tenant="other", user="ada"), **two)
+    bench.add(foreign, "uid-4", 1)
+    bench.add(bench.create_quiet("uid-5", concurrency=Concurrency(key="disk")), "uid-5", 2)
     bench.advance(2)
-    *claims, elsewhere, otherwise = await bench.claim()
-    running = [await bench.start(claim) for claim in claims[:2]]
-    assert await bench.admit(start(claims[2])) == Busy(place=Place.CONCURRENCY)
-    refused = await bench.row(claims[2].occurrence)
+    *claims, elsewhere, otherwise = bench.claim()
+    running = [bench.start(claim) for claim in claims[:2]]
+    assert bench.admit(start(claims[2])) == Busy(place=Place.CONCURRENCY)
+    refused = bench.row(claims[2].occurrence)
     assert (refused.phase, refused.holds_slot) == (Phase.CLAIMED, False)
-    await bench.start(elsewhere)
-    await bench.start(otherwise)
-    assert await bench.settle(running[0])
-    await bench.start(claims[2])
+    bench.start(elsewhere)
+    bench.start(otherwise)
+    assert bench.settle(running[0])
+    bench.start(claims[2])
 
 
 @case
-async def no_more_occurrences_start_than_max_runs(bench: Bench) -> None:
-    made = await bench.create_quiet(max_runs=2)
+def no_more_occurrences_start_than_max_runs(bench: Bench) -> None:
+    made = bench.create_quiet(max_runs=2)
     for key in ("a", "b", "c"):
-        await bench.add_event(made, key)
-    claims = await bench.claim()
+        bench.add_event(made, key)
+    claims = bench.claim()
     ways = [Start(claim=claim, takes_slot=False, max_runs=2) for claim in claims]
     for way in ways[:2]:
-        await bench.decide(way)
-    assert await bench.admit(ways[2]) == Busy(place=Place.MAX_RUNS)
-    await bench.add(made, "asked for")
-    asked = await bench.claim_one()
-    await bench.decide(Start(claim=asked, takes_slot=False))
-    assert (await bench.kept(made)).counters.admitted == 2
+        bench.decide(way)
+    assert bench.admit(ways[2]) == Busy(place=Place.MAX_RUNS)
+    bench.add(made, "asked for")
+    asked = bench.claim_one()
+    bench.decide(Start(claim=asked, takes_slot=False))
+    assert bench.kept(made).counters.admitted == 2
 
 
 @case
-async def an_occurrence_is_one_of_max_runs_however_often_it_starts(bench: Bench) -> None:
-    made = await bench.create_quiet(max_runs=1)
-    await bench.add_event(made, "a")
-    started = await bench.start(await bench.claim_one())
+def an_occurrence_is_one_of_max_runs_however_often_it_starts(bench: Bench) -> None:
+    made = bench.create_quiet(max_runs=1)
+    bench.add_event(made, "a")
+    started = bench.start(bench.claim_one())
     bench.advance(LEASE)
-    again = await bench.start(await bench.claim_one("node-b"))
+    again = bench.start(bench.claim_one("node-b"))
     assert again.fence > started.fence
-    assert await bench.retry(again, bench.now)
-    await bench.start(await bench.claim_one("node-b"))
-    assert (await bench.kept(made)).counters.admitted == 1
+    assert bench.retry(again, bench.now)
+    bench.start(bench.claim_one("node-b"))
+    assert bench.kept(made).counters.admitted == 1
 
 
 @case
-async def max_runs_is_looked_at_first_then_the_slot_then_the_key(bench: Bench) -> None:
-    made = await bench.create_quiet(max_runs=1, concurrency=Concurrency(key="db"))
-    await bench.add_event(made, "a")
-    running = await bench.start(await bench.claim_one())
-    await bench.add_event(made, "b")
-    claim = await bench.claim_one()
+def max_runs_is_looked_at_first_then_the_slot_then_the_key(bench: Bench) -> None:
+    made = bench.create_quiet(max_runs=1, concurrency=Concurrency(key="db"))
+    bench.add_event(made, "a")
+    running = bench.start(bench.claim_one())
+    bench.add_event(made, "b")
+    claim = bench.claim_one()
     all_three = start(claim)
-    assert await bench.admit(all_three) == Busy(place=Place.MAX_RUNS)
-    assert await bench.admit(replace(all_three, max_runs=2)) == Busy(place=Place.SLOT)
-    assert await bench.admit(replace(all_three, max_runs=2, takes_slot=False)) == Busy(place=Place.CONCURRENCY)
-    assert (await bench.kept(made)).counters.admitted == 1
-    assert await bench.settle(running)
-    assert (await bench.decide(replace(all_three, max_runs=2))).holds_slot
+    assert bench.admit(all_three) == Busy(place=Place.MAX_RUNS)
+    assert bench.admit(replace(all_three, max_runs=2)) == Busy(place=Place.SLOT)
+    assert bench.admit(replace(all_three, max_runs=2, takes_slot=False)) == Busy(place=Place.CONCURRENCY)
+    assert bench.kept(made).counters.admitted == 1
+    assert bench.settle(running)
+    assert bench.decide(replace(all_three, max_runs=2)).holds_slot
 
 
 @case
-async def a_start_under_another_key_gives_the_old_place_back(bench: Bench) -> None:
-    made = await bench.create_quiet("uid-1", concurrency=Concurrency(key="db"))
-    other = await bench.create_quiet("uid-2", concurrency=Concurrency(key="db"))
-    await bench.run(made, "a")
+def a_start_under_another_key_gives_the_old_place_back(bench: Bench) -> None:
+    made = bench.create_quiet("uid-1", concurrency=Concurrency(key="db"))
+    other = bench.create_quiet("uid-2", concurrency=Concurrency(key="db"))
+    bench.run(made, "a")
     declared = factories.declaration(trigger=EventTrigger("seen"), concurrency=Concurrency(key="disk"))
-    edited = edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(edited)
+    edited = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(edited)
     bench.advance(LEASE)
-    await bench.start(await bench.claim_one("node-b"))
-    await bench.run(other, "b", LEASE)
-    third = await bench.create_quiet("uid-3", concurrency=Concurrency(key="disk"))
-    await bench.add(third, "c", LEASE)
-    assert await bench.admit(start(await bench.claim_one())) == Busy(place=Place.CONCURRENCY)
+    bench.start(bench.claim_one("node-b"))
+    bench.run(other, "b", LEASE)
+    third = bench.create_quiet("uid-3", concurrency=Concurrency(key="disk"))
+    bench.add(third, "c", LEASE)
+    assert bench.admit(start(bench.claim_one())) == Busy(place=Place.CONCURRENCY)
 
 
 @case
-async def a_start_without_a_key_gives_the_old_place_back(bench: Bench) -> None:
-    made = await bench.create_quiet("uid-1", concurrency=Concurrency(key="db"))
-    await bench.run(made, "a")
+def a_start_without_a_key_gives_the_old_place_back(bench: Bench) -> None:
+    made = bench.create_quiet("uid-1", concurrency=Concurrency(key="db"))
+    bench.run(made, "a")
     bench.advance(LEASE)
-    taken = await bench.claim_one("node-b")
-    await bench.decide(replace(start(taken), concurrency=None))
-    await bench.run(await bench.create_quiet("uid-2", concurrency=Concurrency(key="db")), "b", LEASE)
+    taken = bench.claim_one("node-b")
+    bench.decide(replace(start(taken), concurrency=None))
+    bench.run(bench.create_quiet("uid-2", concurrency=Concurrency(key="db")), "b", LEASE)
 
 
 @case
-async def what_misfires_by_itself_is_a_gap_of_one_fire(bench: Bench) -> None:
-    made = await bench.create()
+def what_misfires_by_itself_is_a_gap_of_one_fire(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(2 * MINUTE)
-    claim = await bench.claim_one()
-    ended = await bench.decide(End(claim=claim, phase=Phase.MISFIRED, reason=Reason.LATE))
+    claim = bench.claim_one()
+    ended = bench.decide(End(claim=claim, phase=Phase.MISFIRED, reason=Reason.LATE))
     assert (ended.missed_count, ended.missed_first, ended.missed_last) == (1, ended.nominal, ended.nominal)
-    assert await bench.row(ended) == ended
-    assert (await bench.kept(made)).counters.missed == 1
+    assert bench.row(ended) == ended
+    assert bench.kept(made).counters.missed == 1
 
 
 @case
-async def a_start_that_is_committed_early_counts_from_its_due_time(bench: Bench) -> None:
-    plain = await bench.create_quiet()
-    limited = await bench.create_quiet("uid-2", concurrency=Concurrency(key="db"))
+def a_start_that_is_committed_early_counts_from_its_due_time(bench: Bench) -> None:
+    plain = bench.create_quiet()
+    limited = bench.create_quiet("uid-2", concurrency=Concurrency(key="db"))
     for made in (plain, limited):
-        await bench.add(made, "a", 5)
-        [claim] = await bench.claim(until=NOW + 10)
-        started = await bench.start(claim)
+        bench.add(made, "a", 5)
+        [claim] = bench.claim(until=NOW + 10)
+        started = bench.start(claim)
         assert started.started == NOW
-        assert (await bench.kept(made)).counters.last_started == NOW + 5
+        assert bench.kept(made).counters.last_started == NOW + 5
 
 
 @case
-async def a_start_that_was_made_is_told_again(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    claim = await bench.claim_one()
-    started = await bench.start(claim)
+def a_start_that_was_made_is_told_again(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    claim = bench.claim_one()
+    started = bench.start(claim)
     bench.advance(LEASE // 2)
-    assert await bench.start(claim) == started
-    assert (await bench.kept(made)).counters.last_started == NOW
+    assert bench.start(claim) == started
+    assert bench.kept(made).counters.last_started == NOW
     over = End(claim=claim, phase=Phase.SKIPPED, reason=Reason.WINDOW_CLOSED)
-    assert isinstance(await bench.admit(over), LeaseLost), "anything else than the start comes too late"
-    assert await bench.settle(started)
-    assert isinstance(await bench.admit(start(claim)), LeaseLost), "it has ended"
+    assert isinstance(bench.admit(over), LeaseLost), "anything else than the start comes too late"
+    assert bench.settle(started)
+    assert isinstance(bench.admit(start(claim)), LeaseLost), "it has ended"

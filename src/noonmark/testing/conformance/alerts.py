@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 OTHER = Owner(tenant="other", user="ada")
 
 
-async def _listen(bench: Bench, *types: SystemEvent, uid: str = "listener", **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
-    return await bench.create(uid, trigger=EventTrigger([str(one) for one in types]), **changes)
+def _listen(bench: Bench, *types: SystemEvent, uid: str = "listener", **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
+    return bench.create(uid, trigger=EventTrigger([str(one) for one in types]), **changes)
 
 
-async def _told(bench: Bench, tenant: str = "acme") -> list[Event]:
+def _told(bench: Bench, tenant: str = "acme") -> list[Event]:
     """The events of a tenant, oldest first, without the moment that the store has given them."""
-    return [replace(one, emitted=0) for one in reversed(await bench.store.events(tenant, 99))]
+    return [replace(one, emitted=0) for one in reversed(bench.store.events(tenant, 99))]
 
 
-async def _types(bench: Bench, tenant: str = "acme") -> list[str]:
-    return [one.event_type for one in await _told(bench, tenant)]
+def _types(bench: Bench, tenant: str = "acme") -> list[str]:
+    return [one.event_type for one in _told(bench, tenant)]
 
 
 def _failed(bench: Bench, one: Occurrence, **changes: Any) -> Run:  # noqa: ANN401 - the fields of a Run
@@ -65,62 +65,62 @@ def _failed(bench: Bench, one: Occurrence, **changes: Any) -> Run:  # noqa: ANN4
 
 
 @case
-async def an_end_is_told_where_somebody_listens_for_it(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.FAILED)
-    made = await bench.create_quiet("job", name="nightly", labels={"team": "data"})
-    assert await bench.settle(await bench.run(made, "good"))
-    assert await bench.store.events("acme", 9) == []
-    bad = await bench.run(made, "bad")
+def an_end_is_told_where_somebody_listens_for_it(bench: Bench) -> None:
+    _listen(bench, SystemEvent.FAILED)
+    made = bench.create_quiet("job", name="nightly", labels={"team": "data"})
+    assert bench.settle(bench.run(made, "good"))
+    assert bench.store.events("acme", 9) == []
+    bad = bench.run(made, "bad")
     run = _failed(bench, bad)
     bench.advance(5)
-    assert await bench.settle(bad, phase=Phase.FAILED, reason=Reason.FAILED, run=run)
-    [event] = await bench.store.events("acme", 9)
+    assert bench.settle(bad, phase=Phase.FAILED, reason=Reason.FAILED, run=run)
+    [event] = bench.store.events("acme", 9)
     assert event.emitted == bench.now
-    assert replace(event, emitted=0) == of_occurrence(SystemEvent.FAILED, made, await bench.row(bad), run=run)
+    assert replace(event, emitted=0) == of_occurrence(SystemEvent.FAILED, made, bench.row(bad), run=run)
     assert (event.payload["schedule_name"], event.payload["error"]) == ("nightly", "ValueError: no such table")
-    [audience] = await bench.store.unmatched(9)
+    [audience] = bench.store.unmatched(9)
     assert [one.uid for one in audience.listeners] == ["listener"]
 
 
 @case
-async def an_end_that_was_not_written_is_not_told(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.FAILED, SystemEvent.COMPLETED)
-    made = await bench.create_quiet("job")
-    one = await bench.run(made, "one")
-    assert not await bench.fail(replace(one, fence=one.fence + 1))
-    assert await bench.fail(one)
-    assert not await bench.fail(one)
-    assert not await bench.settle(one)
-    assert await _types(bench) == [SystemEvent.FAILED]
+def an_end_that_was_not_written_is_not_told(bench: Bench) -> None:
+    _listen(bench, SystemEvent.FAILED, SystemEvent.COMPLETED)
+    made = bench.create_quiet("job")
+    one = bench.run(made, "one")
+    assert not bench.fail(replace(one, fence=one.fence + 1))
+    assert bench.fail(one)
+    assert not bench.fail(one)
+    assert not bench.settle(one)
+    assert _types(bench) == [SystemEvent.FAILED]
 
 
 @case
-async def each_tenant_hears_of_its_own(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.COMPLETED)
-    ours, theirs = await bench.create_quiet("job"), await bench.create_quiet("theirs", owner=OTHER)
+def each_tenant_hears_of_its_own(bench: Bench) -> None:
+    _listen(bench, SystemEvent.COMPLETED)
+    ours, theirs = bench.create_quiet("job"), bench.create_quiet("theirs", owner=OTHER)
     settlements = []
     for made in (ours, theirs):
-        one = await bench.run(made, "one")
+        one = bench.run(made, "one")
         settlements.append(bench.settlement(one, tenant=made.owner.tenant))
-    assert await bench.store.settle(settlements) == [True, True]
-    assert [one.payload["schedule_id"] for one in await _told(bench)] == [ours.schedule_id]
-    assert await _told(bench, "other") == []
+    assert bench.store.settle(settlements) == [True, True]
+    assert [one.payload["schedule_id"] for one in _told(bench)] == [ours.schedule_id]
+    assert _told(bench, "other") == []
 
 
 @case
-async def of_many_ends_at_once_each_is_told_once(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.COMPLETED, SystemEvent.TIMED_OUT)
+def of_many_ends_at_once_each_is_told_once(bench: Bench) -> None:
+    _listen(bench, SystemEvent.COMPLETED, SystemEvent.TIMED_OUT)
     ends = []
     for number in range(6):
-        one = await bench.run(await bench.create_quiet(f"job-{number}"), "one")
+        one = bench.run(bench.create_quiet(f"job-{number}"), "one")
         phase, reason = [
             (Phase.COMPLETED, Reason.SUCCEEDED),
             (Phase.FAILED, Reason.FAILED),
             (Phase.TIMED_OUT, Reason.TIMED_OUT),
         ][number % 3]
         ends.append(bench.settlement(one, phase=phase, reason=reason))
-    assert await bench.store.settle(ends) == [True] * 6
-    told = [(one.event_type, one.payload["schedule_id"]) for one in await _told(bench)]
+    assert bench.store.settle(ends) == [True] * 6
+    told = [(one.event_type, one.payload["schedule_id"]) for one in _told(bench)]
     assert told == [
         (fact, f"schedule-of-job-{number}")
         for number, fact in enumerate([SystemEvent.COMPLETED, None, SystemEvent.TIMED_OUT] * 2)
@@ -129,90 +129,90 @@ async def of_many_ends_at_once_each_is_told_once(bench: Bench) -> None:
 
 
 @case
-async def another_attempt_is_told_and_so_is_the_end_after_it(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.RETRYING, SystemEvent.COMPLETED)
-    made = await bench.create_quiet("job")
-    one = await bench.run(made, "one")
+def another_attempt_is_told_and_so_is_the_end_after_it(bench: Bench) -> None:
+    _listen(bench, SystemEvent.RETRYING, SystemEvent.COMPLETED)
+    made = bench.create_quiet("job")
+    one = bench.run(made, "one")
     run = _failed(bench, one)
     again = {"phase": Phase.PENDING, "reason": Reason.RETRY_SCHEDULED, "retry_at": bench.now + MINUTE, "run": run}
-    assert await bench.settle(one, **again)
-    [event] = await _told(bench)
-    assert event == of_occurrence(SystemEvent.RETRYING, made, await bench.row(one), run=run)
+    assert bench.settle(one, **again)
+    [event] = _told(bench)
+    assert event == of_occurrence(SystemEvent.RETRYING, made, bench.row(one), run=run)
     bench.advance(MINUTE)
-    one = await bench.start(await bench.claim_one())
+    one = bench.start(bench.claim_one())
     handed_back = {"phase": Phase.PENDING, "reason": Reason.LEASE_LOST, "retry_at": bench.now, "attempt": 1}
-    assert await bench.settle(one, **handed_back)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert await _types(bench) == [SystemEvent.RETRYING, SystemEvent.COMPLETED]
+    assert bench.settle(one, **handed_back)
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert _types(bench) == [SystemEvent.RETRYING, SystemEvent.COMPLETED]
 
 
 @case
-async def a_first_start_that_is_late_is_told(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.STARTED_LATE)
-    made = await bench.create_quiet("job")
-    await bench.add(made, "late")
+def a_first_start_that_is_late_is_told(bench: Bench) -> None:
+    _listen(bench, SystemEvent.STARTED_LATE)
+    made = bench.create_quiet("job")
+    bench.add(made, "late")
     bench.advance(SECOND + 1)
-    claim = await bench.claim_one()
-    [answer, again] = await bench.store.admit([start(claim), start(claim)], now=bench.now, lease=LEASE)
+    claim = bench.claim_one()
+    [answer, again] = bench.store.admit([start(claim), start(claim)], now=bench.now, lease=LEASE)
     assert answer == again
-    one = await bench.row(claim.occurrence)
-    [event] = await _told(bench)
+    one = bench.row(claim.occurrence)
+    [event] = _told(bench)
     assert event == of_occurrence(SystemEvent.STARTED_LATE, made, one)
     assert event.payload["late_seconds"] == 1.000001
-    assert await bench.retry(one, bench.now + MINUTE)
+    assert bench.retry(one, bench.now + MINUTE)
     bench.advance(2 * MINUTE)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    await bench.add(made, "on time", after=bench.now - NOW)
+    assert bench.settle(bench.start(bench.claim_one()))
+    bench.add(made, "on time", after=bench.now - NOW)
     bench.advance(SECOND)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert await _types(bench) == [SystemEvent.STARTED_LATE]
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert _types(bench) == [SystemEvent.STARTED_LATE]
 
 
 @case
-async def what_never_starts_is_told(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.SKIPPED, SystemEvent.CANCELLED, SystemEvent.MISFIRED)
-    made = await bench.create_quiet("job")
-    await bench.add(made, "skipped")
-    await bench.decide(End(claim=await bench.claim_one(), phase=Phase.SKIPPED, reason=Reason.OVERLAP))
-    await bench.add(made, "missed")
-    await bench.decide(End(claim=await bench.claim_one(), phase=Phase.MISFIRED, reason=Reason.LATE))
-    cancelled = await bench.add(made, "cancelled")
-    assert await bench.store.cancel(cancelled.id)
-    told = await _told(bench)
+def what_never_starts_is_told(bench: Bench) -> None:
+    _listen(bench, SystemEvent.SKIPPED, SystemEvent.CANCELLED, SystemEvent.MISFIRED)
+    made = bench.create_quiet("job")
+    bench.add(made, "skipped")
+    bench.decide(End(claim=bench.claim_one(), phase=Phase.SKIPPED, reason=Reason.OVERLAP))
+    bench.add(made, "missed")
+    bench.decide(End(claim=bench.claim_one(), phase=Phase.MISFIRED, reason=Reason.LATE))
+    cancelled = bench.add(made, "cancelled")
+    assert bench.store.cancel(cancelled.id)
+    told = _told(bench)
     assert [one.event_type for one in told] == [SystemEvent.SKIPPED, SystemEvent.MISFIRED, SystemEvent.CANCELLED]
     assert told[1].payload["missed_count"] == 1
-    assert told[2] == of_occurrence(SystemEvent.CANCELLED, made, await bench.row(cancelled))
+    assert told[2] == of_occurrence(SystemEvent.CANCELLED, made, bench.row(cancelled))
 
 
 @case
-async def a_gap_is_told_with_its_count(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.MISFIRED)
-    made = await bench.create("job", misfire_policy=Skip())
+def a_gap_is_told_with_its_count(bench: Bench) -> None:
+    _listen(bench, SystemEvent.MISFIRED)
+    made = bench.create("job", misfire_policy=Skip())
     bench.advance(100 * MINUTE + MINUTE // 2)
-    assert await bench.commit(plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
-    [event] = await _told(bench)
-    [gap] = [one for one in await bench.store.occurrences(made.uid) if one.phase is Phase.MISFIRED]
+    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    [event] = _told(bench)
+    [gap] = [one for one in bench.store.occurrences(made.uid) if one.phase is Phase.MISFIRED]
     assert event == of_occurrence(SystemEvent.MISFIRED, made, gap)
     assert event.payload["missed_count"] == gap.missed_count > 90
 
 
 @case
-async def what_an_edit_moved_has_not_ended(bench: Bench) -> None:
-    await _listen(bench, *(fact for fact in SystemEvent if fact.startswith("occurrence.")))
-    made = await bench.create("job")
+def what_an_edit_moved_has_not_ended(bench: Bench) -> None:
+    _listen(bench, *(fact for fact in SystemEvent if fact.startswith("occurrence.")))
+    made = bench.create("job")
     moved = replace(made.declaration, trigger=EventTrigger("seen"))
-    assert await bench.commit(edits.edit(await bench.snapshot(made), moved, now=bench.now, lookahead=LOOKAHEAD))
-    assert [one.phase for one in await bench.store.occurrences(made.uid)] == [Phase.SUPERSEDED]
-    assert await _told(bench) == []
+    assert bench.commit(edits.edit(bench.snapshot(made), moved, now=bench.now, lookahead=LOOKAHEAD))
+    assert [one.phase for one in bench.store.occurrences(made.uid)] == [Phase.SUPERSEDED]
+    assert _told(bench) == []
 
 
 @case
-async def what_becomes_of_a_schedule_is_told(bench: Bench) -> None:
-    listener = await _listen(bench, *(fact for fact in SystemEvent if fact.startswith("schedule.")))
+def what_becomes_of_a_schedule_is_told(bench: Bench) -> None:
+    listener = _listen(bench, *(fact for fact in SystemEvent if fact.startswith("schedule.")))
     note = AuditEntry(at=NOW, caller="ada", operation="schedule/create", reason="as agreed")
     made = factories.schedule("job", created=bench.now)
-    assert await bench.store.create([replace(first_plan(made, lookahead=LOOKAHEAD), note=note)]) == [True]
-    assert await bench.store.create([first_plan(replace(made, uid="again"), lookahead=LOOKAHEAD)]) == [False]
+    assert bench.store.create([replace(first_plan(made, lookahead=LOOKAHEAD), note=note)]) == [True]
+    assert bench.store.create([first_plan(replace(made, uid="again"), lookahead=LOOKAHEAD)]) == [False]
     expected = [of_schedule(SystemEvent.SCHEDULE_CREATED, one, note=by) for one, by in ((listener, None), (made, note))]
     named = replace(made.declaration, name="nightly")
     changes: tuple[tuple[SystemEvent, Callable[[Snapshot, Micros], Plan]], ...] = (
@@ -223,78 +223,78 @@ async def what_becomes_of_a_schedule_is_told(bench: Bench) -> None:
     )
     for fact, change in changes:
         bench.advance(1)
-        changed = change(await bench.snapshot(made), bench.now)
+        changed = change(bench.snapshot(made), bench.now)
         assert changed.schedule is not None
-        assert await bench.commit(changed)
+        assert bench.commit(changed)
         expected.append(of_schedule(fact, changed.schedule))
-    assert await _told(bench) == expected
+    assert _told(bench) == expected
 
 
 @case
-async def a_schedule_that_has_nothing_more_to_do_is_told_to_be_completed(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.SCHEDULE_COMPLETED)
+def a_schedule_that_has_nothing_more_to_do_is_told_to_be_completed(bench: Bench) -> None:
+    _listen(bench, SystemEvent.SCHEDULE_COMPLETED)
     expected = []
     for uid, phase in (("one", Phase.COMPLETED), ("two", Phase.FAILED)):
-        made = await bench.create(uid, trigger=OnceTrigger(from_micros(bench.now)))
-        one = await bench.start(await bench.claim_one())
+        made = bench.create(uid, trigger=OnceTrigger(from_micros(bench.now)))
+        one = bench.start(bench.claim_one())
         bench.advance(3)
-        assert await bench.settle(one, phase=phase)
-        kept = (await bench.kept(made)).schedule
+        assert bench.settle(one, phase=phase)
+        kept = bench.kept(made).schedule
         assert kept.phase is SchedulePhase.COMPLETED
         expected.append(of_schedule(SystemEvent.SCHEDULE_COMPLETED, kept))
-    assert await _told(bench) == expected
+    assert _told(bench) == expected
 
 
 @case
-async def a_schedule_that_pauses_itself_is_told_with_the_reason(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.SCHEDULE_PAUSED, SystemEvent.FAILED)
-    made = await bench.create_quiet("job")
+def a_schedule_that_pauses_itself_is_told_with_the_reason(bench: Bench) -> None:
+    _listen(bench, SystemEvent.SCHEDULE_PAUSED, SystemEvent.FAILED)
+    made = bench.create_quiet("job")
     for number in range(2):
-        assert await bench.fail(await bench.run(made, f"run-{number}"), pause_after=2)
-    told = await _told(bench)
+        assert bench.fail(bench.run(made, f"run-{number}"), pause_after=2)
+    told = _told(bench)
     assert [one.event_type for one in told] == [SystemEvent.FAILED, SystemEvent.FAILED, SystemEvent.SCHEDULE_PAUSED]
-    paused = (await bench.kept(made)).schedule
+    paused = bench.kept(made).schedule
     assert told[-1] == of_schedule(SystemEvent.SCHEDULE_PAUSED, paused, failures=2)
 
 
 @case
-async def a_chain_of_events_comes_to_an_end(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.FAILED)
-    made = await bench.create_quiet("job")
+def a_chain_of_events_comes_to_an_end(bench: Bench) -> None:
+    _listen(bench, SystemEvent.FAILED)
+    made = bench.create_quiet("job")
     for trail in (Chain(MAX_DEPTH - 1, 1), Chain(MAX_DEPTH, 1), Chain(2, 2)):
         event_id = trail.event_id("x")
         cause = {"event_id": event_id, "source": "noonmark", "payload": {"chain": ["first"]}}
-        await bench.add_event(made, event_id, payload=cause)
-        assert await bench.fail(await bench.start(await bench.claim_one()))
-    [event] = await _told(bench)
+        bench.add_event(made, event_id, payload=cause)
+        assert bench.fail(bench.start(bench.claim_one()))
+    [event] = _told(bench)
     assert (event.payload["depth"], event.payload["chain"]) == (MAX_DEPTH, ["first", made.schedule_id])
 
 
 @case
-async def a_lost_node_is_told_once_to_every_tenant_that_listens(bench: Bench) -> None:
-    await _listen(bench, SystemEvent.NODE_LOST)
-    await _listen(bench, SystemEvent.NODE_LOST, uid="listener-2")
-    await _listen(bench, SystemEvent.NODE_LOST, uid="listener-3", owner=OTHER)
-    await _listen(bench, SystemEvent.FAILED, uid="listener-4", owner=Owner(tenant="third", user="ada"))
+def a_lost_node_is_told_once_to_every_tenant_that_listens(bench: Bench) -> None:
+    _listen(bench, SystemEvent.NODE_LOST)
+    _listen(bench, SystemEvent.NODE_LOST, uid="listener-2")
+    _listen(bench, SystemEvent.NODE_LOST, uid="listener-3", owner=OTHER)
+    _listen(bench, SystemEvent.FAILED, uid="listener-4", owner=Owner(tenant="third", user="ada"))
     beat = Heartbeat(node="node-a", routes=("http",), lease=LEASE)
-    await bench.store.beat(beat, now=bench.now)
+    bench.store.beat(beat, now=bench.now)
     event = of_lost_node("node-a", seen=bench.now, started=0, version="", load=0, routes=("http",))
-    [node] = await bench.store.nodes()
+    [node] = bench.store.nodes()
     assert (node.is_alive, node.is_lost) == (True, False)
     bench.advance(2 * LEASE)
-    [node] = await bench.store.nodes()
+    [node] = bench.store.nodes()
     assert (node.is_alive, node.is_lost) == (False, True)
-    assert not await bench.store.lose("node-b", NOW, event)
-    assert not await bench.store.lose("node-a", NOW - 1, event)
-    assert [await bench.store.lose("node-a", NOW, event) for _ in range(2)] == [True, False]
-    [node] = await bench.store.nodes()
+    assert not bench.store.lose("node-b", NOW, event)
+    assert not bench.store.lose("node-a", NOW - 1, event)
+    assert [bench.store.lose("node-a", NOW, event) for _ in range(2)] == [True, False]
+    [node] = bench.store.nodes()
     assert (node.is_alive, node.is_lost) == (False, False)
-    assert [await _told(bench, tenant) for tenant in ("acme", "other", "third")] == [[event], [event], []]
-    await bench.store.beat(beat, now=bench.now)
-    [node] = await bench.store.nodes()
+    assert [_told(bench, tenant) for tenant in ("acme", "other", "third")] == [[event], [event], []]
+    bench.store.beat(beat, now=bench.now)
+    [node] = bench.store.nodes()
     assert (node.is_alive, node.is_lost) == (True, False)
-    await bench.store.leave("node-a")
+    bench.store.leave("node-a")
     bench.advance(2 * LEASE)
-    [node] = await bench.store.nodes()
+    [node] = bench.store.nodes()
     assert (node.is_alive, node.is_lost) == (False, False)
-    assert not await bench.store.lose("node-a", node.seen, event)
+    assert not bench.store.lose("node-a", node.seen, event)

@@ -21,29 +21,29 @@ def _note(operation: str, **changes: Any) -> AuditEntry:  # noqa: ANN401 - the f
     return replace(AuditEntry(at=NOW, caller="ada", operation=operation), **changes)
 
 
-async def _told(bench: Bench, tenant: str = "acme", limit: int = 99, **changes: Any) -> list[str]:  # noqa: ANN401 - as notes takes them
-    return [note.operation for note in await bench.store.notes(tenant, limit, **changes)]
+def _told(bench: Bench, tenant: str = "acme", limit: int = 99, **changes: Any) -> list[str]:  # noqa: ANN401 - as notes takes them
+    return [note.operation for note in bench.store.notes(tenant, limit, **changes)]
 
 
 @case
-async def notes_are_told_newest_first_and_in_pages(bench: Bench) -> None:
-    await bench.store.note("acme", [_note("a"), _note("b")])
-    await bench.store.note("other", [_note("theirs")])
-    await bench.store.note("acme", [_note("c", at=NOW - 1), _note("d"), _note("e")])
-    await bench.store.note("acme", [])
-    assert await _told(bench) == ["e", "d", "c", "b", "a"]
-    assert await _told(bench, "other") == ["theirs"]
-    assert await _told(bench, "nobody") == []
+def notes_are_told_newest_first_and_in_pages(bench: Bench) -> None:
+    bench.store.note("acme", [_note("a"), _note("b")])
+    bench.store.note("other", [_note("theirs")])
+    bench.store.note("acme", [_note("c", at=NOW - 1), _note("d"), _note("e")])
+    bench.store.note("acme", [])
+    assert _told(bench) == ["e", "d", "c", "b", "a"]
+    assert _told(bench, "other") == ["theirs"]
+    assert _told(bench, "nobody") == []
     pages, place = [], None
-    while page := await bench.store.notes("acme", 2, before=place):
+    while page := bench.store.notes("acme", 2, before=place):
         pages.append([note.operation for note in page])
         place = page[-1].key
     assert pages == [["e", "d"], ["c", "b"], ["a"]]
-    assert await _told(bench, limit=0) == []
+    assert _told(bench, limit=0) == []
 
 
 @case
-async def a_note_is_told_as_it_was_made(bench: Bench) -> None:
+def a_note_is_told_as_it_was_made(bench: Bench) -> None:
     whole = AuditEntry(
         at=NOW,
         caller="ada@acme",
@@ -55,8 +55,8 @@ async def a_note_is_told_as_it_was_made(bench: Bench) -> None:
         reason='it\'s "late" — é 😀 \\ %',
         request_id="req-1",
     )
-    await bench.store.note("acme", [whole, _note("worker/stop")])
-    bare, told = await bench.store.notes("acme", 9)
+    bench.store.note("acme", [whole, _note("worker/stop")])
+    bare, told = bench.store.notes("acme", 9)
     assert replace(told, key=None) == whole
     assert replace(bare, key=None) == _note("worker/stop")
     assert told.key is not None
@@ -65,24 +65,24 @@ async def a_note_is_told_as_it_was_made(bench: Bench) -> None:
 
 
 @case
-async def notes_are_told_by_schedule(bench: Bench) -> None:
-    await bench.store.note("acme", [_note(f"{n}", schedule_id=("a", "b", None)[n % 3]) for n in range(6)])
-    await bench.store.note("other", [_note("theirs", schedule_id="a")])
-    assert await _told(bench, schedule_id="a") == ["3", "0"]
-    assert await _told(bench, schedule_id="b", limit=1) == ["4"]
-    [newest, _] = await bench.store.notes("acme", 9, schedule_id="a")
-    assert await _told(bench, schedule_id="a", before=newest.key) == ["0"]
-    assert await _told(bench, schedule_id="c") == []
+def notes_are_told_by_schedule(bench: Bench) -> None:
+    bench.store.note("acme", [_note(f"{n}", schedule_id=("a", "b", None)[n % 3]) for n in range(6)])
+    bench.store.note("other", [_note("theirs", schedule_id="a")])
+    assert _told(bench, schedule_id="a") == ["3", "0"]
+    assert _told(bench, schedule_id="b", limit=1) == ["4"]
+    [newest, _] = bench.store.notes("acme", 9, schedule_id="a")
+    assert _told(bench, schedule_id="a", before=newest.key) == ["0"]
+    assert _told(bench, schedule_id="c") == []
 
 
 @case
-async def whatever_somebody_says_can_be_noted(bench: Bench) -> None:
-    await bench.store.note("acme", [_note("a", caller="\0", reason="half \ud800, and \0", request_id="\0")])
-    assert await _told(bench) == ["a"]
+def whatever_somebody_says_can_be_noted(bench: Bench) -> None:
+    bench.store.note("acme", [_note("a", caller="\0", reason="half \ud800, and \0", request_id="\0")])
+    assert _told(bench) == ["a"]
 
 
 @case
-async def a_schedule_is_created_with_its_note(bench: Bench) -> None:
+def a_schedule_is_created_with_its_note(bench: Bench) -> None:
     plans = [
         replace(
             first_plan(factories.schedule(uid, schedule_id=schedule_id), lookahead=LOOKAHEAD),
@@ -90,70 +90,70 @@ async def a_schedule_is_created_with_its_note(bench: Bench) -> None:
         )
         for uid, schedule_id in (("uid-2", "b"), ("uid-1", "a"), ("uid-3", "a"))
     ]
-    assert await bench.store.create(plans) == [True, True, False]
-    assert sorted(await _told(bench)) == ["create uid-1", "create uid-2"]
-    [note] = await bench.store.notes("acme", 9, schedule_id="a")
+    assert bench.store.create(plans) == [True, True, False]
+    assert sorted(_told(bench)) == ["create uid-1", "create uid-2"]
+    [note] = bench.store.notes("acme", 9, schedule_id="a")
     assert (note.uid, note.revision_before, note.revision_after) == ("uid-1", None, 1)
 
 
 @case
-async def a_plan_is_written_with_its_note_or_without_either(bench: Bench) -> None:
-    made = await bench.create()
-    await bench.create("uid-2")
-    snapshot = await bench.snapshot(made)
+def a_plan_is_written_with_its_note_or_without_either(bench: Bench) -> None:
+    made = bench.create()
+    bench.create("uid-2")
+    snapshot = bench.snapshot(made)
     pause = replace(edits.pause(snapshot, now=bench.now), note=_note("pause"))
     late = replace(edits.delete(snapshot, now=bench.now), note=_note("delete"))
-    assert await bench.store.commit_plans([pause, late]) == [True, False]
-    assert await _told(bench) == ["pause"]
-    resume = edits.resume(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(replace(resume, note=_note("resume")))
-    assert await bench.commit(edits.pause(await bench.snapshot(made), now=bench.now))
-    assert await _told(bench) == ["resume", "pause"]
+    assert bench.store.commit_plans([pause, late]) == [True, False]
+    assert _told(bench) == ["pause"]
+    resume = edits.resume(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(replace(resume, note=_note("resume")))
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    assert _told(bench) == ["resume", "pause"]
 
 
 @case
-async def old_notes_are_forgotten(bench: Bench) -> None:
-    await bench.store.note("acme", [_note(f"{n}", at=NOW + n) for n in range(5)])
-    await bench.store.note("other", [_note("theirs", at=NOW)])
-    assert await bench.store.prune_notes(before=NOW, limit=9) == 0
-    assert await bench.store.prune_notes(before=NOW + 4, limit=3) == 3
-    assert await _told(bench) == ["4", "3", "2"]
-    assert await _told(bench, "other") == []
-    assert await bench.store.prune_notes(before=NOW + 4, limit=9) == 2
-    assert await _told(bench) == ["4"]
-    await bench.store.note("acme", [_note("new")])
-    assert await _told(bench) == ["new", "4"]
+def old_notes_are_forgotten(bench: Bench) -> None:
+    bench.store.note("acme", [_note(f"{n}", at=NOW + n) for n in range(5)])
+    bench.store.note("other", [_note("theirs", at=NOW)])
+    assert bench.store.prune_notes(before=NOW, limit=9) == 0
+    assert bench.store.prune_notes(before=NOW + 4, limit=3) == 3
+    assert _told(bench) == ["4", "3", "2"]
+    assert _told(bench, "other") == []
+    assert bench.store.prune_notes(before=NOW + 4, limit=9) == 2
+    assert _told(bench) == ["4"]
+    bench.store.note("acme", [_note("new")])
+    assert _told(bench) == ["new", "4"]
 
 
 @case
-async def a_key_means_what_it_was_first_used_for(bench: Bench) -> None:
+def a_key_means_what_it_was_first_used_for(bench: Bench) -> None:
     first = KeyRecord(fingerprint="body", created=NOW)
-    assert await bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE) == first
-    assert await bench.store.claim_key("acme", "key", "body", now=NOW + 1, lifetime=MINUTE) == first
-    assert await bench.store.claim_key("acme", "key", "other", now=NOW + MINUTE, lifetime=MINUTE) == first
+    assert bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE) == first
+    assert bench.store.claim_key("acme", "key", "body", now=NOW + 1, lifetime=MINUTE) == first
+    assert bench.store.claim_key("acme", "key", "other", now=NOW + MINUTE, lifetime=MINUTE) == first
     theirs = KeyRecord(fingerprint="other", created=NOW + 2)
-    assert await bench.store.claim_key("other", "key", "other", now=NOW + 2, lifetime=MINUTE) == theirs
-    assert await bench.store.claim_key("acme", "Key", "other", now=NOW + 2, lifetime=MINUTE) == theirs
+    assert bench.store.claim_key("other", "key", "other", now=NOW + 2, lifetime=MINUTE) == theirs
+    assert bench.store.claim_key("acme", "Key", "other", now=NOW + 2, lifetime=MINUTE) == theirs
 
 
 @case
-async def a_key_is_free_again_after_its_lifetime(bench: Bench) -> None:
-    await bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE)
+def a_key_is_free_again_after_its_lifetime(bench: Bench) -> None:
+    bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE)
     later = NOW + MINUTE + 1
     fresh = KeyRecord(fingerprint="other", created=later)
-    assert await bench.store.claim_key("acme", "key", "other", now=later, lifetime=MINUTE) == fresh
-    assert await bench.store.claim_key("acme", "key", "body", now=later + 1, lifetime=MINUTE) == fresh
+    assert bench.store.claim_key("acme", "key", "other", now=later, lifetime=MINUTE) == fresh
+    assert bench.store.claim_key("acme", "key", "body", now=later + 1, lifetime=MINUTE) == fresh
 
 
 @case
-async def old_keys_are_forgotten(bench: Bench) -> None:
+def old_keys_are_forgotten(bench: Bench) -> None:
     for number in range(5):
-        await bench.store.claim_key("ab"[number % 2], f"key-{number}", "body", now=NOW + number, lifetime=MINUTE)
-    assert await bench.store.prune_keys(before=NOW, limit=9) == 0
-    assert await bench.store.prune_keys(before=NOW + 4, limit=3) == 3
-    assert await bench.store.prune_keys(before=NOW + 4, limit=9) == 1
+        bench.store.claim_key("ab"[number % 2], f"key-{number}", "body", now=NOW + number, lifetime=MINUTE)
+    assert bench.store.prune_keys(before=NOW, limit=9) == 0
+    assert bench.store.prune_keys(before=NOW + 4, limit=3) == 3
+    assert bench.store.prune_keys(before=NOW + 4, limit=9) == 1
     kept = [
-        await bench.store.claim_key("ab"[number % 2], f"key-{number}", "new", now=NOW + 9, lifetime=MINUTE)
+        bench.store.claim_key("ab"[number % 2], f"key-{number}", "new", now=NOW + 9, lifetime=MINUTE)
         for number in range(5)
     ]
     assert [one.fingerprint for one in kept] == ["new", "new", "new", "new", "body"]

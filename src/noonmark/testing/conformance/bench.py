@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from noonmark.ports.records import Admitted, Lease
 from noonmark.testing import factories
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Callable, Collection
 
     from noonmark.core.admission import Admission, Busy
     from noonmark.core.instants import Micros
@@ -62,52 +61,52 @@ class Bench:
         """Let time pass."""
         self.clock.now += micros
 
-    async def create(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
+    def create(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
         """Keep a schedule with its first plan."""
         made = factories.schedule(uid, **{"created": self.now} | changes)
-        assert await self.store.create([first_plan(made, lookahead=LOOKAHEAD)]) == [True]
+        assert self.store.create([first_plan(made, lookahead=LOOKAHEAD)]) == [True]
         return made
 
-    async def create_quiet(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - likewise
+    def create_quiet(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - likewise
         """Keep a schedule that has no occurrences but those that are added."""
-        return await self.create(uid, trigger=EventTrigger("seen"), **changes)
+        return self.create(uid, trigger=EventTrigger("seen"), **changes)
 
-    async def add(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
+    def add(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
         """Add a manual occurrence, due so much after the beginning."""
         one = factories.occurrence(of, manual(key), nominal=factories.NOW + after, **changes)
-        assert await self.store.add([one]) == [True]
+        assert self.store.add([one]) == [True]
         return one
 
-    async def add_event(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
+    def add_event(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
         """Add an occurrence that an event asked for."""
         one = factories.occurrence(of, event(key), nominal=factories.NOW + after, **changes)
-        assert await self.store.add([one]) == [True]
+        assert self.store.add([one]) == [True]
         return one
 
-    async def snapshot(self, of: Schedule) -> Snapshot:
+    def snapshot(self, of: Schedule) -> Snapshot:
         """The schedule as planning reads it."""
-        found = await self.store.snapshot(of.uid)
+        found = self.store.snapshot(of.uid)
         assert found is not None
         return found
 
-    async def kept(self, of: Schedule) -> StoredSchedule:
+    def kept(self, of: Schedule) -> StoredSchedule:
         """The schedule as callers read it."""
-        found = await self.store.find(of.owner.tenant, of.schedule_id)
+        found = self.store.find(of.owner.tenant, of.schedule_id)
         assert found is not None
         return found
 
-    async def commit(self, plan: Plan) -> bool:
+    def commit(self, plan: Plan) -> bool:
         """Write one plan."""
-        [done] = await self.store.commit_plans([plan])
+        [done] = self.store.commit_plans([plan])
         return done
 
-    async def row(self, one: Occurrence | str) -> Occurrence:
+    def row(self, one: Occurrence | str) -> Occurrence:
         """An occurrence as it stands."""
-        found = await self.store.occurrence(one if isinstance(one, str) else one.id)
+        found = self.store.occurrence(one if isinstance(one, str) else one.id)
         assert found is not None
         return found
 
-    async def claim(
+    def claim(
         self,
         node: str = "node-a",
         *,
@@ -118,36 +117,36 @@ class Bench:
     ) -> list[Claim]:
         """Claim what can be claimed now."""
         until = self.now if until is None else until
-        return await self.store.claim(node, routes, now=self.now, until=until, limit=limit, lease=LEASE, shares=shares)
+        return self.store.claim(node, routes, now=self.now, until=until, limit=limit, lease=LEASE, shares=shares)
 
-    async def claim_one(self, node: str = "node-a") -> Claim:
+    def claim_one(self, node: str = "node-a") -> Claim:
         """Claim the one occurrence that can be claimed now."""
-        [claim] = await self.claim(node)
+        [claim] = self.claim(node)
         return claim
 
-    async def admit(self, admission: Admission) -> Admitted | LeaseLost | Busy:
+    def admit(self, admission: Admission) -> Admitted | LeaseLost | Busy:
         """Carry out one admission."""
-        [answer] = await self.store.admit([admission], now=self.now, lease=LEASE)
+        [answer] = self.store.admit([admission], now=self.now, lease=LEASE)
         return answer
 
-    async def decide(self, admission: Admission) -> Occurrence:
+    def decide(self, admission: Admission) -> Occurrence:
         """Carry out an admission that must take effect."""
-        answer = await self.admit(admission)
+        answer = self.admit(admission)
         assert isinstance(answer, Admitted), answer
         return answer.occurrence
 
-    async def start(self, claim: Claim) -> Occurrence:
+    def start(self, claim: Claim) -> Occurrence:
         """Start what was claimed."""
-        return await self.decide(start(claim))
+        return self.decide(start(claim))
 
-    async def run(self, of: Schedule, key: str, after: Micros = 0) -> Occurrence:
+    def run(self, of: Schedule, key: str, after: Micros = 0) -> Occurrence:
         """Add, claim and start one occurrence; nothing else may be due."""
-        await self.add(of, key, after)
-        return await self.start(await self.claim_one())
+        self.add(of, key, after)
+        return self.start(self.claim_one())
 
-    async def settle(self, one: Occurrence, **changes: Any) -> bool:  # noqa: ANN401 - the fields of a Settlement
+    def settle(self, one: Occurrence, **changes: Any) -> bool:  # noqa: ANN401 - the fields of a Settlement
         """Settle what was started; without more, it succeeded."""
-        [done] = await self.store.settle([self.settlement(one, **changes)])
+        [done] = self.store.settle([self.settlement(one, **changes)])
         return done
 
     def settlement(self, one: Occurrence, **changes: Any) -> Settlement:  # noqa: ANN401 - the fields of a Settlement
@@ -171,13 +170,13 @@ class Bench:
         )
         return replace(success, **changes)
 
-    async def fail(self, one: Occurrence, pause_after: int | None = None) -> bool:
+    def fail(self, one: Occurrence, pause_after: int | None = None) -> bool:
         """Settle what was started: it failed for good."""
-        return await self.settle(one, phase=Phase.FAILED, reason=Reason.FAILED, pause_after=pause_after)
+        return self.settle(one, phase=Phase.FAILED, reason=Reason.FAILED, pause_after=pause_after)
 
-    async def retry(self, one: Occurrence, retry_at: Micros) -> bool:
+    def retry(self, one: Occurrence, retry_at: Micros) -> bool:
         """Settle what was started: it failed, and is tried again."""
-        return await self.settle(one, phase=Phase.PENDING, reason=Reason.RETRY_SCHEDULED, retry_at=retry_at)
+        return self.settle(one, phase=Phase.PENDING, reason=Reason.RETRY_SCHEDULED, retry_at=retry_at)
 
 
 def start(claim: Claim) -> Start:
@@ -198,25 +197,21 @@ def hold(one: Claim | Occurrence) -> Lease:
     return Lease(occurrence_id=held.id, fence=held.fence)
 
 
-CASES: list[Callable[[Bench], Awaitable[None]]] = []
+CASES: list[Callable[[Bench], None]] = []
 
 
-def case(test: Callable[[Bench], Awaitable[None]]) -> Callable[[Bench], Awaitable[None]]:
+def case(test: Callable[[Bench], None]) -> Callable[[Bench], None]:
     """One thing that every store does."""
     CASES.append(test)
     return test
 
 
-def try_case(test: Callable[[Bench], Awaitable[None]], make_store: Callable[[Callable[[], Micros]], Store]) -> None:
+def try_case(test: Callable[[Bench], None], make_store: Callable[[Callable[[], Micros]], Store]) -> None:
     """Try one case on a new and empty store, which is made with the clock it is to use."""
-
-    async def tried() -> None:
-        clock = HandClock()
-        store = make_store(clock)
-        await store.open()
-        try:
-            await test(Bench(store, clock))
-        finally:
-            await store.close()
-
-    asyncio.run(tried())
+    clock = HandClock()
+    store = make_store(clock)
+    store.open()
+    try:
+        test(Bench(store, clock))
+    finally:
+        store.close()

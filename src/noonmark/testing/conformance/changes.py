@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,103 +26,99 @@ A_WHILE = 0.2
 
 
 @case
-async def a_change_is_decided_on_the_snapshot_and_the_time_of_the_store(bench: Bench) -> None:
-    made = await bench.create()
+def a_change_is_decided_on_the_snapshot_and_the_time_of_the_store(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(SECOND)
-    expected, given = await bench.snapshot(made), []
+    expected, given = bench.snapshot(made), []
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan:
         given.append((snapshot, now))
         return edits.pause(snapshot, now=now)
 
-    assert await bench.store.change(made.uid, decide)
+    assert bench.store.change(made.uid, decide)
     assert given == [(expected, bench.now)]
-    assert (await bench.kept(made)).schedule == edits.pause(expected, now=bench.now).schedule
+    assert bench.kept(made).schedule == edits.pause(expected, now=bench.now).schedule
     bench.advance(MINUTE)
-    assert await bench.claim() == []
+    assert bench.claim() == []
 
 
 @case
-async def a_change_of_nothing_writes_nothing(bench: Bench) -> None:
-    made = await bench.create()
-    before = (await bench.snapshot(made), await bench.kept(made), await bench.store.occurrences(made.uid))
-    assert not await bench.store.change(made.uid, lambda _, __: None)
-    assert before == (await bench.snapshot(made), await bench.kept(made), await bench.store.occurrences(made.uid))
+def a_change_of_nothing_writes_nothing(bench: Bench) -> None:
+    made = bench.create()
+    before = (bench.snapshot(made), bench.kept(made), bench.store.occurrences(made.uid))
+    assert not bench.store.change(made.uid, lambda _, __: None)
+    assert before == (bench.snapshot(made), bench.kept(made), bench.store.occurrences(made.uid))
 
 
 @case
-async def what_a_decision_raises_is_raised_and_nothing_is_written(bench: Bench) -> None:
-    made = await bench.create()
-    before = (await bench.snapshot(made), await bench.kept(made))
+def what_a_decision_raises_is_raised_and_nothing_is_written(bench: Bench) -> None:
+    made = bench.create()
+    before = (bench.snapshot(made), bench.kept(made))
 
     def refuse(_: Snapshot, __: Micros) -> Plan:
         raise Conflict("not now")
 
     try:
-        await bench.store.change(made.uid, refuse)
+        bench.store.change(made.uid, refuse)
     except Conflict as error:
         assert error.message == "not now"  # noqa: PT017 - a store is tried without pytest
     else:
         raise AssertionError("the error was lost")
-    assert before == (await bench.snapshot(made), await bench.kept(made))
-    assert await bench.store.change(made.uid, lambda snapshot, now: edits.pause(snapshot, now=now))
+    assert before == (bench.snapshot(made), bench.kept(made))
+    assert bench.store.change(made.uid, lambda snapshot, now: edits.pause(snapshot, now=now))
 
 
 @case
-async def nobody_is_asked_to_decide_on_an_unknown_schedule(bench: Bench) -> None:
+def nobody_is_asked_to_decide_on_an_unknown_schedule(bench: Bench) -> None:
     given: list[Snapshot] = []
-    assert not await bench.store.change("nothing", lambda snapshot, _: given.append(snapshot))
+    assert not bench.store.change("nothing", lambda snapshot, _: given.append(snapshot))
     assert given == []
 
 
 @case
-async def a_decision_is_told_that_the_schedule_is_deleted(bench: Bench) -> None:
-    made = await bench.create()
-    assert await bench.store.change(made.uid, lambda snapshot, now: edits.delete(snapshot, now=now))
+def a_decision_is_told_that_the_schedule_is_deleted(bench: Bench) -> None:
+    made = bench.create()
+    assert bench.store.change(made.uid, lambda snapshot, now: edits.delete(snapshot, now=now))
     phases: list[SchedulePhase] = []
-    assert not await bench.store.change(made.uid, lambda snapshot, _: phases.append(snapshot.schedule.phase))
+    assert not bench.store.change(made.uid, lambda snapshot, _: phases.append(snapshot.schedule.phase))
     assert phases == [SchedulePhase.DELETED]
-    found = await bench.store.find_uid(made.uid)
+    found = bench.store.find_uid(made.uid)
     assert found is not None
     assert found.schedule.phase is SchedulePhase.DELETED
-    assert await bench.store.find_uid("nothing") is None
+    assert bench.store.find_uid("nothing") is None
 
 
 @case
-async def a_change_that_rests_on_an_older_graph_is_not_written(bench: Bench) -> None:
-    up, down = await bench.create("up"), await bench.create("down")
+def a_change_that_rests_on_an_older_graph_is_not_written(bench: Bench) -> None:
+    up, down = bench.create("up"), bench.create("down")
     follows = replace(down.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
-    graph = await bench.store.graph("acme", [up.schedule_id])
+    graph = bench.store.graph("acme", [up.schedule_id])
     other = factories.schedule("other", created=bench.now, depends_on=follows.depends_on)
-    assert await bench.store.create([first_plan(other, lookahead=LOOKAHEAD)]) == [True]
+    assert bench.store.create([first_plan(other, lookahead=LOOKAHEAD)]) == [True]
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan:
         return replace(edits.edit(snapshot, follows, now=now, lookahead=LOOKAHEAD), graph=graph.version)
 
-    assert not await bench.store.change(down.uid, decide)
-    assert (await bench.kept(down)).schedule == down
-    graph = await bench.store.graph("acme", [up.schedule_id])
-    assert await bench.store.change(down.uid, decide)
+    assert not bench.store.change(down.uid, decide)
+    assert bench.kept(down).schedule == down
+    graph = bench.store.graph("acme", [up.schedule_id])
+    assert bench.store.change(down.uid, decide)
 
 
 @case
-async def nobody_writes_between_the_decision_and_what_it_was_made_of(bench: Bench) -> None:
+def nobody_writes_between_the_decision_and_what_it_was_made_of(bench: Bench) -> None:
     """Planning moves the watermark again and again; whoever decides is not outrun by it."""
-    made = await bench.create()
+    made = bench.create()
     bench.advance(MINUTE)
-    planned = plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    planned = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
     answers: list[bool] = []
-    planning = threading.Thread(target=lambda: answers.extend(asyncio.run(_commit(bench, planned))))
+    planning = threading.Thread(target=lambda: answers.extend(bench.store.commit_plans([planned])))
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan:
         planning.start()
         planning.join(A_WHILE)
         return edits.pause(snapshot, now=now)
 
-    assert await bench.store.change(made.uid, decide)
-    await asyncio.to_thread(planning.join)
+    assert bench.store.change(made.uid, decide)
+    planning.join()
     assert answers == [False], "the plan was made of what is no longer so"
-
-
-async def _commit(bench: Bench, planned: Plan) -> list[bool]:
-    return await bench.store.commit_plans([planned])

@@ -24,290 +24,290 @@ def _origins(claims: list[Claim]) -> list[str]:
 
 
 @case
-async def a_claim_leases_the_row_and_raises_its_fence(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    one = await bench.add(made, "a")
-    claim = await bench.claim_one()
+def a_claim_leases_the_row_and_raises_its_fence(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.add(made, "a")
+    claim = bench.claim_one()
     assert (claim.schedule, claim.claimed, claim.found_in) == (made, NOW, Phase.PENDING)
     assert (claim.occurrence.phase, claim.occurrence.fence) == (Phase.CLAIMED, one.fence + 1)
-    assert await bench.row(one) == claim.occurrence
-    assert await bench.claim("node-b") == []
+    assert bench.row(one) == claim.occurrence
+    assert bench.claim("node-b") == []
 
 
 @case
-async def a_pending_row_can_be_claimed_from_its_due_time_or_ahead_of_it(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a", 10)
-    assert await bench.claim(until=NOW + 9) == []
-    [claim] = await bench.claim(until=NOW + 10)
+def a_pending_row_can_be_claimed_from_its_due_time_or_ahead_of_it(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a", 10)
+    assert bench.claim(until=NOW + 9) == []
+    [claim] = bench.claim(until=NOW + 10)
     assert claim.claimed == NOW
     bench.advance(20)
-    await bench.add(made, "b", 10)
-    assert _origins(await bench.claim()) == ["b"]
+    bench.add(made, "b", 10)
+    assert _origins(bench.claim()) == ["b"]
 
 
 @case
-async def only_the_routes_of_the_node_are_claimed(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    await bench.add(made, "b", route="http")
-    await bench.add(made, "c", route="command")
-    assert await bench.claim(routes=[]) == []
-    assert await bench.claim(routes=["function:unknown"]) == []
-    assert sorted(_origins(await bench.claim(routes=["http", "command", "http"]))) == ["b", "c"]
-    assert _origins(await bench.claim(routes=[ROUTE, "http"])) == ["a"]
+def only_the_routes_of_the_node_are_claimed(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    bench.add(made, "b", route="http")
+    bench.add(made, "c", route="command")
+    assert bench.claim(routes=[]) == []
+    assert bench.claim(routes=["function:unknown"]) == []
+    assert sorted(_origins(bench.claim(routes=["http", "command", "http"]))) == ["b", "c"]
+    assert _origins(bench.claim(routes=[ROUTE, "http"])) == ["a"]
 
 
 @case
-async def the_earliest_are_claimed_first_whatever_their_route(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def the_earliest_are_claimed_first_whatever_their_route(bench: Bench) -> None:
+    made = bench.create_quiet()
     for key, after, route in (("c", 3, ROUTE), ("a", 1, "http"), ("d", 4, "http"), ("b", 2, ROUTE)):
-        await bench.add(made, key, after, route=route)
+        bench.add(made, key, after, route=route)
     bench.advance(10)
-    assert _origins(await bench.claim(routes=[ROUTE, "http"], limit=3)) == ["a", "b", "c"]
-    assert _origins(await bench.claim(routes=[ROUTE, "http"], limit=3)) == ["d"]
+    assert _origins(bench.claim(routes=[ROUTE, "http"], limit=3)) == ["a", "b", "c"]
+    assert _origins(bench.claim(routes=[ROUTE, "http"], limit=3)) == ["d"]
 
 
 @case
-async def of_equal_times_the_older_nominal_time_is_claimed_first_then_the_lower_id(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def of_equal_times_the_older_nominal_time_is_claimed_first_then_the_lower_id(bench: Bench) -> None:
+    made = bench.create_quiet()
     same = [factories.occurrence(made, manual(f"{number}"), nominal=NOW) for number in range(8)]
     older = factories.occurrence(made, manual("older"), nominal=NOW - 1, due=NOW)
-    assert all(await bench.store.add([*same, older]))
-    claimed = [claim.occurrence.id for claim in await bench.claim(limit=5)]
-    claimed += [claim.occurrence.id for claim in await bench.claim(limit=5)]
+    assert all(bench.store.add([*same, older]))
+    claimed = [claim.occurrence.id for claim in bench.claim(limit=5)]
+    claimed += [claim.occurrence.id for claim in bench.claim(limit=5)]
     assert claimed == [older.id, *sorted(one.id for one in same)]
 
 
 @case
-async def nothing_is_claimed_with_a_limit_of_zero(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    assert await bench.claim(limit=0) == []
-    await bench.claim_one()
+def nothing_is_claimed_with_a_limit_of_zero(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    assert bench.claim(limit=0) == []
+    bench.claim_one()
 
 
 @case
-async def a_lease_is_free_at_exactly_its_end(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    first = await bench.claim_one("node-a")
+def a_lease_is_free_at_exactly_its_end(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    first = bench.claim_one("node-a")
     bench.advance(LEASE - 1)
-    assert await bench.claim("node-b") == []
+    assert bench.claim("node-b") == []
     bench.advance(1)
-    second = await bench.claim_one("node-b")
+    second = bench.claim_one("node-b")
     assert second.found_in is Phase.CLAIMED
     assert second.occurrence.fence == first.occurrence.fence + 1
     assert second.occurrence.losses == 0
 
 
 @case
-async def the_lookahead_is_not_for_leases(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    await bench.claim_one("node-a")
+def the_lookahead_is_not_for_leases(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    bench.claim_one("node-a")
     bench.advance(LEASE - 1)
-    assert await bench.claim("node-b", until=bench.now + 2 * SECOND) == []
+    assert bench.claim("node-b", until=bench.now + 2 * SECOND) == []
 
 
 @case
-async def leases_that_ended_and_rows_that_are_due_are_claimed_in_one_order(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "leased")
-    await bench.claim_one()
-    await bench.add(made, "before", LEASE - 1)
-    await bench.add(made, "after", LEASE + 1)
+def leases_that_ended_and_rows_that_are_due_are_claimed_in_one_order(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "leased")
+    bench.claim_one()
+    bench.add(made, "before", LEASE - 1)
+    bench.add(made, "after", LEASE + 1)
     bench.advance(LEASE + 1)
-    assert _origins(await bench.claim("node-b")) == ["before", "leased", "after"]
+    assert _origins(bench.claim("node-b")) == ["before", "leased", "after"]
 
 
 @case
-async def a_lease_lost_in_delivery_is_counted_and_is_no_attempt(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    started = await bench.run(made, "a")
+def a_lease_lost_in_delivery_is_counted_and_is_no_attempt(bench: Bench) -> None:
+    made = bench.create_quiet()
+    started = bench.run(made, "a")
     assert started.attempt == 1
     bench.advance(LEASE)
-    taken = await bench.claim_one("node-b")
+    taken = bench.claim_one("node-b")
     assert taken.found_in is Phase.DISPATCHING
     assert (taken.occurrence.phase, taken.occurrence.losses, taken.occurrence.attempt) == (Phase.CLAIMED, 1, 0)
     assert (taken.occurrence.node, taken.occurrence.started) == ("node-b", None)
     assert taken.occurrence.fence == started.fence + 1
     assert taken.occurrence.holds_slot
     bench.advance(LEASE)
-    again = await bench.claim_one("node-c")
+    again = bench.claim_one("node-c")
     assert (again.found_in, again.occurrence.losses) == (Phase.CLAIMED, 1)
-    assert (await bench.start(again)).attempt == 1
+    assert bench.start(again).attempt == 1
 
 
 @case
-async def a_delivery_whose_lease_was_lost_is_kept_as_a_run(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def a_delivery_whose_lease_was_lost_is_kept_as_a_run(bench: Bench) -> None:
+    made = bench.create_quiet()
     bench.advance(5)
-    started = await bench.run(made, "a")
+    started = bench.run(made, "a")
     assert (started.node, started.started) == ("node-a", NOW + 5)
     bench.advance(LEASE + 1)
-    await bench.claim_one("node-b")
-    [run] = await bench.store.runs(made.uid)
+    bench.claim_one("node-b")
+    [run] = bench.store.runs(made.uid)
     assert (run.occurrence_id, run.node, run.attempt) == (started.id, "node-a", 1)
     assert (run.started, run.ended, run.outcome) == (NOW + 5, bench.now, Outcome.LEASE_LOST)
     assert run.error == "node node-a was lost before it had ended"
     bench.advance(LEASE)
-    again = await bench.start(await bench.claim_one("node-c"))
-    assert await bench.settle(again)
-    assert [run.outcome for run in await bench.store.runs(made.uid)] == [Outcome.COMPLETED, Outcome.LEASE_LOST]
+    again = bench.start(bench.claim_one("node-c"))
+    assert bench.settle(again)
+    assert [run.outcome for run in bench.store.runs(made.uid)] == [Outcome.COMPLETED, Outcome.LEASE_LOST]
 
 
 @case
-async def a_renewed_lease_ends_later(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    claim = await bench.claim_one()
+def a_renewed_lease_ends_later(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    claim = bench.claim_one()
     bench.advance(LEASE - 1)
-    renewal = await bench.store.renew([hold(claim)], now=bench.now, lease=LEASE)
+    renewal = bench.store.renew([hold(claim)], now=bench.now, lease=LEASE)
     assert renewal == Renewal(lost=frozenset(), stop={})
     bench.advance(LEASE - 1)
-    assert await bench.claim("node-b") == []
+    assert bench.claim("node-b") == []
     bench.advance(1)
-    await bench.claim_one("node-b")
+    bench.claim_one("node-b")
 
 
 @case
-async def a_lease_lasts_from_when_it_is_given_however_long_ago_it_was_asked_for(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
+def a_lease_lasts_from_when_it_is_given_however_long_ago_it_was_asked_for(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
     asked = bench.now
     bench.advance(LEASE)
-    [claim] = await bench.store.claim("node-a", [ROUTE], now=asked, until=asked, limit=1, lease=LEASE)
-    assert await bench.claim("node-b") == []
+    [claim] = bench.store.claim("node-a", [ROUTE], now=asked, until=asked, limit=1, lease=LEASE)
+    assert bench.claim("node-b") == []
     bench.advance(LEASE - 1)
-    await bench.store.renew([hold(claim)], now=asked, lease=LEASE)
+    bench.store.renew([hold(claim)], now=asked, lease=LEASE)
     bench.advance(LEASE - 1)
-    assert await bench.claim("node-b") == []
-    await bench.store.admit([start(claim)], now=asked, lease=LEASE)
+    assert bench.claim("node-b") == []
+    bench.store.admit([start(claim)], now=asked, lease=LEASE)
     bench.advance(LEASE - 1)
-    assert await bench.claim("node-b") == []
+    assert bench.claim("node-b") == []
     bench.advance(1)
-    assert (await bench.claim_one("node-b")).found_in is Phase.DISPATCHING
+    assert bench.claim_one("node-b").found_in is Phase.DISPATCHING
 
 
 @case
-async def a_start_that_is_not_plain_has_its_lease_from_when_it_is_given(bench: Bench) -> None:
-    made = await bench.create_quiet(max_runs=1)
-    await bench.add(made, "a")
-    claim = await bench.claim_one()
+def a_start_that_is_not_plain_has_its_lease_from_when_it_is_given(bench: Bench) -> None:
+    made = bench.create_quiet(max_runs=1)
+    bench.add(made, "a")
+    claim = bench.claim_one()
     asked = bench.now
     bench.advance(LEASE - 1)
-    await bench.store.admit([start(claim)], now=asked, lease=LEASE)
+    bench.store.admit([start(claim)], now=asked, lease=LEASE)
     bench.advance(LEASE - 1)
-    assert await bench.claim("node-b") == []
+    assert bench.claim("node-b") == []
     bench.advance(1)
-    assert (await bench.claim_one("node-b")).found_in is Phase.DISPATCHING
+    assert bench.claim_one("node-b").found_in is Phase.DISPATCHING
 
 
 @case
-async def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
-    one = await bench.run(await bench.create_quiet(), "a")
+def a_lease_that_ran_out_unnoticed_can_be_renewed(bench: Bench) -> None:
+    one = bench.run(bench.create_quiet(), "a")
     bench.advance(LEASE + 5)
-    assert not (await bench.store.renew([hold(one)], now=bench.now, lease=LEASE)).lost
-    assert await bench.claim("node-b") == []
-    assert await bench.settle(one)
+    assert not bench.store.renew([hold(one)], now=bench.now, lease=LEASE).lost
+    assert bench.claim("node-b") == []
+    assert bench.settle(one)
 
 
 @case
-async def a_lease_that_somebody_took_or_that_is_gone_is_lost(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    taken = await bench.run(made, "a")
+def a_lease_that_somebody_took_or_that_is_gone_is_lost(bench: Bench) -> None:
+    made = bench.create_quiet()
+    taken = bench.run(made, "a")
     bench.advance(LEASE)
-    await bench.claim_one("node-b")
-    ended = await bench.create_quiet("uid-2")
-    settled = await bench.run(ended, "b")
-    assert await bench.settle(settled)
-    await bench.add(ended, "c")
-    released = await bench.claim_one()
-    await bench.store.release([hold(released)])
+    bench.claim_one("node-b")
+    ended = bench.create_quiet("uid-2")
+    settled = bench.run(ended, "b")
+    assert bench.settle(settled)
+    bench.add(ended, "c")
+    released = bench.claim_one()
+    bench.store.release([hold(released)])
     holds = [hold(taken), hold(settled), hold(released)]
-    renewal = await bench.store.renew(holds, now=bench.now, lease=LEASE)
+    renewal = bench.store.renew(holds, now=bench.now, lease=LEASE)
     assert renewal.lost == {taken.id, settled.id, released.occurrence.id}
 
 
 @case
-async def a_node_learns_of_a_stop_when_it_renews(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    one = await bench.run(made, "a")
-    assert await bench.store.request_stop(one.id)
-    renewal = await bench.store.renew([hold(one)], now=bench.now, lease=LEASE)
+def a_node_learns_of_a_stop_when_it_renews(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    assert bench.store.request_stop(one.id)
+    renewal = bench.store.renew([hold(one)], now=bench.now, lease=LEASE)
     assert renewal == Renewal(lost=frozenset(), stop={one.id: Reason.CANCELLED})
     bench.advance(LEASE)
-    again = await bench.start(await bench.claim_one("node-b"))
-    renewal = await bench.store.renew([hold(one), hold(again)], now=bench.now, lease=LEASE)
+    again = bench.start(bench.claim_one("node-b"))
+    renewal = bench.store.renew([hold(one), hold(again)], now=bench.now, lease=LEASE)
     assert renewal.stop == {one.id: Reason.CANCELLED}
 
 
 @case
-async def a_stop_is_for_one_delivery_and_not_for_the_retry(bench: Bench) -> None:
-    one = await bench.run(await bench.create_quiet(), "a")
-    assert await bench.store.request_stop(one.id)
-    assert await bench.retry(one, bench.now)
-    again = await bench.start(await bench.claim_one())
-    assert not (await bench.store.renew([hold(again)], now=bench.now, lease=LEASE)).stop
+def a_stop_is_for_one_delivery_and_not_for_the_retry(bench: Bench) -> None:
+    one = bench.run(bench.create_quiet(), "a")
+    assert bench.store.request_stop(one.id)
+    assert bench.retry(one, bench.now)
+    again = bench.start(bench.claim_one())
+    assert not bench.store.renew([hold(again)], now=bench.now, lease=LEASE).stop
 
 
 @case
-async def nobody_is_asked_to_stop_what_is_not_delivered(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    one = await bench.add(made, "a")
-    assert not await bench.store.request_stop("nothing")
-    assert not await bench.store.request_stop(one.id)
-    claim = await bench.claim_one()
-    assert not await bench.store.request_stop(one.id)
-    assert await bench.settle(await bench.start(claim))
-    assert not await bench.store.request_stop(one.id)
+def nobody_is_asked_to_stop_what_is_not_delivered(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.add(made, "a")
+    assert not bench.store.request_stop("nothing")
+    assert not bench.store.request_stop(one.id)
+    claim = bench.claim_one()
+    assert not bench.store.request_stop(one.id)
+    assert bench.settle(bench.start(claim))
+    assert not bench.store.request_stop(one.id)
 
 
 @case
-async def a_released_row_can_be_claimed_again_at_its_time(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    one = await bench.add(made, "a", 10)
-    [claim] = await bench.claim(until=NOW + 10)
-    await bench.store.release([hold(claim)])
-    row = await bench.row(one)
+def a_released_row_can_be_claimed_again_at_its_time(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.add(made, "a", 10)
+    [claim] = bench.claim(until=NOW + 10)
+    bench.store.release([hold(claim)])
+    row = bench.row(one)
     assert (row.phase, row.due) == (Phase.PENDING, NOW + 10)
-    assert await bench.claim("node-b") == []
+    assert bench.claim("node-b") == []
     bench.advance(10)
-    again = await bench.claim_one("node-b")
+    again = bench.claim_one("node-b")
     assert again.found_in is Phase.PENDING
     assert again.occurrence.fence > claim.occurrence.fence
 
 
 @case
-async def a_release_remembers_that_a_delivery_was_lost(bench: Bench) -> None:
-    await bench.run(await bench.create_quiet(), "a")
+def a_release_remembers_that_a_delivery_was_lost(bench: Bench) -> None:
+    bench.run(bench.create_quiet(), "a")
     bench.advance(LEASE)
-    await bench.store.release([hold(await bench.claim_one("node-b"))])
-    again = await bench.claim_one("node-c")
+    bench.store.release([hold(bench.claim_one("node-b"))])
+    again = bench.claim_one("node-c")
     assert (again.occurrence.losses, again.occurrence.holds_slot) == (1, True)
 
 
 @case
-async def a_release_leaves_what_is_not_held_or_has_started(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    stale = await bench.claim_one("node-a")
+def a_release_leaves_what_is_not_held_or_has_started(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    stale = bench.claim_one("node-a")
     bench.advance(LEASE)
-    held = await bench.claim_one("node-b")
-    await bench.store.release([hold(stale)])
-    assert (await bench.row(held.occurrence)) == held.occurrence
-    started = await bench.start(held)
-    await bench.store.release([hold(started)])
-    assert (await bench.row(started)).phase is Phase.DISPATCHING
-    assert await bench.settle(started)
+    held = bench.claim_one("node-b")
+    bench.store.release([hold(stale)])
+    assert bench.row(held.occurrence) == held.occurrence
+    started = bench.start(held)
+    bench.store.release([hold(started)])
+    assert bench.row(started).phase is Phase.DISPATCHING
+    assert bench.settle(started)
 
 
 @case
-async def whoever_lost_a_lease_cannot_renew_it(bench: Bench) -> None:
-    await bench.add(await bench.create_quiet(), "a")
-    first = await bench.claim_one("node-a")
+def whoever_lost_a_lease_cannot_renew_it(bench: Bench) -> None:
+    bench.add(bench.create_quiet(), "a")
+    first = bench.claim_one("node-a")
     bench.advance(LEASE)
-    second = await bench.claim_one("node-b")
+    second = bench.claim_one("node-b")
     bench.advance(LEASE - 1)
-    renewal = await bench.store.renew([hold(first)], now=bench.now, lease=LEASE)
+    renewal = bench.store.renew([hold(first)], now=bench.now, lease=LEASE)
     assert (renewal.lost, dict(renewal.stop)) == (frozenset({first.occurrence.id}), {})
     bench.advance(1)
-    third = await bench.claim_one("node-c")
+    third = bench.claim_one("node-c")
     assert third.occurrence.fence == second.occurrence.fence + 1

@@ -30,224 +30,224 @@ if TYPE_CHECKING:
 YEAR: Micros = 365 * DAY_SECONDS * SECOND
 
 
-async def _plan(bench: Bench, of: Schedule) -> None:
-    assert await bench.commit(plan(await bench.snapshot(of), now=bench.now, lookahead=LOOKAHEAD))
+def _plan(bench: Bench, of: Schedule) -> None:
+    assert bench.commit(plan(bench.snapshot(of), now=bench.now, lookahead=LOOKAHEAD))
 
 
-async def _ahead(bench: Bench, after: str = "", limit: int = 10) -> list[Snapshot]:
-    return await bench.store.planned_ahead(now=bench.now, until=bench.now + LEAP, after=after, limit=limit)
+def _ahead(bench: Bench, after: str = "", limit: int = 10) -> list[Snapshot]:
+    return bench.store.planned_ahead(now=bench.now, until=bench.now + LEAP, after=after, limit=limit)
 
 
-async def _rewind(bench: Bench) -> list[bool]:
-    plans = [rewind(one, now=bench.now, lookahead=LOOKAHEAD) for one in await _ahead(bench)]
-    return await bench.store.commit_plans([one for one in plans if one is not None])
+def _rewind(bench: Bench) -> list[bool]:
+    plans = [rewind(one, now=bench.now, lookahead=LOOKAHEAD) for one in _ahead(bench)]
+    return bench.store.commit_plans([one for one in plans if one is not None])
 
 
 @case
-async def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Bench) -> None:
-    assert await bench.store.newest_time() is None
-    made = await bench.create_quiet()
-    assert await bench.store.newest_time() is None
-    await bench.store.note("acme", [AuditEntry(at=NOW - 1, caller="ada", operation="pause")])
-    assert await bench.store.newest_time() == NOW - 1
-    await bench.store.beat(Heartbeat(node="node-a", lease=LEASE), now=NOW)
-    assert await bench.store.newest_time() == NOW
+def the_newest_time_is_that_of_an_end_a_beat_a_note_or_a_lease(bench: Bench) -> None:
+    assert bench.store.newest_time() is None
+    made = bench.create_quiet()
+    assert bench.store.newest_time() is None
+    bench.store.note("acme", [AuditEntry(at=NOW - 1, caller="ada", operation="pause")])
+    assert bench.store.newest_time() == NOW - 1
+    bench.store.beat(Heartbeat(node="node-a", lease=LEASE), now=NOW)
+    assert bench.store.newest_time() == NOW
     bench.advance(5)
-    one = await bench.run(made, "one")
-    assert await bench.store.newest_time() == NOW + 5 + LEASE
-    await bench.settle(one)
-    assert await bench.store.newest_time() == NOW + 5
-    assert [await bench.store.newest_time(before=NOW + later) for later in (6, 5, 0, -1)] == [
+    one = bench.run(made, "one")
+    assert bench.store.newest_time() == NOW + 5 + LEASE
+    bench.settle(one)
+    assert bench.store.newest_time() == NOW + 5
+    assert [bench.store.newest_time(before=NOW + later) for later in (6, 5, 0, -1)] == [
         NOW + 5, NOW, NOW - 1, None,
     ]  # fmt: skip
-    assert await bench.store.prune(before=NOW + 6, keep=9, limit=9) == 1
-    assert await bench.store.newest_time() == NOW
+    assert bench.store.prune(before=NOW + 6, keep=9, limit=9) == 1
+    assert bench.store.newest_time() == NOW
 
 
 @case
-async def what_can_be_claimed_tells_since_when(bench: Bench) -> None:
-    assert await bench.store.due_since([ROUTE]) is None
-    made = await bench.create_quiet()
-    await bench.add(made, "later", after=2 * MINUTE)
-    await bench.add(made, "first", after=MINUTE)
-    assert await bench.store.due_since([ROUTE, "function:other"]) == NOW + MINUTE
-    assert await bench.store.due_since(["function:other"]) is None
-    assert await bench.store.due_since([]) is None
+def what_can_be_claimed_tells_since_when(bench: Bench) -> None:
+    assert bench.store.due_since([ROUTE]) is None
+    made = bench.create_quiet()
+    bench.add(made, "later", after=2 * MINUTE)
+    bench.add(made, "first", after=MINUTE)
+    assert bench.store.due_since([ROUTE, "function:other"]) == NOW + MINUTE
+    assert bench.store.due_since(["function:other"]) is None
+    assert bench.store.due_since([]) is None
     bench.advance(MINUTE)
-    await bench.claim()
-    assert await bench.store.due_since([ROUTE]) == NOW + MINUTE + LEASE
+    bench.claim()
+    assert bench.store.due_since([ROUTE]) == NOW + MINUTE + LEASE
 
 
 @case
-async def schedules_that_are_planned_far_ahead_are_told_page_by_page(bench: Bench) -> None:
+def schedules_that_are_planned_far_ahead_are_told_page_by_page(bench: Bench) -> None:
     far = OnceTrigger(from_micros(NOW + YEAR))
     for uid in ("uid-3", "uid-1", "uid-2"):
-        await bench.create(uid, trigger=far)
-    await bench.create("uid-4")
-    assert [one.schedule.uid for one in await _ahead(bench, limit=2)] == ["uid-1", "uid-2"]
-    assert [one.schedule.uid for one in await _ahead(bench, after="uid-2")] == ["uid-3"]
-    [first] = await _ahead(bench, limit=1)
+        bench.create(uid, trigger=far)
+    bench.create("uid-4")
+    assert [one.schedule.uid for one in _ahead(bench, limit=2)] == ["uid-1", "uid-2"]
+    assert [one.schedule.uid for one in _ahead(bench, after="uid-2")] == ["uid-3"]
+    [first] = _ahead(bench, limit=1)
     assert (first.watermark, first.beyond, first.gaps) == (NOW + YEAR, (), ())
     assert [one.nominal for one in first.projections] == [NOW + YEAR]
 
 
 @case
-async def a_gap_that_a_clock_ahead_has_closed_is_shortened_and_counted_as_it_is(bench: Bench) -> None:
-    made = await bench.create()
+def a_gap_that_a_clock_ahead_has_closed_is_shortened_and_counted_as_it_is(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(YEAR)
-    await _plan(bench, made)
+    _plan(bench, made)
     missed = YEAR // MINUTE - 1  # the last is within its grace
-    assert (await bench.kept(made)).counters.missed == missed
+    assert bench.kept(made).counters.missed == missed
     bench.advance(5 * MINUTE - YEAR)
-    assert await _rewind(bench) == [True]
-    counters = (await bench.kept(made)).counters
+    assert _rewind(bench) == [True]
+    counters = bench.kept(made).counters
     assert (counters.total, counters.missed) == (5, 5)
-    snapshot = await bench.snapshot(made)
+    snapshot = bench.snapshot(made)
     assert (snapshot.watermark, snapshot.admitted, snapshot.beyond) == (NOW + 6 * MINUTE, NOW + 5 * MINUTE, ())
     assert [one.nominal for one in snapshot.projections] == [NOW + 6 * MINUTE]
-    rows = {row.nominal: row for row in await bench.store.occurrences(made.uid)}
+    rows = {row.nominal: row for row in bench.store.occurrences(made.uid)}
     gap = rows[NOW + MINUTE]
     assert (gap.missed_count, gap.missed_first, gap.missed_last) == (5, NOW + MINUTE, NOW + 5 * MINUTE)
-    assert await _rewind(bench) == []
+    assert _rewind(bench) == []
     bench.advance(MINUTE)
-    claim = await bench.claim_one()
+    claim = bench.claim_one()
     assert claim.occurrence.nominal == NOW + 6 * MINUTE
 
 
 @case
-async def a_gap_of_which_nothing_has_come_vanishes_and_its_fires_run(bench: Bench) -> None:
-    made = await bench.create(trigger=OnceTrigger(from_micros(NOW + DAY_SECONDS * SECOND)))
+def a_gap_of_which_nothing_has_come_vanishes_and_its_fires_run(bench: Bench) -> None:
+    made = bench.create(trigger=OnceTrigger(from_micros(NOW + DAY_SECONDS * SECOND)))
     bench.advance(YEAR)
-    await _plan(bench, made)
-    kept = await bench.kept(made)
+    _plan(bench, made)
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.counters.missed) == (SchedulePhase.COMPLETED, 1)
-    [before] = await bench.store.occurrences(made.uid)
+    [before] = bench.store.occurrences(made.uid)
     bench.advance(MINUTE - YEAR)
-    assert await _rewind(bench) == [True]
-    kept = await bench.kept(made)
+    assert _rewind(bench) == [True]
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.counters.missed, kept.counters.total) == (SchedulePhase.ACTIVE, 0, 0)
-    [row] = await bench.store.occurrences(made.uid)
+    [row] = bench.store.occurrences(made.uid)
     assert (row.id, row.phase, row.fence > before.fence) == (before.id, Phase.PENDING, True)
     bench.advance(DAY_SECONDS * SECOND)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    kept = await bench.kept(made)
+    assert bench.settle(bench.start(bench.claim_one()))
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.counters.successful, kept.counters.total) == (SchedulePhase.COMPLETED, 1, 1)
 
 
 @case
-async def a_schedule_that_was_planned_meanwhile_is_not_rewound(bench: Bench) -> None:
-    made = await bench.create()
+def a_schedule_that_was_planned_meanwhile_is_not_rewound(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(YEAR)
-    await _plan(bench, made)
+    _plan(bench, made)
     bench.advance(-YEAR)
-    [snapshot] = await _ahead(bench)
+    [snapshot] = _ahead(bench)
     late = rewind(snapshot, now=bench.now, lookahead=LOOKAHEAD)
     assert late is not None
-    assert await _rewind(bench) == [True]
-    assert not await bench.commit(late)
+    assert _rewind(bench) == [True]
+    assert not bench.commit(late)
 
 
 @case
-async def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    ended, held = [await bench.add(made, key) for key in ("ended", "held")]
+def times_that_lie_ahead_are_set_back(bench: Bench) -> None:
+    made = bench.create_quiet()
+    ended, held = [bench.add(made, key) for key in ("ended", "held")]
     bench.advance(YEAR)
-    await bench.store.beat(Heartbeat(node="lost", lease=LEASE, routes=(ROUTE,)), now=bench.now)
-    await bench.store.lead("lost", now=bench.now, lease=LEASE)
-    await bench.store.note("acme", [AuditEntry(at=bench.now, caller="ada", operation="pause")])
-    await bench.store.claim_key("acme", "key", "body", now=bench.now, lifetime=MINUTE)
-    for claim in await bench.claim("lost"):
+    bench.store.beat(Heartbeat(node="lost", lease=LEASE, routes=(ROUTE,)), now=bench.now)
+    bench.store.lead("lost", now=bench.now, lease=LEASE)
+    bench.store.note("acme", [AuditEntry(at=bench.now, caller="ada", operation="pause")])
+    bench.store.claim_key("acme", "key", "body", now=bench.now, lifetime=MINUTE)
+    for claim in bench.claim("lost"):
         if claim.occurrence.id == ended.id:
-            await bench.settle(await bench.start(claim))
+            bench.settle(bench.start(claim))
     bench.advance(MINUTE - YEAR)
     now = bench.now
-    assert await bench.claim() == []
+    assert bench.claim() == []
     # The end, the lease, the lead, the node, its route, the note and the key.
-    assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 7
-    assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
-    assert await bench.store.newest_time() == now + LEASE
-    assert (await bench.row(ended)).ended == now
-    [node] = await bench.store.nodes()
+    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 7
+    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
+    assert bench.store.newest_time() == now + LEASE
+    assert bench.row(ended).ended == now
+    [node] = bench.store.nodes()
     assert (node.seen, node.is_alive, node.is_leader) == (now, True, True)
-    assert [one.at for one in await bench.store.notes("acme", 9)] == [now]
-    assert await bench.store.prune_keys(before=now, limit=9) == 0
-    assert await bench.store.prune_keys(before=now + 1, limit=9) == 1
+    assert [one.at for one in bench.store.notes("acme", 9)] == [now]
+    assert bench.store.prune_keys(before=now, limit=9) == 0
+    assert bench.store.prune_keys(before=now + 1, limit=9) == 1
     bench.advance(LEASE)
-    assert (await bench.store.lead("node-a", now=bench.now, lease=LEASE)).leader == "node-a"
-    assert (await bench.claim_one()).occurrence.id == held.id
+    assert bench.store.lead("node-a", now=bench.now, lease=LEASE).leader == "node-a"
+    assert bench.claim_one().occurrence.id == held.id
 
 
 @case
-async def what_waits_for_a_false_time_gets_another(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    first = await bench.run(made, "first")
-    retried = await bench.run(await bench.create_quiet("uid-2"), "retried")
-    waiting = await bench.add(made, "waiting")
-    claim = await bench.claim_one()
-    await bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED))
-    follower = await bench.create("uid-3", trigger=None, depends_on=(Dependency(schedule_id=made.schedule_id),))
+def what_waits_for_a_false_time_gets_another(bench: Bench) -> None:
+    made = bench.create_quiet()
+    first = bench.run(made, "first")
+    retried = bench.run(bench.create_quiet("uid-2"), "retried")
+    waiting = bench.add(made, "waiting")
+    claim = bench.claim_one()
+    bench.decide(Wait(claim=claim, waiting_for=Reason.QUEUED))
+    follower = bench.create("uid-3", trigger=None, depends_on=(Dependency(schedule_id=made.schedule_id),))
     bench.advance(YEAR)
-    await bench.settle(first)
-    await bench.retry(retried, bench.now + MINUTE)
-    asked = await bench.add(made, "asked", after=YEAR)
+    bench.settle(first)
+    bench.retry(retried, bench.now + MINUTE)
+    asked = bench.add(made, "asked", after=YEAR)
     bench.advance(MINUTE - YEAR)
     now = bench.now
-    assert await bench.claim() == []
-    assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) > 0
-    assert {one.occurrence.id for one in await bench.claim()} == {waiting.id, retried.id, asked.id}
-    assert [one.schedule.uid for one in await bench.store.plannable(now, 9)] == [follower.uid]
-    assert await bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
+    assert bench.claim() == []
+    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) > 0
+    assert {one.occurrence.id for one in bench.claim()} == {waiting.id, retried.id, asked.id}
+    assert [one.schedule.uid for one in bench.store.plannable(now, 9)] == [follower.uid]
+    assert bench.store.mend(now=now, after=now + LEAP, lease=LEASE) == 0
 
 
 @case
-async def events_that_a_clock_ahead_has_dated_are_set_back_by_the_next_and_heard_in_order(bench: Bench) -> None:
-    made = await bench.create(trigger=EventTrigger("seen"), overlap_policy=Allow())
-    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="before")])
+def events_that_a_clock_ahead_has_dated_are_set_back_by_the_next_and_heard_in_order(bench: Bench) -> None:
+    made = bench.create(trigger=EventTrigger("seen"), overlap_policy=Allow())
+    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="before")])
     bench.advance(YEAR)
     for one in ("first", "second"):
-        assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=one)])
-    for audience in await bench.store.unmatched(2):
-        assert await bench.store.commit_reactions([react(bench, audience)]) == [True]
+        assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=one)])
+    for audience in bench.store.unmatched(2):
+        assert bench.store.commit_reactions([react(bench, audience)]) == [True]
     bench.advance(MINUTE - YEAR)
-    late = await bench.store.unmatched(1)
-    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="after")])
-    assert [(one.event_id, one.emitted) for one in await bench.store.events("acme", 9)] == [
+    late = bench.store.unmatched(1)
+    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="after")])
+    assert [(one.event_id, one.emitted) for one in bench.store.events("acme", 9)] == [
         ("after", bench.now), ("second", bench.now - 1), ("first", bench.now - 2), ("before", NOW),
     ]  # fmt: skip
-    assert await bench.store.commit_reactions([react(bench, one) for one in late]) == [False], "it has another moment"
-    left = await bench.store.unmatched(9)
+    assert bench.store.commit_reactions([react(bench, one) for one in late]) == [False], "it has another moment"
+    left = bench.store.unmatched(9)
     assert [one.event.event_id for one in left] == ["second", "after"]
-    assert await bench.store.commit_reactions([react(bench, one) for one in left]) == [True, True]
-    assert await bench.store.unmatched(9) == []
-    assert {one.due for one in await bench.store.occurrences(made.uid)} == {
+    assert bench.store.commit_reactions([react(bench, one) for one in left]) == [True, True]
+    assert bench.store.unmatched(9) == []
+    assert {one.due for one in bench.store.occurrences(made.uid)} == {
         NOW, NOW + YEAR, bench.now - 1, bench.now,
     }  # fmt: skip
     bench.advance(SECOND)
-    assert await bench.store.prune_events(before=bench.now, keep=9, limit=9) == 4
-    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="last")])
-    assert [one.emitted for one in await bench.store.events("acme", 9)] == [bench.now]
+    assert bench.store.prune_events(before=bench.now, keep=9, limit=9) == 4
+    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="last")])
+    assert [one.emitted for one in bench.store.events("acme", 9)] == [bench.now]
 
 
 @case
-async def a_stream_of_which_all_is_forgotten_is_set_back_as_well(bench: Bench) -> None:
+def a_stream_of_which_all_is_forgotten_is_set_back_as_well(bench: Bench) -> None:
     bench.advance(YEAR)
-    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="first")])
-    assert await bench.store.commit_reactions([react(bench, one) for one in await bench.store.unmatched(9)]) == [True]
-    assert await bench.store.prune_events(before=bench.now + 1, keep=9, limit=9) == 1
+    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="first")])
+    assert bench.store.commit_reactions([react(bench, one) for one in bench.store.unmatched(9)]) == [True]
+    assert bench.store.prune_events(before=bench.now + 1, keep=9, limit=9) == 1
     bench.advance(-YEAR)
-    assert await bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="after")])
-    assert [one.event.emitted for one in await bench.store.unmatched(9)] == [bench.now]
+    assert bench.store.emit("acme", [Event(event_type="seen", emitted=0, event_id="after")])
+    assert [one.event.emitted for one in bench.store.unmatched(9)] == [bench.now]
 
 
 @case
-async def times_that_are_as_they_should_be_stay(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.store.beat(Heartbeat(node="node-a", lease=LEASE, routes=(ROUTE,)), now=NOW)
-    await bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE)
-    await bench.store.lead("node-a", now=NOW, lease=LEASE)
-    one = await bench.run(made, "one")
-    assert await bench.store.mend(now=NOW - MINUTE, after=NOW - MINUTE + LEAP, lease=LEASE) == 0
-    renewal = await bench.store.renew([hold(one)], now=NOW, lease=LEASE)
+def times_that_are_as_they_should_be_stay(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.store.beat(Heartbeat(node="node-a", lease=LEASE, routes=(ROUTE,)), now=NOW)
+    bench.store.claim_key("acme", "key", "body", now=NOW, lifetime=MINUTE)
+    bench.store.lead("node-a", now=NOW, lease=LEASE)
+    one = bench.run(made, "one")
+    assert bench.store.mend(now=NOW - MINUTE, after=NOW - MINUTE + LEAP, lease=LEASE) == 0
+    renewal = bench.store.renew([hold(one)], now=NOW, lease=LEASE)
     assert not renewal.lost
-    kept = await bench.store.claim_key("acme", "key", "other", now=NOW, lifetime=MINUTE)
+    kept = bench.store.claim_key("acme", "key", "other", now=NOW, lifetime=MINUTE)
     assert kept == KeyRecord(fingerprint="body", created=NOW)

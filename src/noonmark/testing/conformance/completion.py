@@ -21,122 +21,122 @@ if TYPE_CHECKING:
 FIRST = NOW + MINUTE
 
 
-async def _replan(bench: Bench) -> None:
-    for snapshot in await bench.store.plannable(bench.now, 10):
-        assert await bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
+def _replan(bench: Bench) -> None:
+    for snapshot in bench.store.plannable(bench.now, 10):
+        assert bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
 
 
-async def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
+def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
     declared = factories.declaration(**changes)
-    assert await bench.commit(
-        edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD),
+    assert bench.commit(
+        edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD),
     )
 
 
 @case
-async def a_start_that_uses_up_max_runs_makes_its_schedule_plannable_at_once(bench: Bench) -> None:
-    made = await bench.create(max_runs=2, horizon=Horizon(occurrences=3))
+def a_start_that_uses_up_max_runs_makes_its_schedule_plannable_at_once(bench: Bench) -> None:
+    made = bench.create(max_runs=2, horizon=Horizon(occurrences=3))
     bench.advance(MINUTE)
-    await _replan(bench)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert await bench.store.plannable(bench.now, 10) == []
+    _replan(bench)
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.store.plannable(bench.now, 10) == []
     bench.advance(MINUTE)
-    await _replan(bench)
-    await bench.start(await bench.claim_one())
-    [snapshot] = await bench.store.plannable(bench.now, 10)
+    _replan(bench)
+    bench.start(bench.claim_one())
+    [snapshot] = bench.store.plannable(bench.now, 10)
     assert (snapshot.runs, snapshot.exhausted) == (2, False)
-    await _replan(bench)
-    assert await bench.store.plannable(NOW + 60 * MINUTE, 10) == []
-    snapshot = await bench.snapshot(made)
+    _replan(bench)
+    assert bench.store.plannable(NOW + 60 * MINUTE, 10) == []
+    snapshot = bench.snapshot(made)
     assert (snapshot.projections, snapshot.exhausted, snapshot.watermark) == ((), True, bench.now)
 
 
 @case
-async def a_plan_that_does_not_know_of_the_last_start_is_lost(bench: Bench) -> None:
-    made = await bench.create(max_runs=1)
+def a_plan_that_does_not_know_of_the_last_start_is_lost(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
     bench.advance(MINUTE)
-    claim = await bench.claim_one()
-    before = plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
-    running = await bench.start(claim)
-    assert not await bench.commit(before)
-    assert len(await bench.store.plannable(bench.now, 10)) == 1
-    assert await bench.settle(running)
+    claim = bench.claim_one()
+    before = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    running = bench.start(claim)
+    assert not bench.commit(before)
+    assert len(bench.store.plannable(bench.now, 10)) == 1
+    assert bench.settle(running)
 
 
 @case
-async def it_is_completed_when_its_last_run_has_ended(bench: Bench) -> None:
-    made = await bench.create(max_runs=1)
+def it_is_completed_when_its_last_run_has_ended(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
     bench.advance(MINUTE)
-    running = await bench.start(await bench.claim_one())
-    await _replan(bench)
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.ACTIVE
-    assert await bench.settle(running)
-    kept = await bench.kept(made)
+    running = bench.start(bench.claim_one())
+    _replan(bench)
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.settle(running)
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.next_due, kept.counters.total) == (SchedulePhase.COMPLETED, None, 1)
 
 
 @case
-async def it_is_completed_by_the_plan_when_its_last_run_ended_before(bench: Bench) -> None:
-    made = await bench.create(max_runs=1)
+def it_is_completed_by_the_plan_when_its_last_run_ended_before(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
     bench.advance(MINUTE)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    await _replan(bench)
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.settle(bench.start(bench.claim_one()))
+    _replan(bench)
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
-async def what_was_due_by_then_is_skipped(bench: Bench) -> None:
-    made = await bench.create(max_runs=1, horizon=Horizon(occurrences=3))
+def what_was_due_by_then_is_skipped(bench: Bench) -> None:
+    made = bench.create(max_runs=1, horizon=Horizon(occurrences=3))
     bench.advance(2 * MINUTE)
-    first, second = await bench.claim()
-    running = await bench.decide(Start(claim=first, takes_slot=False, max_runs=1))
-    await _replan(bench)
-    busy = await bench.admit(start(second))
+    first, second = bench.claim()
+    running = bench.decide(Start(claim=first, takes_slot=False, max_runs=1))
+    _replan(bench)
+    busy = bench.admit(start(second))
     assert busy == Busy(place=Place.MAX_RUNS)
-    skipped = await bench.decide(refused(second, busy))
+    skipped = bench.decide(refused(second, busy))
     assert (skipped.phase, skipped.reason) == (Phase.SKIPPED, Reason.MAX_RUNS_REACHED)
-    assert await bench.settle(running)
-    assert [one.nominal for one in await bench.store.occurrences(made.uid)] == [FIRST + MINUTE, FIRST]
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.settle(running)
+    assert [one.nominal for one in bench.store.occurrences(made.uid)] == [FIRST + MINUTE, FIRST]
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
-async def one_that_listens_is_completed_too(bench: Bench) -> None:
-    made = await bench.create_quiet(max_runs=1)
-    await bench.add_event(made, "a")
-    running = await bench.start(await bench.claim_one())
-    await _replan(bench)
-    assert await bench.settle(running)
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
+def one_that_listens_is_completed_too(bench: Bench) -> None:
+    made = bench.create_quiet(max_runs=1)
+    bench.add_event(made, "a")
+    running = bench.start(bench.claim_one())
+    _replan(bench)
+    assert bench.settle(running)
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
-async def more_max_runs_reopen_it(bench: Bench) -> None:
-    made = await bench.create(max_runs=1)
+def more_max_runs_reopen_it(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
     bench.advance(MINUTE)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    await _replan(bench)
+    assert bench.settle(bench.start(bench.claim_one()))
+    _replan(bench)
     bench.advance(10 * MINUTE)
-    await _edit(bench, made, max_runs=2)
-    kept = await bench.kept(made)
+    _edit(bench, made, max_runs=2)
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.next_due) == (SchedulePhase.ACTIVE, bench.now + MINUTE)
     assert kept.counters.total == 1
     bench.advance(MINUTE)
-    await bench.start(await bench.claim_one())
-    await _replan(bench)
-    assert (await bench.snapshot(made)).exhausted
+    bench.start(bench.claim_one())
+    _replan(bench)
+    assert bench.snapshot(made).exhausted
 
 
 @case
-async def more_max_runs_go_on_from_now(bench: Bench) -> None:
-    made = await bench.create(max_runs=1)
+def more_max_runs_go_on_from_now(bench: Bench) -> None:
+    made = bench.create(max_runs=1)
     bench.advance(MINUTE)
-    running = await bench.start(await bench.claim_one())
-    await _replan(bench)
+    running = bench.start(bench.claim_one())
+    _replan(bench)
     bench.advance(10 * MINUTE)
-    await _edit(bench, made)
-    assert (await bench.snapshot(made)).exhausted is False
-    assert (await bench.kept(made)).next_due == bench.now + MINUTE
-    assert await bench.settle(running)
-    assert len(await bench.store.occurrences(made.uid)) == 2
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.ACTIVE
+    _edit(bench, made)
+    assert bench.snapshot(made).exhausted is False
+    assert bench.kept(made).next_due == bench.now + MINUTE
+    assert bench.settle(running)
+    assert len(bench.store.occurrences(made.uid)) == 2
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE

@@ -31,42 +31,42 @@ UP = "schedule-of-up"
 ON_UP = (Dependency(schedule_id=UP),)
 
 
-async def _asked(bench: Bench, claim: Claim) -> Standings:
-    [standings] = await bench.store.upstreams([claim])
+def _asked(bench: Bench, claim: Claim) -> Standings:
+    [standings] = bench.store.upstreams([claim])
     return standings
 
 
-async def _stands(bench: Bench, claim: Claim) -> Standing:
-    [standing] = (await _asked(bench, claim)).each
+def _stands(bench: Bench, claim: Claim) -> Standing:
+    [standing] = _asked(bench, claim).each
     return standing
 
 
-async def _claims(bench: Bench) -> dict[str, Claim]:
-    return {claim.occurrence.uid: claim for claim in await bench.claim()}
+def _claims(bench: Bench) -> dict[str, Claim]:
+    return {claim.occurrence.uid: claim for claim in bench.claim()}
 
 
-async def _waiting(bench: Bench, claim: Claim) -> Occurrence:
+def _waiting(bench: Bench, claim: Claim) -> Occurrence:
     """Let a claim wait for its upstreams, as the rule has it."""
     assert depends_on_others(claim)
-    decided = after_upstreams(claim, await _asked(bench, claim), now=bench.now)
+    decided = after_upstreams(claim, _asked(bench, claim), now=bench.now)
     assert isinstance(decided, Wait), decided
-    return await bench.decide(decided)
+    return bench.decide(decided)
 
 
-async def _both_due(bench: Bench) -> tuple[Claim, Claim]:
+def _both_due(bench: Bench) -> tuple[Claim, Claim]:
     """An upstream and what depends on it, both due now."""
-    await bench.create("up")
-    await bench.create("down", depends_on=ON_UP)
+    bench.create("up")
+    bench.create("down", depends_on=ON_UP)
     bench.advance(MINUTE)
-    claims = await _claims(bench)
+    claims = _claims(bench)
     return claims["up"], claims["down"]
 
 
 @case
-async def an_upstream_stands_as_it_is_stored(bench: Bench) -> None:
-    up, down = await _both_due(bench)
+def an_upstream_stands_as_it_is_stored(bench: Bench) -> None:
+    up, down = _both_due(bench)
     first = NOW + MINUTE
-    told = await _stands(bench, down)
+    told = _stands(bench, down)
     assert told == Standing(
         dependency=ON_UP[0],
         phase=SchedulePhase.ACTIVE,
@@ -75,239 +75,237 @@ async def an_upstream_stands_as_it_is_stored(bench: Bench) -> None:
         newest=(first, Phase.CLAIMED),
     )
     bench.advance(1)
-    assert await bench.settle(await bench.start(up))
+    assert bench.settle(bench.start(up))
     after = replace(told, newest=(first, Phase.COMPLETED), last_phase=Phase.COMPLETED, ended=bench.now)
-    assert await _stands(bench, down) == replace(after, completed=bench.now)
+    assert _stands(bench, down) == replace(after, completed=bench.now)
 
 
 @case
-async def an_upstream_that_is_not_there_has_no_phase(bench: Bench) -> None:
-    await bench.create("down", depends_on=ON_UP)
-    await bench.create("other", schedule_id=UP, owner=Owner(tenant="elsewhere", user="ada"))
+def an_upstream_that_is_not_there_has_no_phase(bench: Bench) -> None:
+    bench.create("down", depends_on=ON_UP)
+    bench.create("other", schedule_id=UP, owner=Owner(tenant="elsewhere", user="ada"))
     bench.advance(MINUTE)
-    claims = await _claims(bench)
-    assert await _stands(bench, claims["down"]) == Standing(dependency=ON_UP[0])
+    claims = _claims(bench)
+    assert _stands(bench, claims["down"]) == Standing(dependency=ON_UP[0])
 
 
 @case
-async def a_deleted_upstream_is_not_there_until_its_id_comes_back(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    await _waiting(bench, down)
-    assert await bench.commit(edits.delete(await bench.snapshot(up.schedule), now=bench.now))
-    again = (await _claims(bench))["down"]
-    assert await _stands(bench, again) == Standing(dependency=ON_UP[0])
-    before = (await _asked(bench, again)).news
-    await bench.create("up-2", schedule_id=UP)
-    assert (await _stands(bench, again)).phase is SchedulePhase.ACTIVE
-    assert (await _asked(bench, again)).news > before
+def a_deleted_upstream_is_not_there_until_its_id_comes_back(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    _waiting(bench, down)
+    assert bench.commit(edits.delete(bench.snapshot(up.schedule), now=bench.now))
+    again = _claims(bench)["down"]
+    assert _stands(bench, again) == Standing(dependency=ON_UP[0])
+    before = _asked(bench, again).news
+    bench.create("up-2", schedule_id=UP)
+    assert _stands(bench, again).phase is SchedulePhase.ACTIVE
+    assert _asked(bench, again).news > before
 
 
 @case
-async def of_the_times_in_question_the_newest_row_counts(bench: Bench) -> None:
+def of_the_times_in_question_the_newest_row_counts(bench: Bench) -> None:
     every_20 = IntervalTrigger(20, start_at=from_micros(NOW + MINUTE // 3))
-    up = await bench.create("up", trigger=every_20, horizon=Horizon(occurrences=5))
-    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+    up = bench.create("up", trigger=every_20, horizon=Horizon(occurrences=5))
+    bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
     bench.advance(2 * MINUTE)
-    claims = [claim for claim in await bench.claim() if claim.occurrence.uid == "down"]
-    newest = [(await _stands(bench, claim)).newest for claim in claims]
+    claims = [claim for claim in bench.claim() if claim.occurrence.uid == "down"]
+    newest = [_stands(bench, claim).newest for claim in claims]
     assert newest == [(NOW + MINUTE, Phase.CLAIMED), (NOW + 5 * MINUTE // 3, Phase.CLAIMED)]
-    await bench.add(up, "asked for", 2 * MINUTE)
-    assert [(await _stands(bench, claim)).newest for claim in claims] == newest
+    bench.add(up, "asked for", 2 * MINUTE)
+    assert [_stands(bench, claim).newest for claim in claims] == newest
 
 
 @case
-async def a_gap_stands_for_the_times_it_counts(bench: Bench) -> None:
-    up = await bench.create("up", trigger=IntervalTrigger(20, start_at=from_micros(NOW + MINUTE // 3)))
-    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+def a_gap_stands_for_the_times_it_counts(bench: Bench) -> None:
+    up = bench.create("up", trigger=IntervalTrigger(20, start_at=from_micros(NOW + MINUTE // 3)))
+    bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
     bench.advance(3 * MINUTE)
-    assert await bench.commit(plan(await bench.snapshot(up), now=bench.now, lookahead=LOOKAHEAD))
-    claims = [claim for claim in await bench.claim() if claim.occurrence.uid == "down"]
-    newest = [(await _stands(bench, claim)).newest for claim in claims]
+    assert bench.commit(plan(bench.snapshot(up), now=bench.now, lookahead=LOOKAHEAD))
+    claims = [claim for claim in bench.claim() if claim.occurrence.uid == "down"]
+    newest = [_stands(bench, claim).newest for claim in claims]
     assert newest == [(NOW + MINUTE, Phase.MISFIRED), (NOW + 2 * MINUTE, Phase.MISFIRED)]
 
 
 @case
-async def what_waits_for_its_upstreams_has_no_time_but_the_limit(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    running = await bench.start(up)
-    waiting = await _waiting(bench, down)
+def what_waits_for_its_upstreams_has_no_time_but_the_limit(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    running = bench.start(up)
+    waiting = _waiting(bench, down)
     assert (waiting.phase, waiting.waiting_for) == (Phase.PENDING, Reason.DEPENDENCY_PENDING)
-    assert await bench.claim() == []
-    assert (await bench.kept(down.schedule)).next_due is None
-    await bench.settle(
-        running, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=bench.now + 2 * WAIT_LIMIT
-    )
-    assert await bench.commit(plan(await bench.snapshot(down.schedule), now=bench.now, lookahead=0))
+    assert bench.claim() == []
+    assert bench.kept(down.schedule).next_due is None
+    bench.settle(running, phase=Phase.AWAITING_COMPLETION, reason=Reason.ACCEPTED, deadline=bench.now + 2 * WAIT_LIMIT)
+    assert bench.commit(plan(bench.snapshot(down.schedule), now=bench.now, lookahead=0))
     bench.clock.now = waiting.first_due + WAIT_LIMIT - 1
-    assert waiting.id not in {claim.occurrence.id for claim in await bench.claim()}
+    assert waiting.id not in {claim.occurrence.id for claim in bench.claim()}
     bench.advance(1)
-    late = next(claim for claim in await bench.claim() if claim.occurrence.id == waiting.id)
-    decided = after_upstreams(late, await _asked(bench, late), now=bench.now)
+    late = next(claim for claim in bench.claim() if claim.occurrence.id == waiting.id)
+    decided = after_upstreams(late, _asked(bench, late), now=bench.now)
     assert isinstance(decided, End)
     assert decided.reason is Reason.DEPENDENCY_TIMED_OUT
 
 
 @case
-async def an_end_gives_what_waits_for_it_a_time(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    running = await bench.start(up)
-    waiting = await _waiting(bench, down)
-    assert await bench.retry(running, bench.now + 5)
-    assert await bench.claim() == []
+def an_end_gives_what_waits_for_it_a_time(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    running = bench.start(up)
+    waiting = _waiting(bench, down)
+    assert bench.retry(running, bench.now + 5)
+    assert bench.claim() == []
     bench.advance(5)
-    again = await bench.claim_one()
+    again = bench.claim_one()
     assert again.occurrence.uid == "up"
-    assert await bench.settle(await bench.start(again))
-    assert (await bench.kept(down.schedule)).next_due == waiting.due
-    turn = await bench.claim_one()
+    assert bench.settle(bench.start(again))
+    assert bench.kept(down.schedule).next_due == waiting.due
+    turn = bench.claim_one()
     assert (turn.occurrence.id, turn.occurrence.waiting_for) == (waiting.id, Reason.DEPENDENCY_PENDING)
-    assert after_upstreams(turn, await _asked(bench, turn), now=bench.now) is None
-    await bench.start(turn)
+    assert after_upstreams(turn, _asked(bench, turn), now=bench.now) is None
+    bench.start(turn)
 
 
 @case
-async def many_ends_in_one_call_are_told_as_one_by_one(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    lone = await bench.create_quiet("lone")
-    await bench.add(lone, "a", MINUTE)
-    other = await bench.claim_one()
-    running = [await bench.start(up), await bench.start(other)]
-    await _waiting(bench, down)
-    assert await bench.store.settle([bench.settlement(one) for one in running]) == [True, True]
-    assert (await bench.claim_one()).occurrence.uid == "down"
+def many_ends_in_one_call_are_told_as_one_by_one(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    lone = bench.create_quiet("lone")
+    bench.add(lone, "a", MINUTE)
+    other = bench.claim_one()
+    running = [bench.start(up), bench.start(other)]
+    _waiting(bench, down)
+    assert bench.store.settle([bench.settlement(one) for one in running]) == [True, True]
+    assert bench.claim_one().occurrence.uid == "down"
 
 
 @case
-async def an_end_between_the_look_and_the_wait_is_not_lost(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    running = await bench.start(up)
-    decided = after_upstreams(down, await _asked(bench, down), now=bench.now)
+def an_end_between_the_look_and_the_wait_is_not_lost(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    running = bench.start(up)
+    decided = after_upstreams(down, _asked(bench, down), now=bench.now)
     assert isinstance(decided, Wait)
-    assert await bench.settle(running)
-    await bench.decide(decided)
-    assert (await bench.claim_one()).occurrence.uid == "down"
+    assert bench.settle(running)
+    bench.decide(decided)
+    assert bench.claim_one().occurrence.uid == "down"
 
 
 @case
-async def ends_of_other_times_leave_it_waiting(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    await bench.start(up)
-    await _waiting(bench, down)
+def ends_of_other_times_leave_it_waiting(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    bench.start(up)
+    _waiting(bench, down)
     for key, after in (("a", 0), ("b", MINUTE)):
-        await bench.add(up.schedule, key, after)
-        asked = await bench.claim_one()
-        await bench.decide(End(claim=asked, phase=Phase.SKIPPED, reason=Reason.OVERLAP))
-        assert await bench.claim() == []
+        bench.add(up.schedule, key, after)
+        asked = bench.claim_one()
+        bench.decide(End(claim=asked, phase=Phase.SKIPPED, reason=Reason.OVERLAP))
+        assert bench.claim() == []
 
 
 @case
-async def what_waits_for_a_first_outcome_takes_any(bench: Bench) -> None:
+def what_waits_for_a_first_outcome_takes_any(bench: Bench) -> None:
     hourly = IntervalTrigger(3600, start_at=from_micros(NOW + 3600_000_000))
-    up = await bench.create("up", trigger=hourly)
-    await bench.create("down", depends_on=ON_UP)
+    up = bench.create("up", trigger=hourly)
+    bench.create("down", depends_on=ON_UP)
     bench.advance(MINUTE)
-    await _waiting(bench, await bench.claim_one())
-    await bench.add(up, "by hand", MINUTE)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert (await bench.claim_one()).occurrence.uid == "down"
+    _waiting(bench, bench.claim_one())
+    bench.add(up, "by hand", MINUTE)
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.claim_one().occurrence.uid == "down"
 
 
 @case
-async def a_change_of_the_upstream_lets_what_waits_be_decided_again(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    await bench.start(up)
-    await _waiting(bench, down)
-    assert await bench.commit(edits.pause(await bench.snapshot(up.schedule), now=bench.now))
-    turn = await bench.claim_one()
-    await _waiting(bench, turn)
-    assert await bench.commit(edits.delete(await bench.snapshot(up.schedule), now=bench.now))
-    turn = await bench.claim_one()
-    decided = after_upstreams(turn, await _asked(bench, turn), now=bench.now)
+def a_change_of_the_upstream_lets_what_waits_be_decided_again(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    bench.start(up)
+    _waiting(bench, down)
+    assert bench.commit(edits.pause(bench.snapshot(up.schedule), now=bench.now))
+    turn = bench.claim_one()
+    _waiting(bench, turn)
+    assert bench.commit(edits.delete(bench.snapshot(up.schedule), now=bench.now))
+    turn = bench.claim_one()
+    decided = after_upstreams(turn, _asked(bench, turn), now=bench.now)
     assert isinstance(decided, End)
     assert decided.reason is Reason.DEPENDENCY_FAILED
 
 
 @case
-async def a_withdrawn_projection_of_the_upstream_is_news(bench: Bench) -> None:
-    up = await bench.create("up")
-    await bench.create("down", depends_on=ON_UP)
+def a_withdrawn_projection_of_the_upstream_is_news(bench: Bench) -> None:
+    up = bench.create("up")
+    bench.create("down", depends_on=ON_UP)
     bench.advance(MINUTE)
-    claims = await _claims(bench)
-    await _waiting(bench, claims["down"])
+    claims = _claims(bench)
+    _waiting(bench, claims["down"])
     hourly = IntervalTrigger(3600, start_at=from_micros(NOW + 3600_000_000))
     declared = factories.declaration(trigger=hourly)
-    assert await bench.commit(edits.edit(await bench.snapshot(up), declared, now=NOW + 1, lookahead=LOOKAHEAD))
-    assert (await bench.claim_one()).occurrence.uid == "down"
+    assert bench.commit(edits.edit(bench.snapshot(up), declared, now=NOW + 1, lookahead=LOOKAHEAD))
+    assert bench.claim_one().occurrence.uid == "down"
 
 
 @case
-async def an_upstream_that_names_no_more_times_is_not_waited_for_in_vain(bench: Bench) -> None:
-    up = await bench.create("up", max_runs=1)
-    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+def an_upstream_that_names_no_more_times_is_not_waited_for_in_vain(bench: Bench) -> None:
+    up = bench.create("up", max_runs=1)
+    bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
     bench.advance(2 * MINUTE - 1)
-    ahead = await bench.claim(until=bench.now + 1)
+    ahead = bench.claim(until=bench.now + 1)
     claims = {(claim.occurrence.uid, claim.occurrence.nominal): claim for claim in ahead}
-    await bench.start(claims["up", NOW + MINUTE])
-    waiting = await _waiting(bench, claims["down", NOW + 2 * MINUTE])
-    assert await bench.commit(plan(await bench.snapshot(up), now=bench.now, lookahead=0))
-    assert (await bench.claim_one()).occurrence.id == waiting.id
+    bench.start(claims["up", NOW + MINUTE])
+    waiting = _waiting(bench, claims["down", NOW + 2 * MINUTE])
+    assert bench.commit(plan(bench.snapshot(up), now=bench.now, lookahead=0))
+    assert bench.claim_one().occurrence.id == waiting.id
 
 
 @case
-async def a_fire_that_the_upstream_withdraws_later_is_not_waited_for_in_vain(bench: Bench) -> None:
-    up = await bench.create("up", max_runs=1, horizon=Horizon(occurrences=2))
-    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+def a_fire_that_the_upstream_withdraws_later_is_not_waited_for_in_vain(bench: Bench) -> None:
+    up = bench.create("up", max_runs=1, horizon=Horizon(occurrences=2))
+    bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
     bench.advance(MINUTE)
-    await bench.start((await _claims(bench))["up"])
-    used_up = await bench.snapshot(up)
+    bench.start(_claims(bench)["up"])
+    used_up = bench.snapshot(up)
     slow = plan(used_up, now=bench.now, lookahead=0)
     bench.advance(MINUTE)
-    assert await bench.commit(plan(used_up, now=bench.now, lookahead=0))
-    waiting = await _waiting(bench, (await _claims(bench))["down"])
-    assert await bench.commit(slow)
-    assert (await bench.claim_one()).occurrence.id == waiting.id
+    assert bench.commit(plan(used_up, now=bench.now, lookahead=0))
+    waiting = _waiting(bench, _claims(bench)["down"])
+    assert bench.commit(slow)
+    assert bench.claim_one().occurrence.id == waiting.id
 
 
 @case
-async def another_revision_lets_what_waits_for_others_be_decided_again(bench: Bench) -> None:
-    up, down = await _both_due(bench)
-    await bench.start(up)
-    waiting = await _waiting(bench, down)
+def another_revision_lets_what_waits_for_others_be_decided_again(bench: Bench) -> None:
+    up, down = _both_due(bench)
+    bench.start(up)
+    waiting = _waiting(bench, down)
     declared = factories.declaration()
-    edited = edits.edit(await bench.snapshot(down.schedule), declared, now=bench.now, lookahead=0)
-    assert await bench.commit(edited)
-    turn = await bench.claim_one()
+    edited = edits.edit(bench.snapshot(down.schedule), declared, now=bench.now, lookahead=0)
+    assert bench.commit(edited)
+    turn = bench.claim_one()
     assert turn.occurrence.id == waiting.id
     assert not depends_on_others(turn)
-    await bench.start(turn)
+    bench.start(turn)
 
 
 @case
-async def a_graph_has_what_is_reached_and_a_version(bench: Bench) -> None:
-    nothing = await bench.store.graph("acme", ["schedule-of-a", "schedule-of-d"])
+def a_graph_has_what_is_reached_and_a_version(bench: Bench) -> None:
+    nothing = bench.store.graph("acme", ["schedule-of-a", "schedule-of-d"])
     assert nothing == Graph(version=0, upstreams={})
-    await bench.create("a")
-    await bench.create("b", depends_on=(Dependency(schedule_id="schedule-of-a"),))
+    bench.create("a")
+    bench.create("b", depends_on=(Dependency(schedule_id="schedule-of-a"),))
     two = (Dependency(schedule_id="schedule-of-b"), Dependency(schedule_id="schedule-of-a"))
-    await bench.create("c", depends_on=two)
-    graph = await bench.store.graph("acme", ["schedule-of-c"])
+    bench.create("c", depends_on=two)
+    graph = bench.store.graph("acme", ["schedule-of-c"])
     assert graph.upstreams == {
         "schedule-of-a": (),
         "schedule-of-b": ("schedule-of-a",),
         "schedule-of-c": ("schedule-of-b", "schedule-of-a"),
     }
-    assert (await bench.store.graph("acme", ["schedule-of-b"])).upstreams.keys() == {"schedule-of-a", "schedule-of-b"}
-    assert await bench.store.graph("elsewhere", ["schedule-of-c"]) == nothing
+    assert bench.store.graph("acme", ["schedule-of-b"]).upstreams.keys() == {"schedule-of-a", "schedule-of-b"}
+    assert bench.store.graph("elsewhere", ["schedule-of-c"]) == nothing
 
 
 @case
-async def the_version_rises_with_what_depends_on_what_and_is_a_condition(bench: Bench) -> None:
-    made = await bench.create("up")
-    other = await bench.create("other")
-    version = (await bench.store.graph("acme", [])).version
+def the_version_rises_with_what_depends_on_what_and_is_a_condition(bench: Bench) -> None:
+    made = bench.create("up")
+    other = bench.create("other")
+    version = bench.store.graph("acme", []).version
     edited = replace(
         edits.edit(
-            await bench.snapshot(made),
+            bench.snapshot(made),
             factories.declaration(depends_on=(Dependency(schedule_id=other.schedule_id),)),
             now=bench.now,
             lookahead=LOOKAHEAD,
@@ -315,76 +313,74 @@ async def the_version_rises_with_what_depends_on_what_and_is_a_condition(bench: 
         graph=version,
     )
     backwards = replace(
-        edits.edit(
-            await bench.snapshot(other), factories.declaration(depends_on=ON_UP), now=bench.now, lookahead=LOOKAHEAD
-        ),
+        edits.edit(bench.snapshot(other), factories.declaration(depends_on=ON_UP), now=bench.now, lookahead=LOOKAHEAD),
         graph=version,
     )
     created = replace(first_plan(factories.schedule("new", depends_on=ON_UP), lookahead=LOOKAHEAD), graph=version)
-    assert await bench.commit(edited)
-    assert not await bench.commit(backwards)
-    assert await bench.store.create([created]) == [False]
-    risen = (await bench.store.graph("acme", [])).version
+    assert bench.commit(edited)
+    assert not bench.commit(backwards)
+    assert bench.store.create([created]) == [False]
+    risen = bench.store.graph("acme", []).version
     assert risen > version
-    assert await bench.store.create([replace(created, graph=risen)]) == [True]
-    assert await bench.commit(edits.delete(await bench.snapshot(made), now=bench.now))
-    assert (await bench.store.graph("acme", ["schedule-of-new"])).upstreams == {"schedule-of-new": (UP,)}
+    assert bench.store.create([replace(created, graph=risen)]) == [True]
+    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert bench.store.graph("acme", ["schedule-of-new"]).upstreams == {"schedule-of-new": (UP,)}
 
 
 @case
-async def a_gap_that_ends_with_the_time_before_is_not_in_question(bench: Bench) -> None:
+def a_gap_that_ends_with_the_time_before_is_not_in_question(bench: Bench) -> None:
     twice = IntervalTrigger(30, start_at=from_micros(NOW + MINUTE // 2), end_at=from_micros(NOW + MINUTE))
-    up = await bench.create("up", trigger=twice, misfire_policy=misfire.Skip(grace=SECOND))
-    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+    up = bench.create("up", trigger=twice, misfire_policy=misfire.Skip(grace=SECOND))
+    bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
     bench.advance(2 * MINUTE)
-    assert await bench.commit(plan(await bench.snapshot(up), now=bench.now, lookahead=LOOKAHEAD))
-    claims = [claim for claim in await bench.claim() if claim.occurrence.uid == "down"]
-    assert [(await _stands(bench, claim)).newest for claim in claims] == [(NOW + MINUTE, Phase.MISFIRED), None]
+    assert bench.commit(plan(bench.snapshot(up), now=bench.now, lookahead=LOOKAHEAD))
+    claims = [claim for claim in bench.claim() if claim.occurrence.uid == "down"]
+    assert [_stands(bench, claim).newest for claim in claims] == [(NOW + MINUTE, Phase.MISFIRED), None]
 
 
 @case
-async def the_end_of_the_time_before_wakes_nobody(bench: Bench) -> None:
-    await bench.create("up", horizon=Horizon(occurrences=2))
-    await bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
+def the_end_of_the_time_before_wakes_nobody(bench: Bench) -> None:
+    bench.create("up", horizon=Horizon(occurrences=2))
+    bench.create("down", depends_on=ON_UP, horizon=Horizon(occurrences=2))
     bench.advance(2 * MINUTE)
-    claims = {(claim.occurrence.uid, claim.occurrence.nominal - NOW): claim for claim in await bench.claim()}
-    waiting = await _waiting(bench, claims["down", 2 * MINUTE])
-    assert await bench.settle(await bench.start(claims["up", MINUTE]))
-    assert await bench.claim() == []
-    assert await bench.settle(await bench.start(claims["up", 2 * MINUTE]))
-    assert (await bench.claim_one()).occurrence.id == waiting.id
+    claims = {(claim.occurrence.uid, claim.occurrence.nominal - NOW): claim for claim in bench.claim()}
+    waiting = _waiting(bench, claims["down", 2 * MINUTE])
+    assert bench.settle(bench.start(claims["up", MINUTE]))
+    assert bench.claim() == []
+    assert bench.settle(bench.start(claims["up", 2 * MINUTE]))
+    assert bench.claim_one().occurrence.id == waiting.id
 
 
 @case
-async def ends_have_moments_of_their_own_even_where_the_clock_stands_still(bench: Bench) -> None:
-    up, down = await _both_due(bench)
+def ends_have_moments_of_their_own_even_where_the_clock_stands_still(bench: Bench) -> None:
+    up, down = _both_due(bench)
     ends = []
-    running = await bench.start(up)
+    running = bench.start(up)
     for key in ("a", "b", "c"):
-        assert await bench.settle(running)
-        ends.append((await _stands(bench, down)).ended)
-        await bench.add(up.schedule, key)
-        running = await bench.start((await _claims(bench))["up"])
+        assert bench.settle(running)
+        ends.append(_stands(bench, down).ended)
+        bench.add(up.schedule, key)
+        running = bench.start(_claims(bench)["up"])
     assert ends == [bench.now, bench.now + 1, bench.now + 2]
 
 
 @case
-async def what_depends_on_what_has_another_version_when_somebody_depends_on_nothing_any_more(bench: Bench) -> None:
-    await bench.create("up")
-    down = await bench.create("down", depends_on=ON_UP)
-    before = await bench.store.graph("acme", [down.schedule_id])
+def what_depends_on_what_has_another_version_when_somebody_depends_on_nothing_any_more(bench: Bench) -> None:
+    bench.create("up")
+    down = bench.create("down", depends_on=ON_UP)
+    before = bench.store.graph("acme", [down.schedule_id])
     alone = replace(down.declaration, depends_on=())
-    assert await bench.commit(edits.edit(await bench.snapshot(down), alone, now=bench.now, lookahead=LOOKAHEAD))
-    after = await bench.store.graph("acme", [down.schedule_id])
+    assert bench.commit(edits.edit(bench.snapshot(down), alone, now=bench.now, lookahead=LOOKAHEAD))
+    after = bench.store.graph("acme", [down.schedule_id])
     assert after.version > before.version
     assert after.upstreams == {down.schedule_id: ()}
 
 
 @case
-async def an_edit_of_what_people_read_wakes_nobody(bench: Bench) -> None:
-    _, down = await _both_due(bench)
-    await _waiting(bench, down)
+def an_edit_of_what_people_read_wakes_nobody(bench: Bench) -> None:
+    _, down = _both_due(bench)
+    _waiting(bench, down)
     labelled = replace(down.schedule.declaration, labels={"team": "data"})
-    snapshot = await bench.snapshot(down.schedule)
-    assert await bench.commit(edits.edit(snapshot, labelled, now=bench.now, lookahead=LOOKAHEAD))
-    assert await bench.claim() == []
+    snapshot = bench.snapshot(down.schedule)
+    assert bench.commit(edits.edit(snapshot, labelled, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.claim() == []

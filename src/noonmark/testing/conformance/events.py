@@ -34,12 +34,12 @@ def _event(event_id: str, event_type: str = "seen", **changes: Any) -> Event:  #
     return replace(Event(event_type=event_type, emitted=0, event_id=event_id), **changes)
 
 
-async def _emit(bench: Bench, *ids: str, event_type: str = "seen", tenant: str = "acme") -> None:
-    assert all(await bench.store.emit(tenant, [_event(one, event_type) for one in ids]))
+def _emit(bench: Bench, *ids: str, event_type: str = "seen", tenant: str = "acme") -> None:
+    assert all(bench.store.emit(tenant, [_event(one, event_type) for one in ids]))
 
 
-async def _listen(bench: Bench, uid: str, *types: str, **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
-    return await bench.create(uid, trigger=EventTrigger(types or "seen"), **changes)
+def _listen(bench: Bench, uid: str, *types: str, **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
+    return bench.create(uid, trigger=EventTrigger(types or "seen"), **changes)
 
 
 def react(bench: Bench, audience: UnmatchedEvent) -> Reaction:
@@ -48,9 +48,9 @@ def react(bench: Bench, audience: UnmatchedEvent) -> Reaction:
     return Reaction(audience=audience, occurrences=tuple(row for row in rows if row is not None))
 
 
-async def _match(bench: Bench, limit: int = 100) -> list[bool]:
+def _match(bench: Bench, limit: int = 100) -> list[bool]:
     """Match one batch of events."""
-    return await bench.store.commit_reactions([react(bench, one) for one in await bench.store.unmatched(limit)])
+    return bench.store.commit_reactions([react(bench, one) for one in bench.store.unmatched(limit)])
 
 
 def heard(audiences: list[UnmatchedEvent]) -> list[tuple[str | None, list[str]]]:
@@ -59,31 +59,31 @@ def heard(audiences: list[UnmatchedEvent]) -> list[tuple[str | None, list[str]]]
 
 
 @case
-async def an_event_is_kept_once_for_its_tenant(bench: Bench) -> None:
-    assert await bench.store.emit("acme", [_event("a"), _event("b"), _event("a")]) == [True, True, False]
-    assert await bench.store.emit("acme", [_event("b", "other", payload={"x": 1}), _event("c")]) == [False, True]
-    assert await bench.store.emit("other", [_event("a")]) == [True]
-    assert await bench.store.emit("acme", []) == []
-    assert [one.event_id for one in await bench.store.events("acme", 9)] == ["c", "b", "a"]
-    assert [one.event_id for one in await bench.store.events("other", 9)] == ["a"]
-    assert await bench.store.events("nobody", 9) == []
-    known = await bench.store.event("acme", "b")
-    assert known == (await bench.store.events("acme", 9))[1]
-    assert await bench.store.event("acme", "z") is None
-    assert await bench.store.event("nobody", "a") is None
+def an_event_is_kept_once_for_its_tenant(bench: Bench) -> None:
+    assert bench.store.emit("acme", [_event("a"), _event("b"), _event("a")]) == [True, True, False]
+    assert bench.store.emit("acme", [_event("b", "other", payload={"x": 1}), _event("c")]) == [False, True]
+    assert bench.store.emit("other", [_event("a")]) == [True]
+    assert bench.store.emit("acme", []) == []
+    assert [one.event_id for one in bench.store.events("acme", 9)] == ["c", "b", "a"]
+    assert [one.event_id for one in bench.store.events("other", 9)] == ["a"]
+    assert bench.store.events("nobody", 9) == []
+    known = bench.store.event("acme", "b")
+    assert known == bench.store.events("acme", 9)[1]
+    assert bench.store.event("acme", "z") is None
+    assert bench.store.event("nobody", "a") is None
 
 
 @case
-async def what_led_to_an_event_leads_to_what_it_sets_off(bench: Bench) -> None:
+def what_led_to_an_event_leads_to_what_it_sets_off(bench: Bench) -> None:
     behind = Chain(3, 1, ("abcdefghi", "123456789"), ("first", "second"))
-    listener = await _listen(bench, "listener")
+    listener = _listen(bench, "listener")
     bench.advance(1)
-    assert await bench.store.emit("acme", [_event("a", behind=behind), _event("b")]) == [True, True]
-    assert [one.behind for one in await bench.store.events("acme", 9)] == [None, behind]
-    assert await _match(bench) == [True, True]
-    rows = await bench.store.occurrences(listener.uid)
+    assert bench.store.emit("acme", [_event("a", behind=behind), _event("b")]) == [True, True]
+    assert [one.behind for one in bench.store.events("acme", 9)] == [None, behind]
+    assert _match(bench) == [True, True]
+    rows = bench.store.occurrences(listener.uid)
     assert {row.origin: row.overrides for row in rows} == {event("a"): Overrides(behind=behind), event("b"): None}
-    claimed = await bench.claim()
+    claimed = bench.claim()
     assert {one.occurrence.origin: chain_behind(one.occurrence).depth for one in claimed} == {
         event("a"): 3,
         event("b"): 0,
@@ -91,69 +91,69 @@ async def what_led_to_an_event_leads_to_what_it_sets_off(bench: Bench) -> None:
 
 
 @case
-async def an_event_is_told_as_it_was_emitted(bench: Bench) -> None:
+def an_event_is_told_as_it_was_emitted(bench: Bench) -> None:
     payloads: list[object] = [{"path": "a", "n": [1, 2.5, None, True]}, "text", 7, [], None, "é\n"]
     sent = [_event(f"e{n}", f"type-{n}", source="api", payload=one) for n, one in enumerate(payloads)]
-    await bench.store.emit("acme", sent)
+    bench.store.emit("acme", sent)
     told = [replace(one, emitted=NOW + n) for n, one in enumerate(sent)]
-    assert await bench.store.events("acme", 9) == told[::-1]
-    assert await bench.store.events("acme", 2) == told[:-3:-1]
-    assert await bench.store.events("acme", 0) == []
-    assert [one.event for one in await bench.store.unmatched(9)] == told
+    assert bench.store.events("acme", 9) == told[::-1]
+    assert bench.store.events("acme", 2) == told[:-3:-1]
+    assert bench.store.events("acme", 0) == []
+    assert [one.event for one in bench.store.unmatched(9)] == told
 
 
 @case
-async def events_of_a_tenant_have_moments_that_rise(bench: Bench) -> None:
-    await _emit(bench, "a", "b")
-    await _emit(bench, "theirs", tenant="other")
+def events_of_a_tenant_have_moments_that_rise(bench: Bench) -> None:
+    _emit(bench, "a", "b")
+    _emit(bench, "theirs", tenant="other")
     bench.advance(-MINUTE)
-    await _emit(bench, "c")
+    _emit(bench, "c")
     bench.advance(2 * MINUTE)
-    await _emit(bench, "d")
-    assert [one.emitted for one in await bench.store.events("acme", 9)] == [NOW + MINUTE, NOW + 2, NOW + 1, NOW]
-    assert [one.emitted for one in await bench.store.events("other", 9)] == [NOW]
+    _emit(bench, "d")
+    assert [one.emitted for one in bench.store.events("acme", 9)] == [NOW + MINUTE, NOW + 2, NOW + 1, NOW]
+    assert [one.emitted for one in bench.store.events("other", 9)] == [NOW]
 
 
 @case
-async def an_event_is_offered_to_those_of_its_tenant_who_listen_for_its_type(bench: Bench) -> None:
-    await _listen(bench, "seen")
-    await _listen(bench, "both", "gone", "seen")
-    await _listen(bench, "gone", "gone")
-    await _listen(bench, "theirs", owner=OTHER)
-    await bench.create("timed")
-    await _emit(bench, "a")
-    await _emit(bench, "b", event_type="gone")
-    await _emit(bench, "c", event_type="unheard")
-    found = await bench.store.unmatched(100)
+def an_event_is_offered_to_those_of_its_tenant_who_listen_for_its_type(bench: Bench) -> None:
+    _listen(bench, "seen")
+    _listen(bench, "both", "gone", "seen")
+    _listen(bench, "gone", "gone")
+    _listen(bench, "theirs", owner=OTHER)
+    bench.create("timed")
+    _emit(bench, "a")
+    _emit(bench, "b", event_type="gone")
+    _emit(bench, "c", event_type="unheard")
+    found = bench.store.unmatched(100)
     assert heard(found) == [("a", ["both", "seen"]), ("b", ["both", "gone"]), ("c", [])]
     assert [one.next_cursor for one in found] == [None, None, None]
-    assert await bench.store.unmatched(100) == found
+    assert bench.store.unmatched(100) == found
 
 
 @case
-async def who_listens_follows_every_change_of_a_schedule(bench: Bench) -> None:
-    made = await _listen(bench, "uid-1")
-    paused = await _listen(bench, "uid-2", phase=SchedulePhase.PAUSED)
-    gone = await _listen(bench, "uid-3")
-    await bench.create("uid-4")
-    await _emit(bench, "a")
-    await _emit(bench, "b", event_type="other")
+def who_listens_follows_every_change_of_a_schedule(bench: Bench) -> None:
+    made = _listen(bench, "uid-1")
+    paused = _listen(bench, "uid-2", phase=SchedulePhase.PAUSED)
+    gone = _listen(bench, "uid-3")
+    bench.create("uid-4")
+    _emit(bench, "a")
+    _emit(bench, "b", event_type="other")
     other = replace(made.declaration, trigger=EventTrigger(["other", "third"]))
-    assert await bench.commit(edits.edit(await bench.snapshot(made), other, now=bench.now, lookahead=LOOKAHEAD))
-    assert await bench.commit(edits.delete(await bench.snapshot(gone), now=bench.now))
-    assert heard(await bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [made.uid])]
+    assert bench.commit(edits.edit(bench.snapshot(made), other, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.commit(edits.delete(bench.snapshot(gone), now=bench.now))
+    assert heard(bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [made.uid])]
     timed = replace(made.declaration, trigger=factories.declaration().trigger)
-    assert await bench.commit(edits.edit(await bench.snapshot(made), timed, now=bench.now, lookahead=LOOKAHEAD))
-    assert heard(await bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [])]
+    assert bench.commit(edits.edit(bench.snapshot(made), timed, now=bench.now, lookahead=LOOKAHEAD))
+    assert heard(bench.store.unmatched(100)) == [("a", [paused.uid]), ("b", [])]
 
 
 @case
-async def a_match_is_an_occurrence_that_can_be_claimed(bench: Bench) -> None:
-    made = await _listen(bench, "uid-1")
-    await _emit(bench, "a", "b")
-    assert await _match(bench) == [True, True]
-    assert await bench.store.unmatched(100) == []
-    claims = await bench.claim(until=bench.now)
+def a_match_is_an_occurrence_that_can_be_claimed(bench: Bench) -> None:
+    made = _listen(bench, "uid-1")
+    _emit(bench, "a", "b")
+    assert _match(bench) == [True, True]
+    assert bench.store.unmatched(100) == []
+    claims = bench.claim(until=bench.now)
     assert [claim.occurrence.origin for claim in claims] == ["event:a", "event:b"]
     assert claims[0].occurrence.id == occurrence_id(made.uid, event("a"), NOW)
     assert [claim.occurrence.nominal for claim in claims] == [NOW, NOW + 1]
@@ -161,170 +161,170 @@ async def a_match_is_an_occurrence_that_can_be_claimed(bench: Bench) -> None:
 
 
 @case
-async def what_a_paused_schedule_hears_is_counted_as_skipped(bench: Bench) -> None:
-    made = await _listen(bench, "uid-1", phase=SchedulePhase.PAUSED)
-    await _emit(bench, "a")
-    assert await _match(bench) == [True]
-    [row] = await bench.store.occurrences(made.uid)
+def what_a_paused_schedule_hears_is_counted_as_skipped(bench: Bench) -> None:
+    made = _listen(bench, "uid-1", phase=SchedulePhase.PAUSED)
+    _emit(bench, "a")
+    assert _match(bench) == [True]
+    [row] = bench.store.occurrences(made.uid)
     assert (row.phase, row.reason) == (Phase.SKIPPED, Reason.PAUSED)
-    assert (await bench.kept(made)).counters.skipped == 1
+    assert bench.kept(made).counters.skipped == 1
 
 
 @case
-async def an_event_with_many_listeners_is_matched_page_by_page(bench: Bench) -> None:
-    made = [await _listen(bench, f"uid-{number}") for number in range(5)]
-    await _emit(bench, "a", "b")
+def an_event_with_many_listeners_is_matched_page_by_page(bench: Bench) -> None:
+    made = [_listen(bench, f"uid-{number}") for number in range(5)]
+    _emit(bench, "a", "b")
     pages = []
-    while audiences := await bench.store.unmatched(2):
+    while audiences := bench.store.unmatched(2):
         assert sum(len(one.listeners) for one in audiences) <= 2
         pages += [(one.event.event_id, len(one.listeners), one.next_cursor is None) for one in audiences]
-        assert all(await bench.store.commit_reactions([react(bench, one) for one in audiences]))
+        assert all(bench.store.commit_reactions([react(bench, one) for one in audiences]))
     first = [("a", 2, False), ("a", 2, False), ("a", 1, True)]
     assert pages == [*first, ("b", 1, False), ("b", 2, False), ("b", 2, True)]
     for one in made:
-        assert [row.origin for row in await bench.store.occurrences(one.uid)] == ["event:b", "event:a"]
+        assert [row.origin for row in bench.store.occurrences(one.uid)] == ["event:b", "event:a"]
 
 
 @case
-async def an_event_is_matched_after_those_before_it(bench: Bench) -> None:
-    await _listen(bench, "uid-1")
-    await _listen(bench, "uid-2", owner=OTHER)
-    await _emit(bench, "a", "b")
-    await _emit(bench, "theirs", tenant="other")
-    first, second, theirs = [react(bench, one) for one in await bench.store.unmatched(9)]
-    assert await bench.store.commit_reactions([second]) == [False]
-    assert await bench.store.commit_reactions([second, theirs, first]) == [False, True, True]
-    assert await bench.store.commit_reactions([first, second]) == [False, True]
-    assert len(await bench.store.occurrences("uid-1")) == 2
-    assert len(await bench.store.occurrences("uid-2")) == 1
+def an_event_is_matched_after_those_before_it(bench: Bench) -> None:
+    _listen(bench, "uid-1")
+    _listen(bench, "uid-2", owner=OTHER)
+    _emit(bench, "a", "b")
+    _emit(bench, "theirs", tenant="other")
+    first, second, theirs = [react(bench, one) for one in bench.store.unmatched(9)]
+    assert bench.store.commit_reactions([second]) == [False]
+    assert bench.store.commit_reactions([second, theirs, first]) == [False, True, True]
+    assert bench.store.commit_reactions([first, second]) == [False, True]
+    assert len(bench.store.occurrences("uid-1")) == 2
+    assert len(bench.store.occurrences("uid-2")) == 1
 
 
 @case
-async def the_tenant_that_waits_longest_comes_first(bench: Bench) -> None:
-    await _emit(bench, "a", "b", "c")
+def the_tenant_that_waits_longest_comes_first(bench: Bench) -> None:
+    _emit(bench, "a", "b", "c")
     bench.advance(1)
-    await _emit(bench, "theirs", tenant="other")
-    found = [(one.tenant, one.event.event_id) for one in await bench.store.unmatched(2)]
+    _emit(bench, "theirs", tenant="other")
+    found = [(one.tenant, one.event.event_id) for one in bench.store.unmatched(2)]
     assert found == [("acme", "a"), ("acme", "b")]
-    assert await _match(bench, 2) == [True, True]
-    found = [(one.tenant, one.event.event_id) for one in await bench.store.unmatched(2)]
+    assert _match(bench, 2) == [True, True]
+    found = [(one.tenant, one.event.event_id) for one in bench.store.unmatched(2)]
     assert found == [("other", "theirs"), ("acme", "c")]
 
 
 @case
-async def of_two_nodes_that_match_an_event_one_writes(bench: Bench) -> None:
-    await _listen(bench, "uid-1")
-    await _listen(bench, "uid-2")
-    await _emit(bench, "a")
-    [page] = [react(bench, one) for one in await bench.store.unmatched(1)]
-    assert await bench.store.commit_reactions([page, page]) == [True, False]
-    [rest] = [react(bench, one) for one in await bench.store.unmatched(9)]
-    assert await bench.store.commit_reactions([page]) == [False]
-    assert await bench.store.commit_reactions([rest]) == [True]
-    assert await bench.store.commit_reactions([rest, page]) == [False, False]
-    assert [len(await bench.store.occurrences(uid)) for uid in ("uid-1", "uid-2")] == [1, 1]
+def of_two_nodes_that_match_an_event_one_writes(bench: Bench) -> None:
+    _listen(bench, "uid-1")
+    _listen(bench, "uid-2")
+    _emit(bench, "a")
+    [page] = [react(bench, one) for one in bench.store.unmatched(1)]
+    assert bench.store.commit_reactions([page, page]) == [True, False]
+    [rest] = [react(bench, one) for one in bench.store.unmatched(9)]
+    assert bench.store.commit_reactions([page]) == [False]
+    assert bench.store.commit_reactions([rest]) == [True]
+    assert bench.store.commit_reactions([rest, page]) == [False, False]
+    assert [len(bench.store.occurrences(uid)) for uid in ("uid-1", "uid-2")] == [1, 1]
     strange = replace(page, audience=replace(page.audience, tenant="nobody"))
-    assert await bench.store.commit_reactions([strange]) == [False]
+    assert bench.store.commit_reactions([strange]) == [False]
 
 
 @case
-async def what_was_decided_about_a_schedule_that_changed_is_not_written(bench: Bench) -> None:
+def what_was_decided_about_a_schedule_that_changed_is_not_written(bench: Bench) -> None:
     for number, change in enumerate(("pause", "edit", "delete")):
-        changed = await _listen(bench, f"{change}-a")
-        await _listen(bench, f"{change}-b")
+        changed = _listen(bench, f"{change}-a")
+        _listen(bench, f"{change}-b")
         bench.advance(1)
-        await _emit(bench, f"e{number}")
-        [reaction] = [react(bench, one) for one in await bench.store.unmatched(9)]
-        snapshot, now = await bench.snapshot(changed), bench.now
+        _emit(bench, f"e{number}")
+        [reaction] = [react(bench, one) for one in bench.store.unmatched(9)]
+        snapshot, now = bench.snapshot(changed), bench.now
         tried = replace(changed.declaration, max_runs=5)
         plans = {
             "pause": edits.pause(snapshot, now=now),
             "edit": edits.edit(snapshot, tried, now=now, lookahead=LOOKAHEAD),
             "delete": edits.delete(snapshot, now=now),
         }
-        assert await bench.commit(plans[change])
-        assert await bench.store.commit_reactions([reaction]) == [False]
-        assert await bench.store.occurrences(f"{change}-b") == []
-        assert await _match(bench) == [True]
-        assert len(await bench.store.occurrences(f"{change}-b")) == 1
-    [skipped] = [row for row in await bench.store.occurrences("pause-a") if row.origin == "event:e0"]
+        assert bench.commit(plans[change])
+        assert bench.store.commit_reactions([reaction]) == [False]
+        assert bench.store.occurrences(f"{change}-b") == []
+        assert _match(bench) == [True]
+        assert len(bench.store.occurrences(f"{change}-b")) == 1
+    [skipped] = [row for row in bench.store.occurrences("pause-a") if row.origin == "event:e0"]
     assert (skipped.phase, skipped.reason) == (Phase.SKIPPED, Reason.PAUSED)
-    [pending] = [row for row in await bench.store.occurrences("edit-a") if row.origin == "event:e1"]
+    [pending] = [row for row in bench.store.occurrences("edit-a") if row.origin == "event:e1"]
     assert (pending.phase, pending.revision) == (Phase.PENDING, 2)
-    assert await bench.store.occurrences("delete-a") == []
+    assert bench.store.occurrences("delete-a") == []
 
 
 @case
-async def what_an_event_set_off_before_is_left_as_it_is(bench: Bench) -> None:
-    made = await _listen(bench, "uid-1")
-    await bench.add_event(made, "a", payload={"kept": True})
-    await _emit(bench, "a")
-    assert await _match(bench) == [True]
-    [row] = await bench.store.occurrences(made.uid)
+def what_an_event_set_off_before_is_left_as_it_is(bench: Bench) -> None:
+    made = _listen(bench, "uid-1")
+    bench.add_event(made, "a", payload={"kept": True})
+    _emit(bench, "a")
+    assert _match(bench) == [True]
+    [row] = bench.store.occurrences(made.uid)
     assert row.payload == {"kept": True}
 
 
 @case
-async def while_an_event_waits_the_next_time_is_now(bench: Bench) -> None:
-    await _listen(bench, "uid-1")
-    assert await bench.store.next_time([ROUTE]) is None
-    await _emit(bench, "a")
+def while_an_event_waits_the_next_time_is_now(bench: Bench) -> None:
+    _listen(bench, "uid-1")
+    assert bench.store.next_time([ROUTE]) is None
+    _emit(bench, "a")
     bench.advance(5)
-    assert await bench.store.next_time([]) == bench.now
-    [audience] = await bench.store.unmatched(9)
-    assert await bench.store.commit_reactions([Reaction(audience=audience)]) == [True]
-    assert await bench.store.next_time([ROUTE]) is None
+    assert bench.store.next_time([]) == bench.now
+    [audience] = bench.store.unmatched(9)
+    assert bench.store.commit_reactions([Reaction(audience=audience)]) == [True]
+    assert bench.store.next_time([ROUTE]) is None
 
 
 @case
-async def a_schedule_whose_events_are_over_is_completed(bench: Bench) -> None:
+def a_schedule_whose_events_are_over_is_completed(bench: Bench) -> None:
     ends = from_micros(NOW + MINUTE)
-    made = await bench.create(trigger=EventTrigger("seen", end_at=ends))
-    await _emit(bench, "a")
-    assert await _match(bench) == [True]
-    assert await bench.store.next_time([]) == NOW + MINUTE + 1
+    made = bench.create(trigger=EventTrigger("seen", end_at=ends))
+    _emit(bench, "a")
+    assert _match(bench) == [True]
+    assert bench.store.next_time([]) == NOW + MINUTE + 1
     bench.advance(MINUTE + 1)
-    [snapshot] = await bench.store.plannable(bench.now, 9)
-    assert await bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.ACTIVE
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
+    [snapshot] = bench.store.plannable(bench.now, 9)
+    assert bench.commit(plan(snapshot, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
-async def events_that_are_old_are_forgotten_when_they_are_matched(bench: Bench) -> None:
-    await _emit(bench, "a", "b")
-    assert await bench.store.prune_events(before=NOW + MINUTE, keep=9, limit=9) == 0
-    assert await _match(bench) == [True, True]
+def events_that_are_old_are_forgotten_when_they_are_matched(bench: Bench) -> None:
+    _emit(bench, "a", "b")
+    assert bench.store.prune_events(before=NOW + MINUTE, keep=9, limit=9) == 0
+    assert _match(bench) == [True, True]
     bench.advance(5)
-    await _emit(bench, "c")
-    assert await bench.store.prune_events(before=NOW + 1, keep=9, limit=9) == 1
-    assert await bench.store.prune_events(before=NOW + MINUTE, keep=9, limit=9) == 1
-    assert [one.event_id for one in await bench.store.events("acme", 9)] == ["c"]
-    assert await _match(bench) == [True]
-    await _emit(bench, "a")
-    assert [one.emitted for one in await bench.store.events("acme", 9)] == [NOW + 6, NOW + 5]
+    _emit(bench, "c")
+    assert bench.store.prune_events(before=NOW + 1, keep=9, limit=9) == 1
+    assert bench.store.prune_events(before=NOW + MINUTE, keep=9, limit=9) == 1
+    assert [one.event_id for one in bench.store.events("acme", 9)] == ["c"]
+    assert _match(bench) == [True]
+    _emit(bench, "a")
+    assert [one.emitted for one in bench.store.events("acme", 9)] == [NOW + 6, NOW + 5]
 
 
 @case
-async def of_each_tenant_the_newest_matched_events_are_kept(bench: Bench) -> None:
-    await _emit(bench, "a", "b", "c", "d")
-    await _emit(bench, "e", "f", tenant="other")
-    while await _match(bench):
+def of_each_tenant_the_newest_matched_events_are_kept(bench: Bench) -> None:
+    _emit(bench, "a", "b", "c", "d")
+    _emit(bench, "e", "f", tenant="other")
+    while _match(bench):
         pass
-    await _emit(bench, "waits")
-    assert await bench.store.prune_events(before=NOW, keep=3, limit=9) == 1
-    assert [one.event_id for one in await bench.store.events("acme", 9)] == ["waits", "d", "c", "b"]
-    assert await bench.store.prune_events(before=NOW, keep=0, limit=3) == 3
-    assert await bench.store.prune_events(before=NOW, keep=0, limit=9) == 2
-    assert await bench.store.prune_events(before=NOW, keep=0, limit=9) == 0
-    assert [one.event_id for one in await bench.store.events("acme", 9)] == ["waits"]
+    _emit(bench, "waits")
+    assert bench.store.prune_events(before=NOW, keep=3, limit=9) == 1
+    assert [one.event_id for one in bench.store.events("acme", 9)] == ["waits", "d", "c", "b"]
+    assert bench.store.prune_events(before=NOW, keep=0, limit=3) == 3
+    assert bench.store.prune_events(before=NOW, keep=0, limit=9) == 2
+    assert bench.store.prune_events(before=NOW, keep=0, limit=9) == 0
+    assert [one.event_id for one in bench.store.events("acme", 9)] == ["waits"]
 
 
 @case
-async def no_more_events_are_told_than_asked_for_matched_or_not(bench: Bench) -> None:
-    await _emit(bench, "a", "b")
-    assert await _match(bench) == [True, True]
-    await _emit(bench, "c")
-    told = [[one.event_id for one in await bench.store.events("acme", limit)] for limit in range(5)]
+def no_more_events_are_told_than_asked_for_matched_or_not(bench: Bench) -> None:
+    _emit(bench, "a", "b")
+    assert _match(bench) == [True, True]
+    _emit(bench, "c")
+    told = [[one.event_id for one in bench.store.events("acme", limit)] for limit in range(5)]
     assert told == [[], ["c"], ["c", "b"], ["c", "b", "a"], ["c", "b", "a"]]

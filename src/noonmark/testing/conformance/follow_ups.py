@@ -21,40 +21,40 @@ if TYPE_CHECKING:
     from noonmark.testing.conformance.bench import Bench
 
 
-async def _follower(bench: Bench, **changes: object) -> Schedule:
+def _follower(bench: Bench, **changes: object) -> Schedule:
     """A schedule without a trigger, planned once."""
-    made = await bench.create("down", trigger=None, depends_on=(Dependency(schedule_id="schedule-of-up"),), **changes)
-    await _plan(bench)
+    made = bench.create("down", trigger=None, depends_on=(Dependency(schedule_id="schedule-of-up"),), **changes)
+    _plan(bench)
     return made
 
 
-async def _plan(bench: Bench) -> int:
+def _plan(bench: Bench) -> int:
     """Plan whatever has to be planned now; says how much was."""
-    plans = [plan(one, now=bench.now, lookahead=LOOKAHEAD) for one in await bench.store.plannable(bench.now, 10)]
-    return sum(await bench.store.commit_plans(plans))
+    plans = [plan(one, now=bench.now, lookahead=LOOKAHEAD) for one in bench.store.plannable(bench.now, 10)]
+    return sum(bench.store.commit_plans(plans))
 
 
-async def _fires(bench: Bench, of: Schedule) -> list[tuple[int, Phase]]:
-    return [(one.nominal - NOW, one.phase) for one in reversed(await bench.store.occurrences(of.uid))]
+def _fires(bench: Bench, of: Schedule) -> list[tuple[int, Phase]]:
+    return [(one.nominal - NOW, one.phase) for one in reversed(bench.store.occurrences(of.uid))]
 
 
 @case
-async def a_follower_is_planned_when_its_upstream_has_ended(bench: Bench) -> None:
-    up = await bench.create_quiet("up")
-    down = await _follower(bench)
-    assert await bench.store.plannable(bench.now, 10) == []
+def a_follower_is_planned_when_its_upstream_has_ended(bench: Bench) -> None:
+    up = bench.create_quiet("up")
+    down = _follower(bench)
+    assert bench.store.plannable(bench.now, 10) == []
     bench.advance(5)
-    assert await bench.settle(await bench.run(up, "a"))
-    assert await bench.store.next_time([ROUTE]) == bench.now
-    assert await _plan(bench) == 1
-    assert await _fires(bench, down) == [(5, Phase.PENDING)]
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert await bench.store.next_time([ROUTE]) is None
+    assert bench.settle(bench.run(up, "a"))
+    assert bench.store.next_time([ROUTE]) == bench.now
+    assert _plan(bench) == 1
+    assert _fires(bench, down) == [(5, Phase.PENDING)]
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.store.next_time([ROUTE]) is None
     bench.advance(5)
-    assert await bench.fail(await bench.run(up, "b"))
-    assert await _plan(bench) == 1
-    assert await _fires(bench, down) == [(5, Phase.COMPLETED), (10, Phase.SKIPPED)]
-    [skipped, _] = await bench.store.occurrences(down.uid)
+    assert bench.fail(bench.run(up, "b"))
+    assert _plan(bench) == 1
+    assert _fires(bench, down) == [(5, Phase.COMPLETED), (10, Phase.SKIPPED)]
+    [skipped, _] = bench.store.occurrences(down.uid)
     assert (skipped.reason, skipped.detail) == (
         Reason.DEPENDENCY_FAILED,
         '{"phase": "failed", "upstream": "schedule-of-up"}',
@@ -62,106 +62,106 @@ async def a_follower_is_planned_when_its_upstream_has_ended(bench: Bench) -> Non
 
 
 @case
-async def a_follow_up_stands_where_its_upstream_stands(bench: Bench) -> None:
-    up = await bench.create_quiet("up")
-    down = await _follower(bench)
+def a_follow_up_stands_where_its_upstream_stands(bench: Bench) -> None:
+    up = bench.create_quiet("up")
+    down = _follower(bench)
     cause = {"event_id": "evt1.1_x", "event_type": "x", "source": "noonmark", "payload": {"chain": ["first"]}}
-    await bench.add_event(up, "evt1.1_x", payload=cause)
-    running = await bench.start(await bench.claim_one())
+    bench.add_event(up, "evt1.1_x", payload=cause)
+    running = bench.start(bench.claim_one())
     bench.advance(5)
-    assert await bench.settle(running)
-    assert await _plan(bench) == 1
+    assert bench.settle(running)
+    assert _plan(bench) == 1
     expected = chain_after(running)
     assert expected is not None
     assert (expected.depth, expected.schedules) == (1, ("first", "schedule-of-up"))
-    [one] = await bench.store.occurrences(down.uid)
+    [one] = bench.store.occurrences(down.uid)
     assert chain_behind(one) == expected
     edited = replace(down.declaration, timeout=MINUTE)
-    assert await bench.commit(edits.edit(await bench.snapshot(down), edited, now=bench.now, lookahead=LOOKAHEAD))
-    claim = await bench.claim_one()
+    assert bench.commit(edits.edit(bench.snapshot(down), edited, now=bench.now, lookahead=LOOKAHEAD))
+    claim = bench.claim_one()
     assert (claim.occurrence.revision, chain_behind(claim.occurrence)) == (2, expected)
-    assert await bench.settle(await bench.start(claim))
-    assert await bench.settle(await bench.run(up, "by hand"))
-    assert await _plan(bench) == 1
-    [newest, _] = await bench.store.occurrences(down.uid)
+    assert bench.settle(bench.start(claim))
+    assert bench.settle(bench.run(up, "by hand"))
+    assert _plan(bench) == 1
+    [newest, _] = bench.store.occurrences(down.uid)
     assert newest.overrides is None, "no event is behind it, so there is nothing to carry on"
 
 
 @case
-async def ends_of_one_moment_are_told_apart(bench: Bench) -> None:
-    up = await bench.create_quiet("up")
-    down = await _follower(bench)
+def ends_of_one_moment_are_told_apart(bench: Bench) -> None:
+    up = bench.create_quiet("up")
+    down = _follower(bench)
     for key, after in (("a", 1), ("b", 2)):
-        assert await bench.settle(await bench.run(up, key))
-        assert await _plan(bench) == 1
-        assert await bench.settle(await bench.start(await bench.claim_one()))
-        assert (await _fires(bench, down))[-1] == (after, Phase.COMPLETED)
+        assert bench.settle(bench.run(up, key))
+        assert _plan(bench) == 1
+        assert bench.settle(bench.start(bench.claim_one()))
+        assert _fires(bench, down)[-1] == (after, Phase.COMPLETED)
 
 
 @case
-async def a_plan_that_does_not_know_of_an_end_is_not_written(bench: Bench) -> None:
-    up = await bench.create_quiet("up")
-    down = await _follower(bench)
-    stale = plan(await bench.snapshot(down), now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.settle(await bench.run(up, "a"))
-    assert not await bench.commit(stale)
-    assert await _plan(bench) == 1
-    assert len(await _fires(bench, down)) == 1
+def a_plan_that_does_not_know_of_an_end_is_not_written(bench: Bench) -> None:
+    up = bench.create_quiet("up")
+    down = _follower(bench)
+    stale = plan(bench.snapshot(down), now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.settle(bench.run(up, "a"))
+    assert not bench.commit(stale)
+    assert _plan(bench) == 1
+    assert len(_fires(bench, down)) == 1
 
 
 @case
-async def a_follower_of_what_is_over_is_over_and_begins_again_with_it(bench: Bench) -> None:
-    up = await bench.create("up", trigger=OnceTrigger(from_micros(NOW)))
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert (await bench.kept(up)).schedule.phase is SchedulePhase.COMPLETED
+def a_follower_of_what_is_over_is_over_and_begins_again_with_it(bench: Bench) -> None:
+    up = bench.create("up", trigger=OnceTrigger(from_micros(NOW)))
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.kept(up).schedule.phase is SchedulePhase.COMPLETED
     bench.advance(MINUTE)
-    down = await _follower(bench)
-    assert len(await _fires(bench, down)) == 1
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert (await bench.kept(down)).schedule.phase is SchedulePhase.COMPLETED
+    down = _follower(bench)
+    assert len(_fires(bench, down)) == 1
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
     bench.advance(MINUTE)
-    assert await bench.settle(await bench.run(up, "once more", 2 * MINUTE))
-    assert (await bench.kept(down)).schedule.phase is SchedulePhase.ACTIVE
-    assert await _plan(bench) == 1
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert (await bench.kept(down)).schedule.phase is SchedulePhase.COMPLETED
-    assert await _fires(bench, down) == [(MINUTE + 1, Phase.COMPLETED), (2 * MINUTE, Phase.COMPLETED)]
+    assert bench.settle(bench.run(up, "once more", 2 * MINUTE))
+    assert bench.kept(down).schedule.phase is SchedulePhase.ACTIVE
+    assert _plan(bench) == 1
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
+    assert _fires(bench, down) == [(MINUTE + 1, Phase.COMPLETED), (2 * MINUTE, Phase.COMPLETED)]
 
 
 @case
-async def a_follower_that_has_run_as_often_as_it_may_stays_completed(bench: Bench) -> None:
-    up = await bench.create_quiet("up")
-    down = await _follower(bench, max_runs=1)
-    assert await bench.settle(await bench.run(up, "a"))
-    assert await _plan(bench) == 1
-    running = await bench.start(await bench.claim_one())
-    assert await _plan(bench) == 1
-    assert await bench.settle(running)
-    assert (await bench.kept(down)).schedule.phase is SchedulePhase.COMPLETED
-    assert await bench.settle(await bench.run(up, "b"))
-    assert (await bench.kept(down)).schedule.phase is SchedulePhase.COMPLETED
+def a_follower_that_has_run_as_often_as_it_may_stays_completed(bench: Bench) -> None:
+    up = bench.create_quiet("up")
+    down = _follower(bench, max_runs=1)
+    assert bench.settle(bench.run(up, "a"))
+    assert _plan(bench) == 1
+    running = bench.start(bench.claim_one())
+    assert _plan(bench) == 1
+    assert bench.settle(running)
+    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.settle(bench.run(up, "b"))
+    assert bench.kept(down).schedule.phase is SchedulePhase.COMPLETED
 
 
 @case
-async def an_end_that_is_not_planned_yet_keeps_a_follower_from_completing(bench: Bench) -> None:
-    up = await bench.create("up", trigger=OnceTrigger(from_micros(NOW)))
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    down = await _follower(bench)
-    running = await bench.start(await bench.claim_one())
-    assert await bench.settle(await bench.run(up, "once more"))
-    assert await bench.settle(running)
-    assert (await bench.kept(down)).schedule.phase is SchedulePhase.ACTIVE
-    assert await _plan(bench) == 1
-    assert len(await _fires(bench, down)) == 2
+def an_end_that_is_not_planned_yet_keeps_a_follower_from_completing(bench: Bench) -> None:
+    up = bench.create("up", trigger=OnceTrigger(from_micros(NOW)))
+    assert bench.settle(bench.start(bench.claim_one()))
+    down = _follower(bench)
+    running = bench.start(bench.claim_one())
+    assert bench.settle(bench.run(up, "once more"))
+    assert bench.settle(running)
+    assert bench.kept(down).schedule.phase is SchedulePhase.ACTIVE
+    assert _plan(bench) == 1
+    assert len(_fires(bench, down)) == 2
 
 
 @case
-async def the_last_end_of_a_deleted_upstream_is_none_of_its_successors(bench: Bench) -> None:
-    old = await bench.create_quiet("up")
-    down = await _follower(bench)
-    running = await bench.run(old, "a")
-    assert await bench.commit(edits.delete(await bench.snapshot(old), now=bench.now))
-    await bench.create_quiet("up-2", schedule_id=old.schedule_id)
-    before = await bench.snapshot(down)
-    assert await bench.settle(running)
-    assert await bench.snapshot(down) == before
+def the_last_end_of_a_deleted_upstream_is_none_of_its_successors(bench: Bench) -> None:
+    old = bench.create_quiet("up")
+    down = _follower(bench)
+    running = bench.run(old, "a")
+    assert bench.commit(edits.delete(bench.snapshot(old), now=bench.now))
+    bench.create_quiet("up-2", schedule_id=old.schedule_id)
+    before = bench.snapshot(down)
+    assert bench.settle(running)
+    assert bench.snapshot(down) == before

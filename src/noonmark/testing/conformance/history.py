@@ -25,281 +25,281 @@ if TYPE_CHECKING:
 
 
 @case
-async def occurrences_are_told_newest_first(bench: Bench) -> None:
-    made, other = await bench.create_quiet("uid-1"), await bench.create_quiet("uid-2")
-    a, c, b = [await bench.add(made, key, after) for key, after in (("a", 1), ("c", 3), ("b", 2))]
-    twins = sorted([await bench.add(made, f"twin-{n}", 4) for n in range(3)], key=lambda one: one.id, reverse=True)
-    await bench.add(other, "d")
-    assert await bench.store.occurrences(made.uid) == [*twins, c, b, a]
-    assert await bench.store.occurrences(made.uid, 4) == [*twins, c]
-    assert await bench.store.occurrences(made.uid, 0) == []
+def occurrences_are_told_newest_first(bench: Bench) -> None:
+    made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
+    a, c, b = [bench.add(made, key, after) for key, after in (("a", 1), ("c", 3), ("b", 2))]
+    twins = sorted([bench.add(made, f"twin-{n}", 4) for n in range(3)], key=lambda one: one.id, reverse=True)
+    bench.add(other, "d")
+    assert bench.store.occurrences(made.uid) == [*twins, c, b, a]
+    assert bench.store.occurrences(made.uid, 4) == [*twins, c]
+    assert bench.store.occurrences(made.uid, 0) == []
 
 
 @case
-async def runs_are_told_newest_first(bench: Bench) -> None:
-    made, other = await bench.create_quiet("uid-1"), await bench.create_quiet("uid-2")
+def runs_are_told_newest_first(bench: Bench) -> None:
+    made, other = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     ran = []
     for key in ("a", "b", "c"):
         bench.advance(1)
-        one = await bench.run(made, key)
+        one = bench.run(made, key)
         ran.append(one.id)
-        assert await bench.settle(one)
-    assert await bench.settle(await bench.run(other, "d"))
-    assert [run.occurrence_id for run in await bench.store.runs(made.uid)] == ran[::-1]
-    assert [run.occurrence_id for run in await bench.store.runs(made.uid, 2)] == ran[:0:-1]
-    assert await bench.store.runs(made.uid, 0) == []
+        assert bench.settle(one)
+    assert bench.settle(bench.run(other, "d"))
+    assert [run.occurrence_id for run in bench.store.runs(made.uid)] == ran[::-1]
+    assert [run.occurrence_id for run in bench.store.runs(made.uid, 2)] == ran[:0:-1]
+    assert bench.store.runs(made.uid, 0) == []
 
 
 @case
-async def the_next_time_is_that_of_a_plan_a_row_or_a_lease(bench: Bench) -> None:
-    assert await bench.store.next_time([ROUTE]) is None
-    made = await bench.create()
-    assert await bench.store.next_time([]) == NOW + 58 * SECOND
-    quiet = await bench.create_quiet("uid-2")
-    await bench.add(quiet, "a", 40 * SECOND)
-    await bench.add(quiet, "b", 30 * SECOND, route="http")
-    assert await bench.store.next_time([ROUTE]) == NOW + 40 * SECOND
-    assert await bench.store.next_time([ROUTE, "http"]) == NOW + 30 * SECOND
-    [claim] = await bench.claim(until=NOW + 40 * SECOND)
-    assert await bench.store.next_time([ROUTE]) == NOW + LEASE
-    await bench.store.renew([hold(claim)], now=bench.now + 5, lease=LEASE)
-    assert await bench.store.next_time([ROUTE]) == NOW + LEASE + 5
-    await bench.decide(Wait(claim=claim, waiting_for=Reason.DEPENDENCY_PENDING))
-    assert await bench.store.next_time([ROUTE]) == NOW + 58 * SECOND
-    assert (await bench.kept(made)).next_due == NOW + MINUTE
+def the_next_time_is_that_of_a_plan_a_row_or_a_lease(bench: Bench) -> None:
+    assert bench.store.next_time([ROUTE]) is None
+    made = bench.create()
+    assert bench.store.next_time([]) == NOW + 58 * SECOND
+    quiet = bench.create_quiet("uid-2")
+    bench.add(quiet, "a", 40 * SECOND)
+    bench.add(quiet, "b", 30 * SECOND, route="http")
+    assert bench.store.next_time([ROUTE]) == NOW + 40 * SECOND
+    assert bench.store.next_time([ROUTE, "http"]) == NOW + 30 * SECOND
+    [claim] = bench.claim(until=NOW + 40 * SECOND)
+    assert bench.store.next_time([ROUTE]) == NOW + LEASE
+    bench.store.renew([hold(claim)], now=bench.now + 5, lease=LEASE)
+    assert bench.store.next_time([ROUTE]) == NOW + LEASE + 5
+    bench.decide(Wait(claim=claim, waiting_for=Reason.DEPENDENCY_PENDING))
+    assert bench.store.next_time([ROUTE]) == NOW + 58 * SECOND
+    assert bench.kept(made).next_due == NOW + MINUTE
 
 
-async def _history(bench: Bench, uid: str, count: int) -> list[Occurrence]:
+def _history(bench: Bench, uid: str, count: int) -> list[Occurrence]:
     """So many ends, one microsecond apart."""
-    made = await bench.create_quiet(uid)
+    made = bench.create_quiet(uid)
     ended = []
     for number in range(count):
         bench.advance(1)
-        one = await bench.run(made, f"{number}", number)
-        assert await bench.settle(one)
+        one = bench.run(made, f"{number}", number)
+        assert bench.settle(one)
         ended.append(one)
     return ended
 
 
 @case
-async def what_ended_long_ago_is_forgotten_with_its_runs(bench: Bench) -> None:
-    ended = await _history(bench, "uid-1", 4)
-    live = await bench.run((await bench.create_quiet("uid-2")), "live")
-    assert await bench.store.prune(before=NOW + 1, keep=100, limit=100) == 0
-    assert await bench.store.prune(before=NOW + 3, keep=100, limit=100) == 2
-    assert [one.id for one in await bench.store.occurrences("uid-1")] == [ended[3].id, ended[2].id]
-    assert [run.occurrence_id for run in await bench.store.runs("uid-1")] == [ended[3].id, ended[2].id]
-    assert await bench.store.prune(before=NOW + MINUTE, keep=100, limit=100) == 2
-    assert await bench.store.occurrences("uid-1") == []
-    assert (await bench.row(live)).phase is Phase.DISPATCHING
-    found = await bench.store.find("acme", "schedule-of-uid-1")
+def what_ended_long_ago_is_forgotten_with_its_runs(bench: Bench) -> None:
+    ended = _history(bench, "uid-1", 4)
+    live = bench.run(bench.create_quiet("uid-2"), "live")
+    assert bench.store.prune(before=NOW + 1, keep=100, limit=100) == 0
+    assert bench.store.prune(before=NOW + 3, keep=100, limit=100) == 2
+    assert [one.id for one in bench.store.occurrences("uid-1")] == [ended[3].id, ended[2].id]
+    assert [run.occurrence_id for run in bench.store.runs("uid-1")] == [ended[3].id, ended[2].id]
+    assert bench.store.prune(before=NOW + MINUTE, keep=100, limit=100) == 2
+    assert bench.store.occurrences("uid-1") == []
+    assert bench.row(live).phase is Phase.DISPATCHING
+    found = bench.store.find("acme", "schedule-of-uid-1")
     assert found is not None
     assert found.counters.total == 4
 
 
 @case
-async def of_each_schedule_the_newest_are_kept(bench: Bench) -> None:
-    many, few = await _history(bench, "uid-1", 5), await _history(bench, "uid-2", 2)
-    assert await bench.store.prune(before=NOW, keep=3, limit=100) == 2
-    assert [one.id for one in await bench.store.occurrences("uid-1")] == [one.id for one in many[:1:-1]]
-    assert [one.id for one in await bench.store.occurrences("uid-2")] == [one.id for one in few[::-1]]
-    assert await bench.store.prune(before=NOW, keep=0, limit=100) == 5
-    assert await bench.store.prune(before=NOW, keep=0, limit=100) == 0
+def of_each_schedule_the_newest_are_kept(bench: Bench) -> None:
+    many, few = _history(bench, "uid-1", 5), _history(bench, "uid-2", 2)
+    assert bench.store.prune(before=NOW, keep=3, limit=100) == 2
+    assert [one.id for one in bench.store.occurrences("uid-1")] == [one.id for one in many[:1:-1]]
+    assert [one.id for one in bench.store.occurrences("uid-2")] == [one.id for one in few[::-1]]
+    assert bench.store.prune(before=NOW, keep=0, limit=100) == 5
+    assert bench.store.prune(before=NOW, keep=0, limit=100) == 0
 
 
 @case
-async def no_more_is_forgotten_at_a_time_than_asked_for(bench: Bench) -> None:
-    await _history(bench, "uid-1", 5)
-    assert await bench.store.prune(before=NOW + MINUTE, keep=100, limit=2) == 2
-    assert await bench.store.prune(before=NOW, keep=1, limit=1) == 1
-    assert await bench.store.prune(before=NOW, keep=1, limit=100) == 1
-    assert len(await bench.store.occurrences("uid-1")) == 1
+def no_more_is_forgotten_at_a_time_than_asked_for(bench: Bench) -> None:
+    _history(bench, "uid-1", 5)
+    assert bench.store.prune(before=NOW + MINUTE, keep=100, limit=2) == 2
+    assert bench.store.prune(before=NOW, keep=1, limit=1) == 1
+    assert bench.store.prune(before=NOW, keep=1, limit=100) == 1
+    assert len(bench.store.occurrences("uid-1")) == 1
 
 
 @case
-async def of_many_schedules_the_fullest_are_cut_first(bench: Bench) -> None:
-    histories = {f"uid-{count}": await _history(bench, f"uid-{count}", count) for count in (3, 6, 5, 4)}
+def of_many_schedules_the_fullest_are_cut_first(bench: Bench) -> None:
+    histories = {f"uid-{count}": _history(bench, f"uid-{count}", count) for count in (3, 6, 5, 4)}
 
-    async def left() -> dict[str, list[str]]:
-        return {uid: [one.id for one in (await bench.store.occurrences(uid))[::-1]] for uid in histories}
+    def left() -> dict[str, list[str]]:
+        return {uid: [one.id for one in bench.store.occurrences(uid)[::-1]] for uid in histories}
 
     def newest(**counts: int) -> dict[str, list[str]]:
         return {uid: [one.id for one in histories[uid][-counts[f"of_{uid[-1]}"] :]] for uid in histories}
 
-    assert await bench.store.prune(before=0, keep=2, limit=5) == 5
-    assert await left() == newest(of_3=3, of_4=4, of_5=4, of_6=2)
-    assert await bench.store.prune(before=0, keep=2, limit=100) == 5
-    assert await left() == newest(of_3=2, of_4=2, of_5=2, of_6=2)
-    assert await bench.store.prune(before=0, keep=2, limit=100) == 0
+    assert bench.store.prune(before=0, keep=2, limit=5) == 5
+    assert left() == newest(of_3=3, of_4=4, of_5=4, of_6=2)
+    assert bench.store.prune(before=0, keep=2, limit=100) == 5
+    assert left() == newest(of_3=2, of_4=2, of_5=2, of_6=2)
+    assert bench.store.prune(before=0, keep=2, limit=100) == 0
 
 
 @case
-async def of_those_of_one_time_no_more_are_forgotten_than_are_too_many(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def of_those_of_one_time_no_more_are_forgotten_than_are_too_many(bench: Bench) -> None:
+    made = bench.create_quiet()
     twins = [
         factories.occurrence(made, manual(f"{number}"), nominal=NOW, phase=Phase.SKIPPED, reason=Reason.PAUSED)
         for number in range(5)
     ]
-    assert all(await bench.store.add(twins))
-    await bench.add(made, "live", -1)
-    assert await bench.store.prune(before=0, keep=3, limit=100) == 2
+    assert all(bench.store.add(twins))
+    bench.add(made, "live", -1)
+    assert bench.store.prune(before=0, keep=3, limit=100) == 2
     left = sorted(one.id for one in twins)[2:]
-    assert [one.id for one in await bench.store.occurrences(made.uid) if one.phase in FINAL] == left[::-1]
+    assert [one.id for one in bench.store.occurrences(made.uid) if one.phase in FINAL] == left[::-1]
 
 
 @case
-async def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    one = await bench.run(made, "a")
-    assert await bench.settle(one)
-    assert await bench.store.prune(before=NOW, keep=0, limit=1) == 1
-    assert await bench.store.occurrence(one.id) is None
-    await bench.run(made, "a")
+def what_was_forgotten_can_be_added_again(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    assert bench.settle(one)
+    assert bench.store.prune(before=NOW, keep=0, limit=1) == 1
+    assert bench.store.occurrence(one.id) is None
+    bench.run(made, "a")
 
 
 @case
-async def what_was_forgotten_leaves_no_runs_to_whoever_comes_next(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def what_was_forgotten_leaves_no_runs_to_whoever_comes_next(bench: Bench) -> None:
+    made = bench.create_quiet()
     for key in ("a", "b"):
-        assert await bench.settle(await bench.run(made, key))
-    assert await bench.store.prune(before=NOW, keep=0, limit=9) == 2
+        assert bench.settle(bench.run(made, key))
+    assert bench.store.prune(before=NOW, keep=0, limit=9) == 2
     for key in ("c", "d"):
-        await bench.add(made, key, MINUTE)
-    assert await bench.store.runs(made.uid) == []
-    assert await bench.store.activities([made.uid]) == [Activity()]
+        bench.add(made, key, MINUTE)
+    assert bench.store.runs(made.uid) == []
+    assert bench.store.activities([made.uid]) == [Activity()]
 
 
 @case
-async def a_deleted_schedule_is_found_when_it_is_asked_for(bench: Bench) -> None:
-    assert await bench.store.find("acme", "a", deleted=True) is None
+def a_deleted_schedule_is_found_when_it_is_asked_for(bench: Bench) -> None:
+    assert bench.store.find("acme", "a", deleted=True) is None
     for number in range(2):
-        made = await bench.create(f"uid-{number}", schedule_id="a")
+        made = bench.create(f"uid-{number}", schedule_id="a")
         bench.advance(1)
-        assert await bench.commit(edits.delete(await bench.snapshot(made), now=bench.now))
-        assert await bench.store.find("acme", "a") is None
-        found = await bench.store.find("acme", "a", deleted=True)
+        assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+        assert bench.store.find("acme", "a") is None
+        found = bench.store.find("acme", "a", deleted=True)
         assert found is not None
         assert (found.schedule.uid, found.schedule.phase) == (f"uid-{number}", SchedulePhase.DELETED)
-    await bench.create("uid-2", schedule_id="a")
-    listed = await bench.store.find("acme", "a", deleted=True)
+    bench.create("uid-2", schedule_id="a")
+    listed = bench.store.find("acme", "a", deleted=True)
     assert listed is not None
     assert listed.schedule.uid == "uid-2"
-    assert await bench.store.find("other", "a", deleted=True) is None
+    assert bench.store.find("other", "a", deleted=True) is None
 
 
 @case
-async def deleted_schedules_are_listed_when_they_are_asked_for(bench: Bench) -> None:
-    made = [await bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
-    assert await bench.store.schedules("acme", limit=9, deleted=True) == []
+def deleted_schedules_are_listed_when_they_are_asked_for(bench: Bench) -> None:
+    made = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
+    assert bench.store.schedules("acme", limit=9, deleted=True) == []
     for number in (2, 0, 3):
-        assert await bench.commit(edits.delete(await bench.snapshot(made[number]), now=bench.now))
-    first = await bench.store.schedules("acme", limit=2, deleted=True)
+        assert bench.commit(edits.delete(bench.snapshot(made[number]), now=bench.now))
+    first = bench.store.schedules("acme", limit=2, deleted=True)
     assert [kept.schedule.uid for kept in first] == ["uid-0", "uid-2"]
-    second = await bench.store.schedules("acme", after="uid-2", limit=2, deleted=True)
+    second = bench.store.schedules("acme", after="uid-2", limit=2, deleted=True)
     assert [kept.schedule.uid for kept in second] == ["uid-3"]
-    assert [kept.schedule.uid for kept in await bench.store.schedules("acme", limit=9)] == ["uid-1"]
+    assert [kept.schedule.uid for kept in bench.store.schedules("acme", limit=9)] == ["uid-1"]
 
 
 @case
-async def the_next_time_of_a_schedule_is_told_while_a_node_holds_it(bench: Bench) -> None:
-    made = await bench.create()
-    assert (await bench.kept(made)).next_due == NOW + MINUTE
-    [claim] = await bench.claim(until=NOW + MINUTE)
-    assert (await bench.kept(made)).next_due == NOW + MINUTE
+def the_next_time_of_a_schedule_is_told_while_a_node_holds_it(bench: Bench) -> None:
+    made = bench.create()
+    assert bench.kept(made).next_due == NOW + MINUTE
+    [claim] = bench.claim(until=NOW + MINUTE)
+    assert bench.kept(made).next_due == NOW + MINUTE
     bench.advance(MINUTE)
-    await bench.start(claim)
-    assert (await bench.kept(made)).next_due is None
+    bench.start(claim)
+    assert bench.kept(made).next_due is None
 
 
 @case
-async def a_delivery_is_told_as_a_run_while_it_goes_on(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    assert await bench.settle(await bench.run(made, "before"))
+def a_delivery_is_told_as_a_run_while_it_goes_on(bench: Bench) -> None:
+    made = bench.create_quiet()
+    assert bench.settle(bench.run(made, "before"))
     bench.advance(1)
-    one = await bench.run(made, "now", 1)
-    run, before = await bench.store.runs(made.uid)
+    one = bench.run(made, "now", 1)
+    run, before = bench.store.runs(made.uid)
     assert (run.id, run.occurrence_id, run.attempt, run.node) == (f"{one.id}-{one.fence}", one.id, 1, "node-a")
     assert (run.started, run.ended, run.outcome) == (NOW + 1, None, None)
     assert before.outcome is Outcome.COMPLETED
-    assert await bench.store.runs(made.uid, 1) == [run]
-    assert await bench.settle(one)
-    assert [each.ended is None for each in await bench.store.runs(made.uid)] == [False, False]
+    assert bench.store.runs(made.uid, 1) == [run]
+    assert bench.settle(one)
+    assert [each.ended is None for each in bench.store.runs(made.uid)] == [False, False]
 
 
 @case
-async def what_a_schedule_does_at_present_is_told(bench: Bench) -> None:
-    quiet, busy = await bench.create_quiet("uid-1"), await bench.create_quiet("uid-2")
+def what_a_schedule_does_at_present_is_told(bench: Bench) -> None:
+    quiet, busy = bench.create_quiet("uid-1"), bench.create_quiet("uid-2")
     nothing = Activity()
-    assert await bench.store.activities([busy.uid, "nobody", quiet.uid]) == [nothing, nothing, nothing]
-    first = await bench.run(busy, "a")
-    assert await bench.settle(first)
+    assert bench.store.activities([busy.uid, "nobody", quiet.uid]) == [nothing, nothing, nothing]
+    first = bench.run(busy, "a")
+    assert bench.settle(first)
     bench.advance(1)
     running = []
     for key in "bc":
-        await bench.add(busy, key, 1)
-        running.append(await bench.decide(replace(start(await bench.claim_one()), takes_slot=False)))
-    [activity] = await bench.store.activities([busy.uid])
+        bench.add(busy, key, 1)
+        running.append(bench.decide(replace(start(bench.claim_one()), takes_slot=False)))
+    [activity] = bench.store.activities([busy.uid])
     assert activity.delivering == tuple(sorted(one.id for one in running))
     assert activity.last_run is not None
     assert (activity.last_run.occurrence_id, activity.last_run.outcome) == (first.id, Outcome.COMPLETED)
-    assert await bench.fail(running[0])
-    _, activity = await bench.store.activities([quiet.uid, busy.uid])
+    assert bench.fail(running[0])
+    _, activity = bench.store.activities([quiet.uid, busy.uid])
     assert activity.delivering == (running[1].id,)
     assert activity.last_run is not None
     assert activity.last_run.occurrence_id == running[0].id
 
 
 @case
-async def of_several_attempts_the_last_is_told(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    one = await bench.run(made, "a")
-    assert await bench.retry(one, NOW + 5)
-    [activity] = await bench.store.activities([made.uid])
+def of_several_attempts_the_last_is_told(bench: Bench) -> None:
+    made = bench.create_quiet()
+    one = bench.run(made, "a")
+    assert bench.retry(one, NOW + 5)
+    [activity] = bench.store.activities([made.uid])
     assert activity.last_run is not None
     assert activity.last_run.attempt == 1
     bench.advance(5)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    [activity] = await bench.store.activities([made.uid])
+    assert bench.settle(bench.start(bench.claim_one()))
+    [activity] = bench.store.activities([made.uid])
     assert activity.last_run is not None
     assert activity.last_run.attempt == 2
 
 
 @case
-async def a_history_is_cut_to_whatever_size_is_asked_for(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def a_history_is_cut_to_whatever_size_is_asked_for(bench: Bench) -> None:
+    made = bench.create_quiet()
     ended = [
         factories.occurrence(made, manual(f"{number}"), nominal=NOW + number, phase=Phase.SKIPPED, reason=Reason.PAUSED)
         for number in range(40)
     ]
-    assert all(await bench.store.add(ended))
+    assert all(bench.store.add(ended))
     for keep in range(39, -1, -1):
-        assert await bench.store.prune(before=0, keep=keep, limit=9) == 1
-        assert len(await bench.store.occurrences(made.uid)) == keep
+        assert bench.store.prune(before=0, keep=keep, limit=9) == 1
+        assert len(bench.store.occurrences(made.uid)) == keep
 
 
 @case
-async def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    first = await bench.run(made, "a")
-    assert await bench.settle(first)
+def the_last_run_is_one_that_has_ended(bench: Bench) -> None:
+    made = bench.create_quiet()
+    first = bench.run(made, "a")
+    assert bench.settle(first)
     bench.advance(1)
-    second = await bench.run(made, "b", 1)
+    second = bench.run(made, "b", 1)
     accepted = Accepted(started=bench.now, accepted=bench.now)
-    assert await bench.store.settle([settle(second, made, accepted, node="node-a")]) == [True]
-    [activity] = await bench.store.activities([made.uid])
+    assert bench.store.settle([settle(second, made, accepted, node="node-a")]) == [True]
+    [activity] = bench.store.activities([made.uid])
     assert activity.delivering == (second.id,)
     assert activity.last_run is not None
     assert activity.last_run.occurrence_id == first.id
 
 
 @case
-async def what_comes_back_after_an_edit_is_no_part_of_the_history(bench: Bench) -> None:
-    made = await bench.create()
+def what_comes_back_after_an_edit_is_no_part_of_the_history(bench: Bench) -> None:
+    made = bench.create()
     hourly = replace(made.declaration, trigger=IntervalTrigger(3_600, start_at=from_micros(NOW + 60 * MINUTE)))
     for declared in (hourly, made.declaration):
-        assert await bench.commit(edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD))
+        assert bench.commit(edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD))
     bench.advance(MINUTE)
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    ended = [one for one in await bench.store.occurrences(made.uid) if one.phase in FINAL]
-    assert await bench.store.prune(before=0, keep=len(ended), limit=9) == 0
-    assert await bench.store.prune(before=0, keep=0, limit=9) == len(ended)
+    assert bench.settle(bench.start(bench.claim_one()))
+    ended = [one for one in bench.store.occurrences(made.uid) if one.phase in FINAL]
+    assert bench.store.prune(before=0, keep=len(ended), limit=9) == 0
+    assert bench.store.prune(before=0, keep=0, limit=9) == len(ended)

@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 DAY = DAY_SECONDS * SECOND
 
 
-async def _beat(bench: Bench, node: str, lease: int = LEASE) -> None:
-    await bench.store.beat(Heartbeat(node=node, lease=lease), now=bench.now)
+def _beat(bench: Bench, node: str, lease: int = LEASE) -> None:
+    bench.store.beat(Heartbeat(node=node, lease=lease), now=bench.now)
 
 
-async def _lead(bench: Bench, node: str, lease: int = LEASE) -> Leadership:
-    return await bench.store.lead(node, now=bench.now, lease=lease)
+def _lead(bench: Bench, node: str, lease: int = LEASE) -> Leadership:
+    return bench.store.lead(node, now=bench.now, lease=lease)
 
 
-async def _alive(bench: Bench) -> list[str]:
-    return [node.name for node in await bench.store.nodes() if node.is_alive]
+def _alive(bench: Bench) -> list[str]:
+    return [node.name for node in bench.store.nodes() if node.is_alive]
 
 
-async def _names(bench: Bench) -> list[str]:
-    return [node.name for node in await bench.store.nodes()]
+def _names(bench: Bench) -> list[str]:
+    return [node.name for node in bench.store.nodes()]
 
 
-async def _leaders(bench: Bench) -> list[str]:
-    return [node.name for node in await bench.store.nodes() if node.is_leader]
+def _leaders(bench: Bench) -> list[str]:
+    return [node.name for node in bench.store.nodes() if node.is_leader]
 
 
 @case
-async def a_node_is_known_by_its_last_beat(bench: Bench) -> None:
-    assert await bench.store.nodes() == []
+def a_node_is_known_by_its_last_beat(bench: Bench) -> None:
+    assert bench.store.nodes() == []
     first = Heartbeat(
         node="node-a",
         routes=("http", "function:work"),
@@ -48,8 +48,8 @@ async def a_node_is_known_by_its_last_beat(bench: Bench) -> None:
         started=NOW - 5,
         lease=LEASE,
     )
-    await bench.store.beat(first, now=bench.now)
-    [node] = await bench.store.nodes()
+    bench.store.beat(first, now=bench.now)
+    [node] = bench.store.nodes()
     assert node == NodeRecord(
         name="node-a",
         routes=("http", "function:work"),
@@ -65,162 +65,162 @@ async def a_node_is_known_by_its_last_beat(bench: Bench) -> None:
     assert (node.started_at, node.seen_at, node.left_at) == (from_micros(NOW - 5), from_micros(NOW), None)
     bench.advance(SECOND)
     again = Heartbeat(node="node-a", routes=(), capacity=20, load=0, version="1.3", started=NOW - 4, lease=LEASE)
-    await bench.store.beat(again, now=bench.now)
-    [node] = await bench.store.nodes()
+    bench.store.beat(again, now=bench.now)
+    [node] = bench.store.nodes()
     assert (node.routes, node.capacity, node.load, node.version) == ((), 20, 0, "1.3")
     assert (node.started, node.seen) == (NOW - 4, NOW + SECOND)
 
 
 @case
-async def nodes_are_told_by_name(bench: Bench) -> None:
+def nodes_are_told_by_name(bench: Bench) -> None:
     for name in ("node-c", "node-a", "node-b"):
-        await _beat(bench, name)
-    assert [node.name for node in await bench.store.nodes()] == ["node-a", "node-b", "node-c"]
+        _beat(bench, name)
+    assert [node.name for node in bench.store.nodes()] == ["node-a", "node-b", "node-c"]
 
 
 @case
-async def a_node_is_alive_until_it_was_silent_for_two_of_its_own_leases(bench: Bench) -> None:
-    await _beat(bench, "short", SECOND)
-    await _beat(bench, "long", LEASE)
+def a_node_is_alive_until_it_was_silent_for_two_of_its_own_leases(bench: Bench) -> None:
+    _beat(bench, "short", SECOND)
+    _beat(bench, "long", LEASE)
     bench.advance(2 * SECOND - 1)
-    assert await _alive(bench) == ["long", "short"]
+    assert _alive(bench) == ["long", "short"]
     bench.advance(1)
-    assert await _alive(bench) == ["long"]
+    assert _alive(bench) == ["long"]
     bench.advance(2 * LEASE - 2 * SECOND - 1)
-    assert await _alive(bench) == ["long"]
+    assert _alive(bench) == ["long"]
     bench.advance(1)
-    assert await _alive(bench) == []
-    assert len(await bench.store.nodes()) == 2
+    assert _alive(bench) == []
+    assert len(bench.store.nodes()) == 2
 
 
 @case
-async def a_node_that_was_not_heard_of_for_a_day_is_told_no_more(bench: Bench) -> None:
+def a_node_that_was_not_heard_of_for_a_day_is_told_no_more(bench: Bench) -> None:
     for name in ("node-a", "node-b", "node-c"):
-        await _beat(bench, name)
-    await bench.store.leave("node-a")
+        _beat(bench, name)
+    bench.store.leave("node-a")
     event = of_lost_node("node-b", seen=NOW, started=0, version="", load=0, routes=())
-    assert await bench.store.lose("node-b", NOW, event)
+    assert bench.store.lose("node-b", NOW, event)
     bench.advance(DAY)
-    assert await _names(bench) == ["node-a", "node-b", "node-c"]
+    assert _names(bench) == ["node-a", "node-b", "node-c"]
     bench.advance(1)
-    assert await _names(bench) == ["node-c"]
-    await _beat(bench, "node-d")
-    assert await _names(bench) == ["node-c", "node-d"]
+    assert _names(bench) == ["node-c"]
+    _beat(bench, "node-d")
+    assert _names(bench) == ["node-c", "node-d"]
 
 
 @case
-async def a_node_of_whose_loss_nobody_was_told_is_kept_for_30_days(bench: Bench) -> None:
+def a_node_of_whose_loss_nobody_was_told_is_kept_for_30_days(bench: Bench) -> None:
     for name in ("node-a", "node-b"):
-        await _beat(bench, name)
+        _beat(bench, name)
     bench.advance(30 * DAY)
-    await _beat(bench, "node-c")
-    assert [(node.name, node.is_lost) for node in await bench.store.nodes()] == [
+    _beat(bench, "node-c")
+    assert [(node.name, node.is_lost) for node in bench.store.nodes()] == [
         ("node-a", True),
         ("node-b", True),
         ("node-c", False),
     ]
     event = of_lost_node("node-a", seen=NOW, started=0, version="", load=0, routes=())
-    assert await bench.store.lose("node-a", NOW, event)
-    assert await _names(bench) == ["node-b", "node-c"]
+    assert bench.store.lose("node-a", NOW, event)
+    assert _names(bench) == ["node-b", "node-c"]
     bench.advance(1)
-    assert await _names(bench) == ["node-c"]
-    await _beat(bench, "node-c")
-    assert await _names(bench) == ["node-c"]
+    assert _names(bench) == ["node-c"]
+    _beat(bench, "node-c")
+    assert _names(bench) == ["node-c"]
 
 
 @case
-async def a_node_that_leaves_is_alive_no_more_but_still_told(bench: Bench) -> None:
-    await _beat(bench, "node-a")
-    await _beat(bench, "node-b")
+def a_node_that_leaves_is_alive_no_more_but_still_told(bench: Bench) -> None:
+    _beat(bench, "node-a")
+    _beat(bench, "node-b")
     bench.advance(SECOND)
-    await bench.store.leave("node-a")
-    await bench.store.leave("nobody")
-    assert await _alive(bench) == ["node-b"]
-    gone, _ = await bench.store.nodes()
+    bench.store.leave("node-a")
+    bench.store.leave("nobody")
+    assert _alive(bench) == ["node-b"]
+    gone, _ = bench.store.nodes()
     assert (gone.name, gone.left, gone.seen) == ("node-a", NOW + SECOND, NOW)
     assert gone.left_at == from_micros(NOW + SECOND)
-    await _beat(bench, "node-a")
-    assert await _alive(bench) == ["node-a", "node-b"]
+    _beat(bench, "node-a")
+    assert _alive(bench) == ["node-a", "node-b"]
 
 
 @case
-async def whoever_comes_first_leads_and_the_others_are_told(bench: Bench) -> None:
+def whoever_comes_first_leads_and_the_others_are_told(bench: Bench) -> None:
     leadership = Leadership(term=1, leader="node-a", until=NOW + LEASE)
-    assert await _lead(bench, "node-a") == leadership
+    assert _lead(bench, "node-a") == leadership
     bench.advance(LEASE - 1)
-    assert await _lead(bench, "node-b", lease=1) == leadership
+    assert _lead(bench, "node-b", lease=1) == leadership
     assert leadership.is_of("node-a", NOW + LEASE - 1)
     assert not leadership.is_of("node-a", NOW + LEASE)
     assert not leadership.is_of("node-b", NOW)
 
 
 @case
-async def a_leader_that_renews_in_time_keeps_its_term(bench: Bench) -> None:
-    await _lead(bench, "node-a")
+def a_leader_that_renews_in_time_keeps_its_term(bench: Bench) -> None:
+    _lead(bench, "node-a")
     bench.advance(LEASE - 1)
-    assert await _lead(bench, "node-a") == Leadership(term=1, leader="node-a", until=bench.now + LEASE)
+    assert _lead(bench, "node-a") == Leadership(term=1, leader="node-a", until=bench.now + LEASE)
     bench.advance(1)
-    assert (await _lead(bench, "node-b")).leader == "node-a"
+    assert _lead(bench, "node-b").leader == "node-a"
 
 
 @case
-async def the_lead_is_free_at_exactly_the_end_of_its_lease(bench: Bench) -> None:
-    await _lead(bench, "node-a")
+def the_lead_is_free_at_exactly_the_end_of_its_lease(bench: Bench) -> None:
+    _lead(bench, "node-a")
     bench.advance(LEASE)
     taken = Leadership(term=2, leader="node-b", until=bench.now + LEASE)
-    assert await _lead(bench, "node-b") == taken
-    assert await _lead(bench, "node-a") == taken
+    assert _lead(bench, "node-b") == taken
+    assert _lead(bench, "node-a") == taken
 
 
 @case
-async def whoever_takes_the_lead_again_too_late_has_a_new_term(bench: Bench) -> None:
-    await _lead(bench, "node-a")
+def whoever_takes_the_lead_again_too_late_has_a_new_term(bench: Bench) -> None:
+    _lead(bench, "node-a")
     bench.advance(LEASE)
-    assert (await _lead(bench, "node-a")).term == 2
+    assert _lead(bench, "node-a").term == 2
     bench.advance(10 * LEASE)
-    assert (await _lead(bench, "node-a")).term == 3
+    assert _lead(bench, "node-a").term == 3
 
 
 @case
-async def a_leader_that_leaves_gives_up_the_lead_and_its_term_is_used_up(bench: Bench) -> None:
-    await _beat(bench, "node-a")
-    await _lead(bench, "node-a")
-    await bench.store.leave("node-a")
-    assert await _leaders(bench) == []
-    assert await _lead(bench, "node-b") == Leadership(term=2, leader="node-b", until=NOW + LEASE)
-    await bench.store.leave("node-a")
-    assert (await _lead(bench, "node-c")).leader == "node-b"
+def a_leader_that_leaves_gives_up_the_lead_and_its_term_is_used_up(bench: Bench) -> None:
+    _beat(bench, "node-a")
+    _lead(bench, "node-a")
+    bench.store.leave("node-a")
+    assert _leaders(bench) == []
+    assert _lead(bench, "node-b") == Leadership(term=2, leader="node-b", until=NOW + LEASE)
+    bench.store.leave("node-a")
+    assert _lead(bench, "node-c").leader == "node-b"
 
 
 @case
-async def a_leader_that_left_and_comes_back_has_a_new_term(bench: Bench) -> None:
-    await _lead(bench, "node-a")
-    await bench.store.leave("node-a")
-    assert await _lead(bench, "node-a") == Leadership(term=2, leader="node-a", until=NOW + LEASE)
+def a_leader_that_left_and_comes_back_has_a_new_term(bench: Bench) -> None:
+    _lead(bench, "node-a")
+    bench.store.leave("node-a")
+    assert _lead(bench, "node-a") == Leadership(term=2, leader="node-a", until=NOW + LEASE)
 
 
 @case
-async def the_leader_is_told_until_its_lease_ends(bench: Bench) -> None:
-    await _beat(bench, "node-a", DAY)
-    await _beat(bench, "node-b", DAY)
-    assert await _leaders(bench) == []
-    await _lead(bench, "node-b")
-    assert await _leaders(bench) == ["node-b"]
+def the_leader_is_told_until_its_lease_ends(bench: Bench) -> None:
+    _beat(bench, "node-a", DAY)
+    _beat(bench, "node-b", DAY)
+    assert _leaders(bench) == []
+    _lead(bench, "node-b")
+    assert _leaders(bench) == ["node-b"]
     bench.advance(LEASE - 1)
-    assert await _leaders(bench) == ["node-b"]
+    assert _leaders(bench) == ["node-b"]
     bench.advance(1)
-    assert await _leaders(bench) == []
+    assert _leaders(bench) == []
 
 
 @case
-async def terms_rise_by_one_with_every_change_and_never_fall(bench: Bench) -> None:
+def terms_rise_by_one_with_every_change_and_never_fall(bench: Bench) -> None:
     terms = []
     for node in ("node-a", "node-b", "node-a", "node-c"):
-        terms.append((await _lead(bench, node)).term)
-        terms.append((await _lead(bench, node)).term)
+        terms.append(_lead(bench, node).term)
+        terms.append(_lead(bench, node).term)
         bench.advance(LEASE)
     assert terms == [1, 1, 2, 2, 3, 3, 4, 4]
     bench.advance(-100 * LEASE)  # the clock was ahead, and has been set back
-    assert await _lead(bench, "node-c") == Leadership(term=4, leader="node-c", until=bench.now + LEASE)
+    assert _lead(bench, "node-c") == Leadership(term=4, leader="node-c", until=bench.now + LEASE)
     bench.advance(LEASE)
-    assert (await _lead(bench, "node-a")).term == 5
+    assert _lead(bench, "node-a").term == 5

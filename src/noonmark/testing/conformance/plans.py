@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 FIRST = NOW + MINUTE
 
 
-async def _edited(bench: Bench, made: Schedule, **changes: object) -> Plan:
+def _edited(bench: Bench, made: Schedule, **changes: object) -> Plan:
     declared = factories.declaration(**changes)
-    return edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+    return edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
 
 
 def _hourly() -> IntervalTrigger:
@@ -38,10 +38,10 @@ def _hourly() -> IntervalTrigger:
 
 
 @case
-async def a_snapshot_tells_watermark_and_projections_in_order(bench: Bench) -> None:
-    made = await bench.create(horizon=Horizon(occurrences=3))
-    await bench.add(made, "asked for")
-    snapshot = await bench.snapshot(made)
+def a_snapshot_tells_watermark_and_projections_in_order(bench: Bench) -> None:
+    made = bench.create(horizon=Horizon(occurrences=3))
+    bench.add(made, "asked for")
+    snapshot = bench.snapshot(made)
     assert snapshot.schedule == made
     assert snapshot.watermark == NOW + 3 * MINUTE
     assert [one.nominal for one in snapshot.projections] == [NOW + MINUTE, NOW + 2 * MINUTE, NOW + 3 * MINUTE]
@@ -50,40 +50,40 @@ async def a_snapshot_tells_watermark_and_projections_in_order(bench: Bench) -> N
 
 
 @case
-async def a_snapshot_tells_which_projections_are_claimed_or_wait(bench: Bench) -> None:
-    made = await bench.create(horizon=Horizon(occurrences=3))
+def a_snapshot_tells_which_projections_are_claimed_or_wait(bench: Bench) -> None:
+    made = bench.create(horizon=Horizon(occurrences=3))
     bench.advance(3 * MINUTE)
-    claims = await bench.claim(limit=2)
-    await bench.decide(Wait(claim=claims[0], waiting_for=Reason.DEPENDENCY_PENDING))
-    waiting, claimed, pending = (await bench.snapshot(made)).projections
+    claims = bench.claim(limit=2)
+    bench.decide(Wait(claim=claims[0], waiting_for=Reason.DEPENDENCY_PENDING))
+    waiting, claimed, pending = bench.snapshot(made).projections
     assert (waiting.is_claimed, waiting.waiting_for) == (False, Reason.DEPENDENCY_PENDING)
     assert (claimed.is_claimed, claimed.waiting_for) == (True, None)
     assert (pending.is_claimed, pending.waiting_for) == (False, None)
 
 
 @case
-async def what_has_started_is_no_projection_but_is_admitted(bench: Bench) -> None:
-    made = await bench.create()
+def what_has_started_is_no_projection_but_is_admitted(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(MINUTE)
-    started = await bench.start(await bench.claim_one())
-    snapshot = await bench.snapshot(made)
+    started = bench.start(bench.claim_one())
+    snapshot = bench.snapshot(made)
     assert (snapshot.projections, snapshot.admitted) == ((), FIRST)
-    assert await bench.retry(started, bench.now)
-    assert (await bench.snapshot(made)).projections == ()
-    await bench.claim_one()
-    assert (await bench.snapshot(made)).projections == ()
+    assert bench.retry(started, bench.now)
+    assert bench.snapshot(made).projections == ()
+    bench.claim_one()
+    assert bench.snapshot(made).projections == ()
 
 
 @case
-async def a_closed_gap_is_admitted_up_to_its_last_fire(bench: Bench) -> None:
-    made = await bench.create()
+def a_closed_gap_is_admitted_up_to_its_last_fire(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(10 * MINUTE)
-    assert await bench.commit(plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
-    snapshot = await bench.snapshot(made)
-    gap = next(one for one in await bench.store.occurrences(made.uid) if one.phase is Phase.MISFIRED)
+    assert bench.commit(plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    snapshot = bench.snapshot(made)
+    gap = next(one for one in bench.store.occurrences(made.uid) if one.phase is Phase.MISFIRED)
     assert snapshot.admitted == gap.missed_last
     assert gap.missed_count > 1
-    counters = (await bench.kept(made)).counters
+    counters = bench.kept(made).counters
     assert (counters.total, counters.missed, counters.last_phase) == (
         gap.missed_count,
         gap.missed_count,
@@ -92,74 +92,74 @@ async def a_closed_gap_is_admitted_up_to_its_last_fire(bench: Bench) -> None:
 
 
 @case
-async def the_earliest_are_planned_first_and_no_more_than_asked_for(bench: Bench) -> None:
+def the_earliest_are_planned_first_and_no_more_than_asked_for(bench: Bench) -> None:
     for uid, seconds in (("uid-c", 30), ("uid-a", 10), ("uid-b", 10), ("uid-d", 20)):
         start_at = from_micros(NOW + seconds * SECOND)
-        await bench.create(uid, trigger=IntervalTrigger(60, start_at=start_at))
+        bench.create(uid, trigger=IntervalTrigger(60, start_at=start_at))
     plan_at = NOW + 8 * SECOND
-    assert await bench.store.plannable(plan_at - 1, 10) == []
-    assert [one.schedule.uid for one in await bench.store.plannable(plan_at, 10)] == ["uid-a", "uid-b"]
-    later = await bench.store.plannable(NOW + MINUTE, 3)
+    assert bench.store.plannable(plan_at - 1, 10) == []
+    assert [one.schedule.uid for one in bench.store.plannable(plan_at, 10)] == ["uid-a", "uid-b"]
+    later = bench.store.plannable(NOW + MINUTE, 3)
     assert [one.schedule.uid for one in later] == ["uid-a", "uid-b", "uid-d"]
-    assert await bench.store.plannable(NOW + MINUTE, 3) == later  # to read is to change nothing
-    assert len(await bench.store.plannable(NOW + MINUTE, 10)) == 4
+    assert bench.store.plannable(NOW + MINUTE, 3) == later  # to read is to change nothing
+    assert len(bench.store.plannable(NOW + MINUTE, 10)) == 4
 
 
 @case
-async def a_planned_schedule_is_plannable_at_its_next_time(bench: Bench) -> None:
-    made = await bench.create()
+def a_planned_schedule_is_plannable_at_its_next_time(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(58 * SECOND)
-    [snapshot] = await bench.store.plannable(bench.now, 10)
+    [snapshot] = bench.store.plannable(bench.now, 10)
     planned = plan(snapshot, now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(planned)
-    assert await bench.store.plannable(bench.now, 10) == []
-    assert await bench.store.plannable(planned.plan_at or 0, 10) == [await bench.snapshot(made)]
-    assert (await bench.snapshot(made)).watermark == planned.watermark
+    assert bench.commit(planned)
+    assert bench.store.plannable(bench.now, 10) == []
+    assert bench.store.plannable(planned.plan_at or 0, 10) == [bench.snapshot(made)]
+    assert bench.snapshot(made).watermark == planned.watermark
 
 
 @case
-async def only_active_schedules_are_plannable(bench: Bench) -> None:
-    paused, deleted = await bench.create("uid-1"), await bench.create("uid-2")
-    assert await bench.commit(edits.pause(await bench.snapshot(paused), now=bench.now))
-    assert await bench.commit(edits.delete(await bench.snapshot(deleted), now=bench.now))
-    assert await bench.store.plannable(NOW + 10 * MINUTE, 10) == []
+def only_active_schedules_are_plannable(bench: Bench) -> None:
+    paused, deleted = bench.create("uid-1"), bench.create("uid-2")
+    assert bench.commit(edits.pause(bench.snapshot(paused), now=bench.now))
+    assert bench.commit(edits.delete(bench.snapshot(deleted), now=bench.now))
+    assert bench.store.plannable(NOW + 10 * MINUTE, 10) == []
 
 
-async def _writes_nothing(bench: Bench, made: Schedule, lost: Plan) -> None:
-    before = (await bench.snapshot(made), await bench.kept(made), await bench.store.occurrences(made.uid))
-    assert await bench.store.commit_plans([lost]) == [False]
-    assert (await bench.snapshot(made), await bench.kept(made), await bench.store.occurrences(made.uid)) == before
+def _writes_nothing(bench: Bench, made: Schedule, lost: Plan) -> None:
+    before = (bench.snapshot(made), bench.kept(made), bench.store.occurrences(made.uid))
+    assert bench.store.commit_plans([lost]) == [False]
+    assert (bench.snapshot(made), bench.kept(made), bench.store.occurrences(made.uid)) == before
 
 
 @case
-async def a_plan_of_an_old_watermark_is_lost(bench: Bench) -> None:
-    made = await bench.create()
+def a_plan_of_an_old_watermark_is_lost(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(MINUTE)
-    planned = plan(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(planned)
-    await _writes_nothing(bench, made, planned)
+    planned = plan(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(planned)
+    _writes_nothing(bench, made, planned)
 
 
 @case
-async def a_plan_of_an_old_revision_is_lost(bench: Bench) -> None:
-    made = await bench.create()
-    snapshot = await bench.snapshot(made)
-    assert await bench.commit(replace(await _edited(bench, made, max_runs=5), watermark=snapshot.watermark))
-    await _writes_nothing(bench, made, Plan(snapshot=snapshot, watermark=snapshot.watermark + 1))
+def a_plan_of_an_old_revision_is_lost(bench: Bench) -> None:
+    made = bench.create()
+    snapshot = bench.snapshot(made)
+    assert bench.commit(replace(_edited(bench, made, max_runs=5), watermark=snapshot.watermark))
+    _writes_nothing(bench, made, Plan(snapshot=snapshot, watermark=snapshot.watermark + 1))
 
 
 @case
-async def a_plan_of_an_old_phase_is_lost(bench: Bench) -> None:
-    made = await bench.create()
-    snapshot = await bench.snapshot(made)
-    assert await bench.commit(replace(edits.pause(snapshot, now=bench.now), watermark=snapshot.watermark))
-    await _writes_nothing(bench, made, Plan(snapshot=snapshot, watermark=snapshot.watermark + 1))
+def a_plan_of_an_old_phase_is_lost(bench: Bench) -> None:
+    made = bench.create()
+    snapshot = bench.snapshot(made)
+    assert bench.commit(replace(edits.pause(snapshot, now=bench.now), watermark=snapshot.watermark))
+    _writes_nothing(bench, made, Plan(snapshot=snapshot, watermark=snapshot.watermark + 1))
 
 
 @case
-async def of_two_edits_of_what_people_read_the_second_is_lost(bench: Bench) -> None:
-    made = await bench.create()
-    snapshot = await bench.snapshot(made)
+def of_two_edits_of_what_people_read_the_second_is_lost(bench: Bench) -> None:
+    made = bench.create()
+    snapshot = bench.snapshot(made)
     declarations = (
         replace(made.declaration, labels={"team": "a"}),
         replace(made.declaration, description="of the night"),
@@ -168,236 +168,234 @@ async def of_two_edits_of_what_people_read_the_second_is_lost(bench: Bench) -> N
         Plan(snapshot=snapshot, watermark=snapshot.watermark, schedule=replace(made, declaration=one))
         for one in declarations
     )
-    assert await bench.commit(labelled)
-    await _writes_nothing(bench, made, described)
-    assert (await bench.kept(made)).schedule.declaration.labels == {"team": "a"}
+    assert bench.commit(labelled)
+    _writes_nothing(bench, made, described)
+    assert bench.kept(made).schedule.declaration.labels == {"team": "a"}
 
 
 @case
-async def a_plan_of_an_unknown_schedule_is_lost(bench: Bench) -> None:
-    made = await bench.create()
-    strange = replace(await bench.snapshot(made), schedule=factories.schedule("nothing"))
-    assert not await bench.commit(Plan(snapshot=strange, watermark=strange.watermark))
+def a_plan_of_an_unknown_schedule_is_lost(bench: Bench) -> None:
+    made = bench.create()
+    strange = replace(bench.snapshot(made), schedule=factories.schedule("nothing"))
+    assert not bench.commit(Plan(snapshot=strange, watermark=strange.watermark))
 
 
 @case
-async def a_plan_that_counts_what_has_started_since_is_lost(bench: Bench) -> None:
-    made = await bench.create()
+def a_plan_that_counts_what_has_started_since_is_lost(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(MINUTE)
-    claim = await bench.claim_one()
-    deleted = edits.delete(await bench.snapshot(made), now=bench.now)
-    paused = edits.pause(await bench.snapshot(made), now=bench.now)
-    await bench.start(claim)
-    await _writes_nothing(bench, made, deleted)
-    await _writes_nothing(bench, made, paused)
-    removed = await bench.snapshot(made)
+    claim = bench.claim_one()
+    deleted = edits.delete(bench.snapshot(made), now=bench.now)
+    paused = edits.pause(bench.snapshot(made), now=bench.now)
+    bench.start(claim)
+    _writes_nothing(bench, made, deleted)
+    _writes_nothing(bench, made, paused)
+    removed = bench.snapshot(made)
     removed = replace(removed, projections=deleted.snapshot.projections)
     plan_of_removal = Plan(snapshot=removed, watermark=removed.watermark, removed=(claim.occurrence.id,))
-    await _writes_nothing(bench, made, plan_of_removal)
+    _writes_nothing(bench, made, plan_of_removal)
 
 
 @case
-async def a_plan_that_counts_what_has_begun_to_wait_since_is_lost(bench: Bench) -> None:
-    made = await bench.create()
+def a_plan_that_counts_what_has_begun_to_wait_since_is_lost(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(MINUTE)
-    claim = await bench.claim_one()
-    paused = edits.pause(await bench.snapshot(made), now=bench.now)
-    await bench.decide(Wait(claim=claim, waiting_for=Reason.DEPENDENCY_PENDING))
-    await _writes_nothing(bench, made, paused)
-    assert await bench.commit(edits.pause(await bench.snapshot(made), now=bench.now))
+    claim = bench.claim_one()
+    paused = edits.pause(bench.snapshot(made), now=bench.now)
+    bench.decide(Wait(claim=claim, waiting_for=Reason.DEPENDENCY_PENDING))
+    _writes_nothing(bench, made, paused)
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
 
 
 @case
-async def plans_of_one_call_do_not_depend_on_each_other(bench: Bench) -> None:
-    one, other = await bench.create("uid-1"), await bench.create("uid-2")
-    stale = replace(await bench.snapshot(one), watermark=0)
-    good = plan(await bench.snapshot(other), now=NOW + MINUTE, lookahead=LOOKAHEAD)
-    assert await bench.store.commit_plans([Plan(snapshot=stale, watermark=0), good]) == [False, True]
+def plans_of_one_call_do_not_depend_on_each_other(bench: Bench) -> None:
+    one, other = bench.create("uid-1"), bench.create("uid-2")
+    stale = replace(bench.snapshot(one), watermark=0)
+    good = plan(bench.snapshot(other), now=NOW + MINUTE, lookahead=LOOKAHEAD)
+    assert bench.store.commit_plans([Plan(snapshot=stale, watermark=0), good]) == [False, True]
 
 
 @case
-async def an_edit_supersedes_and_another_one_reopens(bench: Bench) -> None:
-    made = await bench.create()
-    [claim] = await bench.claim(until=FIRST)
-    assert await bench.commit(await _edited(bench, made, trigger=_hourly()))
-    moved = await bench.row(claim.occurrence)
+def an_edit_supersedes_and_another_one_reopens(bench: Bench) -> None:
+    made = bench.create()
+    [claim] = bench.claim(until=FIRST)
+    assert bench.commit(_edited(bench, made, trigger=_hourly()))
+    moved = bench.row(claim.occurrence)
     assert (moved.phase, moved.reason) == (Phase.SUPERSEDED, Reason.EDITED)
     assert moved.fence > claim.occurrence.fence
-    assert (await bench.kept(made)).counters.total == 0
-    assert (await bench.snapshot(made)).admitted is None
-    assert await bench.admit(start(claim)) == LeaseLost(occurrence_id=moved.id)
+    assert bench.kept(made).counters.total == 0
+    assert bench.snapshot(made).admitted is None
+    assert bench.admit(start(claim)) == LeaseLost(occurrence_id=moved.id)
 
-    assert await bench.commit(await _edited(bench, made))
-    again = await bench.row(moved)
+    assert bench.commit(_edited(bench, made))
+    again = bench.row(moved)
     assert (again.phase, again.revision) == (Phase.PENDING, 3)
     assert again.fence > moved.fence
-    assert [one.nominal for one in (await bench.snapshot(made)).projections] == [FIRST]
+    assert [one.nominal for one in bench.snapshot(made).projections] == [FIRST]
     bench.advance(MINUTE)
-    assert (await bench.claim_one()).occurrence.id == moved.id
+    assert bench.claim_one().occurrence.id == moved.id
 
 
 @case
-async def an_edit_binds_projections_anew_and_whoever_claimed_them_has_lost(bench: Bench) -> None:
-    made = await bench.create()
-    [claim] = await bench.claim(until=FIRST)
-    assert await bench.commit(await _edited(bench, made, max_runs=5))
-    bound = await bench.row(claim.occurrence)
+def an_edit_binds_projections_anew_and_whoever_claimed_them_has_lost(bench: Bench) -> None:
+    made = bench.create()
+    [claim] = bench.claim(until=FIRST)
+    assert bench.commit(_edited(bench, made, max_runs=5))
+    bound = bench.row(claim.occurrence)
     assert (bound.phase, bound.revision) == (Phase.PENDING, 2)
     assert bound.fence > claim.occurrence.fence
-    assert (await bench.store.renew([hold(claim)], now=bench.now, lease=1)).lost == {bound.id}
+    assert bench.store.renew([hold(claim)], now=bench.now, lease=1).lost == {bound.id}
     bench.advance(MINUTE)
-    assert (await bench.claim_one()).schedule.revision == 2
+    assert bench.claim_one().schedule.revision == 2
 
 
 @case
-async def a_plan_leaves_what_it_would_move_when_that_has_started_since(bench: Bench) -> None:
-    made = await bench.create()
-    [claim] = await bench.claim(until=FIRST)
-    edited = await _edited(bench, made, trigger=_hourly())
-    started = await bench.start(claim)
-    assert await bench.commit(edited)
-    assert await bench.row(started) == started
-    deleted = edits.delete(await bench.snapshot(made), now=bench.now)
-    assert await bench.commit(replace(deleted, removed=(started.id,), cancelled=(started.id, *deleted.cancelled)))
-    assert await bench.row(started) == started
-    assert await bench.settle(started)
+def a_plan_leaves_what_it_would_move_when_that_has_started_since(bench: Bench) -> None:
+    made = bench.create()
+    [claim] = bench.claim(until=FIRST)
+    edited = _edited(bench, made, trigger=_hourly())
+    started = bench.start(claim)
+    assert bench.commit(edited)
+    assert bench.row(started) == started
+    deleted = edits.delete(bench.snapshot(made), now=bench.now)
+    assert bench.commit(replace(deleted, removed=(started.id,), cancelled=(started.id, *deleted.cancelled)))
+    assert bench.row(started) == started
+    assert bench.settle(started)
 
 
 @case
-async def an_edit_of_the_target_takes_live_rows_to_its_route(bench: Bench) -> None:
-    made = await bench.create()
-    asked = await bench.add(made, "asked for")
-    assert await bench.commit(await _edited(bench, made, target=FunctionTarget(function="other")))
+def an_edit_of_the_target_takes_live_rows_to_its_route(bench: Bench) -> None:
+    made = bench.create()
+    asked = bench.add(made, "asked for")
+    assert bench.commit(_edited(bench, made, target=FunctionTarget(function="other")))
     bench.advance(MINUTE)
-    assert await bench.claim() == []
-    claims = await bench.claim(routes=["function:other"])
+    assert bench.claim() == []
+    claims = bench.claim(routes=["function:other"])
     assert [claim.occurrence.nominal for claim in claims] == [NOW, FIRST]
     assert {claim.schedule.declaration.target.route for claim in claims} == {"function:other"}
-    assert (await bench.row(asked)).route == "function:other"
+    assert bench.row(asked).route == "function:other"
 
 
 @case
-async def closed_rows_replace_projections_and_leave_other_rows(bench: Bench) -> None:
-    made = await bench.create()
+def closed_rows_replace_projections_and_leave_other_rows(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(MINUTE)
-    claim = await bench.claim_one()
+    claim = bench.claim_one()
     missed = replace(occurrence(made, FIRST, FIRST), phase=Phase.MISFIRED, reason=Reason.LATE)
-    snapshot = await bench.snapshot(made)
+    snapshot = bench.snapshot(made)
     closing = Plan(snapshot=snapshot, watermark=snapshot.watermark, closed=(missed,))
-    assert await bench.commit(closing)
-    closed = await bench.row(missed)
+    assert bench.commit(closing)
+    closed = bench.row(missed)
     assert (closed.phase, closed.reason) == (Phase.MISFIRED, Reason.LATE)
     assert closed.fence > claim.occurrence.fence
     skipped = replace(missed, phase=Phase.SKIPPED, reason=Reason.OVERLAP)
-    again = replace(
-        closing, snapshot=await bench.snapshot(made), closed=(skipped,), planned=(occurrence(made, FIRST, 0),)
-    )
-    assert await bench.commit(again)
-    assert await bench.row(missed) == closed
-    assert (await bench.kept(made)).counters.total == 1
+    again = replace(closing, snapshot=bench.snapshot(made), closed=(skipped,), planned=(occurrence(made, FIRST, 0),))
+    assert bench.commit(again)
+    assert bench.row(missed) == closed
+    assert bench.kept(made).counters.total == 1
 
 
 @case
-async def closed_rows_take_the_place_of_superseded_ones(bench: Bench) -> None:
-    made = await bench.create()
-    assert await bench.commit(await _edited(bench, made, trigger=_hourly()))
+def closed_rows_take_the_place_of_superseded_ones(bench: Bench) -> None:
+    made = bench.create()
+    assert bench.commit(_edited(bench, made, trigger=_hourly()))
     missed = replace(occurrence(made, FIRST, FIRST), phase=Phase.MISFIRED, reason=Reason.LATE)
-    snapshot = await bench.snapshot(made)
-    assert await bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, closed=(missed,)))
-    assert (await bench.row(missed)).phase is Phase.MISFIRED
-    assert (await bench.kept(made)).counters.missed == 1
+    snapshot = bench.snapshot(made)
+    assert bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, closed=(missed,)))
+    assert bench.row(missed).phase is Phase.MISFIRED
+    assert bench.kept(made).counters.missed == 1
 
 
 @case
-async def a_removed_projection_that_comes_back_has_a_higher_fence(bench: Bench) -> None:
-    made = await bench.create()
-    [claim] = await bench.claim(until=FIRST)
-    assert await bench.commit(edits.pause(await bench.snapshot(made), now=bench.now))
-    assert await bench.store.occurrence(claim.occurrence.id) is None
-    assert await bench.admit(start(claim)) == LeaseLost(occurrence_id=claim.occurrence.id)
-    assert await bench.commit(edits.resume(await bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
-    assert (await bench.row(claim.occurrence)).fence > claim.occurrence.fence
-    [again] = await bench.claim("node-b", until=FIRST)
+def a_removed_projection_that_comes_back_has_a_higher_fence(bench: Bench) -> None:
+    made = bench.create()
+    [claim] = bench.claim(until=FIRST)
+    assert bench.commit(edits.pause(bench.snapshot(made), now=bench.now))
+    assert bench.store.occurrence(claim.occurrence.id) is None
+    assert bench.admit(start(claim)) == LeaseLost(occurrence_id=claim.occurrence.id)
+    assert bench.commit(edits.resume(bench.snapshot(made), now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.row(claim.occurrence).fence > claim.occurrence.fence
+    [again] = bench.claim("node-b", until=FIRST)
     assert again.occurrence.fence > claim.occurrence.fence
-    assert await bench.admit(start(claim)) == LeaseLost(occurrence_id=claim.occurrence.id)
+    assert bench.admit(start(claim)) == LeaseLost(occurrence_id=claim.occurrence.id)
 
 
 @case
-async def a_plan_replaces_a_projection(bench: Bench) -> None:
-    made = await bench.create()
-    snapshot = await bench.snapshot(made)
+def a_plan_replaces_a_projection(bench: Bench) -> None:
+    made = bench.create()
+    snapshot = bench.snapshot(made)
     caught_up = occurrence(made, FIRST, FIRST + 5, caught_up=NOW)
-    assert await bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, planned=(caught_up,)))
-    row = await bench.row(caught_up)
+    assert bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, planned=(caught_up,)))
+    row = bench.row(caught_up)
     assert (row.due, row.caught_up) == (FIRST + 5, NOW)
     bench.advance(MINUTE + 4)
-    assert await bench.claim() == []
+    assert bench.claim() == []
     bench.advance(1)
-    await bench.claim_one()
+    bench.claim_one()
 
 
 @case
-async def a_schedule_with_nothing_to_come_is_completed_when_nothing_is_live(bench: Bench) -> None:
-    made = await bench.create(trigger=OnceTrigger(from_micros(FIRST)))
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.ACTIVE
+def a_schedule_with_nothing_to_come_is_completed_when_nothing_is_live(bench: Bench) -> None:
+    made = bench.create(trigger=OnceTrigger(from_micros(FIRST)))
+    assert bench.kept(made).schedule.phase is SchedulePhase.ACTIVE
     bench.advance(MINUTE)
-    claim = await bench.claim_one()
-    snapshot = await bench.snapshot(made)
+    claim = bench.claim_one()
+    snapshot = bench.snapshot(made)
     missed = replace(occurrence(made, FIRST, FIRST), phase=Phase.MISFIRED, reason=Reason.LATE)
     closing = Plan(snapshot=snapshot, watermark=FIRST, closed=(missed,), exhausted=True)
-    assert await bench.commit(closing)
-    kept = await bench.kept(made)
+    assert bench.commit(closing)
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.schedule.updated) == (SchedulePhase.COMPLETED, bench.now)
     assert kept.next_due is None
-    assert await bench.admit(start(claim)) == LeaseLost(occurrence_id=missed.id)
+    assert bench.admit(start(claim)) == LeaseLost(occurrence_id=missed.id)
 
 
 @case
-async def an_edit_of_the_trigger_reopens_a_completed_schedule(bench: Bench) -> None:
-    made = await bench.create(trigger=OnceTrigger(from_micros(NOW)))
-    assert await bench.settle(await bench.start(await bench.claim_one()))
-    assert (await bench.kept(made)).schedule.phase is SchedulePhase.COMPLETED
-    assert await bench.commit(await _edited(bench, made))
-    kept = await bench.kept(made)
+def an_edit_of_the_trigger_reopens_a_completed_schedule(bench: Bench) -> None:
+    made = bench.create(trigger=OnceTrigger(from_micros(NOW)))
+    assert bench.settle(bench.start(bench.claim_one()))
+    assert bench.kept(made).schedule.phase is SchedulePhase.COMPLETED
+    assert bench.commit(_edited(bench, made))
+    kept = bench.kept(made)
     assert (kept.schedule.phase, kept.next_due) == (SchedulePhase.ACTIVE, FIRST)
-    assert len(await bench.store.plannable(FIRST, 10)) == 1
+    assert len(bench.store.plannable(FIRST, 10)) == 1
 
 
 @case
-async def what_ended_and_was_pruned_since_the_snapshot_does_not_come_back(bench: Bench) -> None:
-    made = await bench.create()
+def what_ended_and_was_pruned_since_the_snapshot_does_not_come_back(bench: Bench) -> None:
+    made = bench.create()
     bench.advance(MINUTE)
-    before = await bench.snapshot(made)
+    before = bench.snapshot(made)
     renamed = replace(made.declaration, timeout=SECOND)
     edit = edits.edit(before, renamed, now=bench.now, lookahead=LOOKAHEAD)
-    started = await bench.start(await bench.claim_one())
-    assert await bench.settle(started)
+    started = bench.start(bench.claim_one())
+    assert bench.settle(started)
     bench.advance(1)
-    assert await bench.store.prune(before=bench.now, keep=0, limit=10) == 1
-    assert await bench.commit(edit)
-    assert await bench.store.occurrence(started.id) is None
+    assert bench.store.prune(before=bench.now, keep=0, limit=10) == 1
+    assert bench.commit(edit)
+    assert bench.store.occurrence(started.id) is None
 
 
 @case
-async def nothing_of_an_old_revision_starts_not_even_what_was_asked_for(bench: Bench) -> None:
-    made = await bench.create_quiet(overlap_policy=overlap.Allow())
-    await bench.add(made, "asked")
-    claim = await bench.claim_one()
+def nothing_of_an_old_revision_starts_not_even_what_was_asked_for(bench: Bench) -> None:
+    made = bench.create_quiet(overlap_policy=overlap.Allow())
+    bench.add(made, "asked")
+    claim = bench.claim_one()
     edit = edits.edit(
-        await bench.snapshot(made), replace(made.declaration, timeout=SECOND), now=bench.now, lookahead=LOOKAHEAD
+        bench.snapshot(made), replace(made.declaration, timeout=SECOND), now=bench.now, lookahead=LOOKAHEAD
     )
-    assert await bench.commit(edit)
+    assert bench.commit(edit)
     decided = replace(start(claim), takes_slot=False)
-    assert await bench.admit(decided) == LeaseLost(occurrence_id=claim.occurrence.id)
-    await bench.store.release([hold(claim)])
-    assert (await bench.claim_one()).schedule.revision == made.revision + 1
+    assert bench.admit(decided) == LeaseLost(occurrence_id=claim.occurrence.id)
+    bench.store.release([hold(claim)])
+    assert bench.claim_one().schedule.revision == made.revision + 1
 
 
 @case
-async def the_newest_time_that_was_admitted_is_told_whatever_starts_after_it(bench: Bench) -> None:
-    made = await bench.create(horizon=Horizon(occurrences=2))
+def the_newest_time_that_was_admitted_is_told_whatever_starts_after_it(bench: Bench) -> None:
+    made = bench.create(horizon=Horizon(occurrences=2))
     bench.advance(2 * MINUTE)
-    older, newer = await bench.claim()
+    older, newer = bench.claim()
     for claim in (newer, older):
-        assert await bench.settle(await bench.start(claim))
-    assert (await bench.snapshot(made)).admitted == newer.occurrence.nominal
+        assert bench.settle(bench.start(claim))
+    assert bench.snapshot(made).admitted == newer.occurrence.nominal

@@ -21,214 +21,212 @@ if TYPE_CHECKING:
 
 
 @case
-async def a_created_schedule_is_kept_with_its_first_plan(bench: Bench) -> None:
-    made = await bench.create()
-    kept = await bench.kept(made)
+def a_created_schedule_is_kept_with_its_first_plan(bench: Bench) -> None:
+    made = bench.create()
+    kept = bench.kept(made)
     assert kept.schedule == made
     assert kept.next_due == NOW + MINUTE
     assert kept.counters.total == 0
-    [planned] = await bench.store.occurrences(made.uid)
+    [planned] = bench.store.occurrences(made.uid)
     assert planned.id == occurrence_id(made.uid, TRIGGER, NOW + MINUTE)
     assert (planned.phase, planned.fence, planned.attempt) == (Phase.PENDING, 0, 0)
 
 
 @case
-async def an_id_is_taken_within_its_tenant_only(bench: Bench) -> None:
-    await bench.create("uid-1", schedule_id="report")
+def an_id_is_taken_within_its_tenant_only(bench: Bench) -> None:
+    bench.create("uid-1", schedule_id="report")
     theirs = factories.schedule("uid-2", schedule_id="report", owner=Owner(tenant="other", user="ada"))
     again = factories.schedule("uid-3", schedule_id="report", owner=Owner(tenant="acme", user="bob"))
     plans = [first_plan(one, lookahead=LOOKAHEAD) for one in (again, theirs)]
-    assert await bench.store.create(plans) == [False, True]
-    assert await bench.store.snapshot("uid-3") is None
-    assert await bench.store.occurrences("uid-3") == []
-    found = await bench.store.find("other", "report")
+    assert bench.store.create(plans) == [False, True]
+    assert bench.store.snapshot("uid-3") is None
+    assert bench.store.occurrences("uid-3") == []
+    found = bench.store.find("other", "report")
     assert found is not None
     assert found.schedule == theirs
 
 
 @case
-async def an_id_is_taken_by_an_earlier_schedule_of_the_same_call(bench: Bench) -> None:
+def an_id_is_taken_by_an_earlier_schedule_of_the_same_call(bench: Bench) -> None:
     plans = [
         first_plan(factories.schedule(uid, schedule_id="report"), lookahead=LOOKAHEAD) for uid in ("uid-1", "uid-2")
     ]
-    assert await bench.store.create(plans) == [True, False]
-    assert await bench.store.snapshot("uid-2") is None
+    assert bench.store.create(plans) == [True, False]
+    assert bench.store.snapshot("uid-2") is None
 
 
 @case
-async def an_id_is_free_again_after_delete(bench: Bench) -> None:
-    made = await bench.create("uid-1", schedule_id="report", name="Report")
-    assert await bench.commit(edits.delete(await bench.snapshot(made), now=bench.now))
-    assert await bench.store.find("acme", "report") is None
-    assert await bench.store.find_named("acme", "ada", "Report") is None
-    again = await bench.create("uid-2", schedule_id="report", name="Report")
-    assert (await bench.kept(again)).schedule == again
-    snapshot = await bench.snapshot(made)
+def an_id_is_free_again_after_delete(bench: Bench) -> None:
+    made = bench.create("uid-1", schedule_id="report", name="Report")
+    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert bench.store.find("acme", "report") is None
+    assert bench.store.find_named("acme", "ada", "Report") is None
+    again = bench.create("uid-2", schedule_id="report", name="Report")
+    assert bench.kept(again).schedule == again
+    snapshot = bench.snapshot(made)
     assert snapshot.schedule.phase is SchedulePhase.DELETED
-    [cancelled] = await bench.store.occurrences(made.uid)
+    [cancelled] = bench.store.occurrences(made.uid)
     assert (cancelled.phase, cancelled.reason) == (Phase.CANCELLED, Reason.DELETED)
 
 
 @case
-async def what_was_never_kept_is_not_found(bench: Bench) -> None:
-    await bench.create()
-    assert await bench.store.find("acme", "nothing") is None
-    assert await bench.store.find_named("acme", "ada", "nothing") is None
-    assert await bench.store.snapshot("nothing") is None
-    assert await bench.store.occurrence("nothing") is None
-    assert await bench.store.occurrences("nothing") == []
-    assert await bench.store.runs("nothing") == []
+def what_was_never_kept_is_not_found(bench: Bench) -> None:
+    bench.create()
+    assert bench.store.find("acme", "nothing") is None
+    assert bench.store.find_named("acme", "ada", "nothing") is None
+    assert bench.store.snapshot("nothing") is None
+    assert bench.store.occurrence("nothing") is None
+    assert bench.store.occurrences("nothing") == []
+    assert bench.store.runs("nothing") == []
 
 
 @case
-async def by_name_the_oldest_of_the_owner_is_found(bench: Bench) -> None:
-    await bench.create("uid-1", name="Report", created=NOW + 2)
-    oldest = await bench.create("uid-2", name="Report", created=NOW + 1)
-    await bench.create("uid-3", name="Report", owner=Owner(tenant="acme", user="bob"))
-    await bench.create("uid-4", name="Report", owner=Owner(tenant="other", user="ada"))
-    await bench.create("uid-5", name="Other")
-    found = await bench.store.find_named("acme", "ada", "Report")
+def by_name_the_oldest_of_the_owner_is_found(bench: Bench) -> None:
+    bench.create("uid-1", name="Report", created=NOW + 2)
+    oldest = bench.create("uid-2", name="Report", created=NOW + 1)
+    bench.create("uid-3", name="Report", owner=Owner(tenant="acme", user="bob"))
+    bench.create("uid-4", name="Report", owner=Owner(tenant="other", user="ada"))
+    bench.create("uid-5", name="Other")
+    found = bench.store.find_named("acme", "ada", "Report")
     assert found is not None
     assert found.schedule == oldest
-    renamed = edits.edit(
-        await bench.snapshot(oldest), factories.declaration(name="New"), now=bench.now, lookahead=LOOKAHEAD
-    )
-    assert await bench.commit(renamed)
-    found = await bench.store.find_named("acme", "ada", "Report")
+    renamed = edits.edit(bench.snapshot(oldest), factories.declaration(name="New"), now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(renamed)
+    found = bench.store.find_named("acme", "ada", "Report")
     assert found is not None
     assert found.schedule.uid == "uid-1"
-    found = await bench.store.find_named("acme", "ada", "New")
+    found = bench.store.find_named("acme", "ada", "New")
     assert found is not None
     assert found.schedule.uid == "uid-2"
 
 
 @case
-async def an_edit_may_say_from_where_the_schedule_comes_now(bench: Bench) -> None:
-    made = await bench.create("uid-1", name="Report")
-    assert await bench.store.routes("embedded") == []
+def an_edit_may_say_from_where_the_schedule_comes_now(bench: Bench) -> None:
+    made = bench.create("uid-1", name="Report")
+    assert bench.store.routes("embedded") == []
     declared = made.declaration
-    plan = edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD, source="embedded")
-    assert await bench.commit(plan)
-    assert (await bench.snapshot(made)).schedule.source == "embedded"
-    assert await bench.store.routes("embedded") == [declared.target.route]
-    again = edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(again)
-    assert (await bench.snapshot(made)).schedule.source == "embedded"
+    plan = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD, source="embedded")
+    assert bench.commit(plan)
+    assert bench.snapshot(made).schedule.source == "embedded"
+    assert bench.store.routes("embedded") == [declared.target.route]
+    again = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(again)
+    assert bench.snapshot(made).schedule.source == "embedded"
 
 
 @case
-async def schedules_are_listed_in_pages_in_the_order_of_their_creation(bench: Bench) -> None:
+def schedules_are_listed_in_pages_in_the_order_of_their_creation(bench: Bench) -> None:
     created = [("uid-1", "c", 3), ("uid-2", "b", 1), ("uid-3", "a", 3), ("uid-4", "d", 2)]
     for uid, schedule_id, after in created:
-        await bench.create(uid, schedule_id=schedule_id, created=NOW + after)
-    await bench.create("uid-5", schedule_id="e", owner=Owner(tenant="other", user="ada"))
-    pages = await _pages(bench, "acme", 2)
+        bench.create(uid, schedule_id=schedule_id, created=NOW + after)
+    bench.create("uid-5", schedule_id="e", owner=Owner(tenant="other", user="ada"))
+    pages = _pages(bench, "acme", 2)
     assert [[kept.schedule.schedule_id for kept in page] for page in pages] == [["b", "d"], ["a", "c"], []]
-    assert [kept.schedule.uid for kept in await bench.store.schedules("other", limit=9)] == ["uid-5"]
-    assert await bench.store.schedules("nobody", limit=9) == []
-    assert await bench.store.schedules("acme", limit=0) == []
-    assert await bench.store.schedules("acme", after="nothing", limit=9) == []
+    assert [kept.schedule.uid for kept in bench.store.schedules("other", limit=9)] == ["uid-5"]
+    assert bench.store.schedules("nobody", limit=9) == []
+    assert bench.store.schedules("acme", limit=0) == []
+    assert bench.store.schedules("acme", after="nothing", limit=9) == []
 
 
 @case
-async def schedules_are_listed_as_they_are_found(bench: Bench) -> None:
-    timed, quiet = await bench.create("uid-1"), await bench.create_quiet("uid-2", created=NOW + 1)
-    assert await bench.settle(await bench.run(quiet, "ran"))
-    await bench.add(quiet, "later", MINUTE)
-    await bench.add(quiet, "sooner", 5)
-    listed = await bench.store.schedules("acme", limit=9)
-    assert listed == [await bench.kept(timed), await bench.kept(quiet)]
+def schedules_are_listed_as_they_are_found(bench: Bench) -> None:
+    timed, quiet = bench.create("uid-1"), bench.create_quiet("uid-2", created=NOW + 1)
+    assert bench.settle(bench.run(quiet, "ran"))
+    bench.add(quiet, "later", MINUTE)
+    bench.add(quiet, "sooner", 5)
+    listed = bench.store.schedules("acme", limit=9)
+    assert listed == [bench.kept(timed), bench.kept(quiet)]
     assert [(kept.counters.total, kept.next_due) for kept in listed] == [(0, NOW + MINUTE), (1, NOW + 5)]
 
 
 @case
-async def what_somebody_asked_for_does_not_move_the_next_fire(bench: Bench) -> None:
-    made = await bench.create()
-    await bench.add(made, "sooner", 5)
-    kept = await bench.kept(made)
+def what_somebody_asked_for_does_not_move_the_next_fire(bench: Bench) -> None:
+    made = bench.create()
+    bench.add(made, "sooner", 5)
+    kept = bench.kept(made)
     assert (kept.next_due, kept.next_own) == (NOW + 5, NOW + MINUTE)
-    quiet = await bench.create_quiet("uid-2")
-    await bench.add(quiet, "asked", 5)
-    assert (await bench.kept(quiet)).next_own is None
-    await bench.store.add([factories.occurrence(quiet, event("e1"), nominal=NOW + MINUTE)])
-    kept = await bench.kept(quiet)
+    quiet = bench.create_quiet("uid-2")
+    bench.add(quiet, "asked", 5)
+    assert bench.kept(quiet).next_own is None
+    bench.store.add([factories.occurrence(quiet, event("e1"), nominal=NOW + MINUTE)])
+    kept = bench.kept(quiet)
     assert (kept.next_due, kept.next_own) == (NOW + 5, NOW + MINUTE)
 
 
 @case
-async def a_list_goes_on_after_a_schedule_that_was_deleted_or_changed(bench: Bench) -> None:
-    made = [await bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
-    assert await bench.commit(edits.delete(await bench.snapshot(made[1]), now=bench.now))
+def a_list_goes_on_after_a_schedule_that_was_deleted_or_changed(bench: Bench) -> None:
+    made = [bench.create(f"uid-{number}", created=NOW + number) for number in range(4)]
+    assert bench.commit(edits.delete(bench.snapshot(made[1]), now=bench.now))
     renamed = factories.declaration(name="New")
-    assert await bench.commit(edits.edit(await bench.snapshot(made[0]), renamed, now=bench.now, lookahead=LOOKAHEAD))
-    assert await bench.commit(edits.pause(await bench.snapshot(made[2]), now=bench.now))
-    listed = await bench.store.schedules("acme", limit=9)
+    assert bench.commit(edits.edit(bench.snapshot(made[0]), renamed, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.commit(edits.pause(bench.snapshot(made[2]), now=bench.now))
+    listed = bench.store.schedules("acme", limit=9)
     assert [kept.schedule.uid for kept in listed] == ["uid-0", "uid-2", "uid-3"]
-    after = await bench.store.schedules("acme", after=made[1].uid, limit=1)
+    after = bench.store.schedules("acme", after=made[1].uid, limit=1)
     assert [kept.schedule.uid for kept in after] == ["uid-2"]
-    again = await bench.create("uid-9", schedule_id=made[1].schedule_id, created=NOW + 9)
-    assert [kept.schedule for kept in await bench.store.schedules("acme", after="uid-3", limit=9)] == [again]
+    again = bench.create("uid-9", schedule_id=made[1].schedule_id, created=NOW + 9)
+    assert [kept.schedule for kept in bench.store.schedules("acme", after="uid-3", limit=9)] == [again]
 
 
-async def _pages(bench: Bench, tenant: str, limit: int) -> list[list[StoredSchedule]]:
+def _pages(bench: Bench, tenant: str, limit: int) -> list[list[StoredSchedule]]:
     """Page after page, until one has nothing in it."""
-    pages = [await bench.store.schedules(tenant, limit=limit)]
+    pages = [bench.store.schedules(tenant, limit=limit)]
     while pages[-1]:
-        pages.append(await bench.store.schedules(tenant, after=pages[-1][-1].schedule.uid, limit=limit))
+        pages.append(bench.store.schedules(tenant, after=pages[-1][-1].schedule.uid, limit=limit))
     return pages
 
 
 @case
-async def an_occurrence_is_added_once(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def an_occurrence_is_added_once(bench: Bench) -> None:
+    made = bench.create_quiet()
     one = factories.occurrence(made, manual("key"), payload={"a": [1]})
-    assert await bench.store.add([one, one]) == [True, False]
-    assert await bench.store.add([one]) == [False]
-    assert await bench.row(one) == one
-    assert (await bench.kept(made)).next_due == NOW
+    assert bench.store.add([one, one]) == [True, False]
+    assert bench.store.add([one]) == [False]
+    assert bench.row(one) == one
+    assert bench.kept(made).next_due == NOW
 
 
 @case
-async def an_occurrence_is_added_to_a_schedule_that_is_there(bench: Bench) -> None:
-    made = await bench.create_quiet()
+def an_occurrence_is_added_to_a_schedule_that_is_there(bench: Bench) -> None:
+    made = bench.create_quiet()
     strange = factories.occurrence(factories.schedule("nothing"), manual("key"))
-    assert await bench.store.add([strange]) == [False]
-    assert await bench.commit(edits.delete(await bench.snapshot(made), now=bench.now))
+    assert bench.store.add([strange]) == [False]
+    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
     late = factories.occurrence(made, manual("key"))
-    assert await bench.store.add([late]) == [False]
-    assert await bench.store.occurrence(late.id) is None
+    assert bench.store.add([late]) == [False]
+    assert bench.store.occurrence(late.id) is None
 
 
 @case
-async def an_occurrence_may_have_ended_when_it_is_added(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add_event(made, "event-1", phase=Phase.SKIPPED, reason=Reason.PAUSED)
-    assert await bench.claim() == []
-    counters = (await bench.kept(made)).counters
+def an_occurrence_may_have_ended_when_it_is_added(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add_event(made, "event-1", phase=Phase.SKIPPED, reason=Reason.PAUSED)
+    assert bench.claim() == []
+    counters = bench.kept(made).counters
     assert (counters.total, counters.skipped, counters.last_phase) == (1, 1, Phase.SKIPPED)
 
 
 @case
-async def closing_twice_is_the_same_as_once(bench: Bench) -> None:
-    await bench.store.close()
-    await bench.store.close()
+def closing_twice_is_the_same_as_once(bench: Bench) -> None:
+    bench.store.close()
+    bench.store.close()
 
 
 @case
-async def a_store_says_what_it_can_do(bench: Bench) -> None:
+def a_store_says_what_it_can_do(bench: Bench) -> None:
     traits = bench.store.traits
     assert {type(traits.is_durable), type(traits.blocks)} == {bool}
     assert traits.lines >= 1
     # Somebody may wait for what another process has asked for: a store that does not ring is looked at every second.
     if traits.watch_interval is None or traits.watch_interval <= SECOND:
-        assert not await bench.store.changed_by_others()
+        assert not bench.store.changed_by_others()
     else:
         assert traits.watch_interval <= 10 * SECOND
         bench.store.listen(lambda: None)()
 
 
 @case
-async def the_clock_is_the_one_the_store_was_given(bench: Bench) -> None:
-    assert await bench.store.clock() == NOW
+def the_clock_is_the_one_the_store_was_given(bench: Bench) -> None:
+    assert bench.store.clock() == NOW
     bench.advance(1)
-    assert await bench.store.clock() == NOW + 1
+    assert bench.store.clock() == NOW + 1

@@ -21,80 +21,80 @@ TOKEN = Secret(
 )
 
 
-async def _names(bench: Bench, tenant: str = "acme") -> list[str]:
-    return [secret.name for secret in await bench.store.secrets(tenant)]
+def _names(bench: Bench, tenant: str = "acme") -> list[str]:
+    return [secret.name for secret in bench.store.secrets(tenant)]
 
 
-async def _noted(bench: Bench) -> list[str]:
-    return [note.operation for note in await bench.store.notes("acme", 99)]
-
-
-@case
-async def a_secret_is_told_as_it_was_sealed(bench: Bench) -> None:
-    assert await bench.store.keep_secret("acme", TOKEN, most=MOST) == TOKEN
-    assert await bench.store.secrets("acme") == [TOKEN]
-    assert await bench.store.find_secrets("acme", ["token", "other"]) == [TOKEN]
+def _noted(bench: Bench) -> list[str]:
+    return [note.operation for note in bench.store.notes("acme", 99)]
 
 
 @case
-async def secrets_are_told_by_name_and_tenant(bench: Bench) -> None:
+def a_secret_is_told_as_it_was_sealed(bench: Bench) -> None:
+    assert bench.store.keep_secret("acme", TOKEN, most=MOST) == TOKEN
+    assert bench.store.secrets("acme") == [TOKEN]
+    assert bench.store.find_secrets("acme", ["token", "other"]) == [TOKEN]
+
+
+@case
+def secrets_are_told_by_name_and_tenant(bench: Bench) -> None:
     for name in ("b", "C", "a.1", "a-1"):
-        await bench.store.keep_secret("acme", replace(TOKEN, name=name), most=MOST)
-    await bench.store.keep_secret("other", replace(TOKEN, name="a-1", sealed="theirs"), most=MOST)
-    assert await _names(bench) == ["C", "a-1", "a.1", "b"]
-    assert [one.sealed for one in await bench.store.find_secrets("acme", ("a-1", "b"))] == [TOKEN.sealed] * 2
-    assert [one.sealed for one in await bench.store.find_secrets("other", ["a-1", "b"])] == ["theirs"]
-    assert await bench.store.find_secrets("acme", []) == []
-    assert await bench.store.secrets("nobody") == []
+        bench.store.keep_secret("acme", replace(TOKEN, name=name), most=MOST)
+    bench.store.keep_secret("other", replace(TOKEN, name="a-1", sealed="theirs"), most=MOST)
+    assert _names(bench) == ["C", "a-1", "a.1", "b"]
+    assert [one.sealed for one in bench.store.find_secrets("acme", ("a-1", "b"))] == [TOKEN.sealed] * 2
+    assert [one.sealed for one in bench.store.find_secrets("other", ["a-1", "b"])] == ["theirs"]
+    assert bench.store.find_secrets("acme", []) == []
+    assert bench.store.secrets("nobody") == []
 
 
 @case
-async def a_secret_of_the_same_name_takes_the_place_of_the_other(bench: Bench) -> None:
-    await bench.store.keep_secret("acme", TOKEN, most=MOST)
+def a_secret_of_the_same_name_takes_the_place_of_the_other(bench: Bench) -> None:
+    bench.store.keep_secret("acme", TOKEN, most=MOST)
     newer = replace(TOKEN, hosts=("b.example.com",), sealed="v1:newer", created=NOW + 5, updated=NOW + 5)
-    kept = await bench.store.keep_secret("acme", newer, most=MOST)
+    kept = bench.store.keep_secret("acme", newer, most=MOST)
     assert kept == replace(newer, created=NOW)
-    assert await bench.store.secrets("acme") == [kept]
+    assert bench.store.secrets("acme") == [kept]
 
 
 @case
-async def there_are_no_more_secrets_than_a_tenant_may_have(bench: Bench) -> None:
+def there_are_no_more_secrets_than_a_tenant_may_have(bench: Bench) -> None:
     note = AuditEntry(at=NOW, caller="ada", operation="secret/set")
     for name in ("a", "b"):
-        assert await bench.store.keep_secret("acme", replace(TOKEN, name=name), most=2, note=note) is not None
-    assert await bench.store.keep_secret("acme", replace(TOKEN, name="c"), most=2, note=note) is None
-    assert await bench.store.keep_secret("other", replace(TOKEN, name="c"), most=2) is not None
-    assert await bench.store.keep_secret("acme", replace(TOKEN, name="b", sealed="new"), most=2, note=note) is not None
-    assert await _names(bench) == ["a", "b"]
-    assert await _noted(bench) == ["secret/set"] * 3
+        assert bench.store.keep_secret("acme", replace(TOKEN, name=name), most=2, note=note) is not None
+    assert bench.store.keep_secret("acme", replace(TOKEN, name="c"), most=2, note=note) is None
+    assert bench.store.keep_secret("other", replace(TOKEN, name="c"), most=2) is not None
+    assert bench.store.keep_secret("acme", replace(TOKEN, name="b", sealed="new"), most=2, note=note) is not None
+    assert _names(bench) == ["a", "b"]
+    assert _noted(bench) == ["secret/set"] * 3
 
 
 @case
-async def a_secret_that_is_forgotten_is_gone(bench: Bench) -> None:
+def a_secret_that_is_forgotten_is_gone(bench: Bench) -> None:
     note = AuditEntry(at=NOW, caller="ada", operation="secret/delete")
     for tenant in ("acme", "other"):
-        await bench.store.keep_secret(tenant, TOKEN, most=MOST)
-    assert await bench.store.forget_secret("acme", "token", note=note) == TOKEN
-    assert await bench.store.forget_secret("acme", "token", note=note) is None
-    assert await bench.store.forget_secret("nobody", "token") is None
-    assert await _names(bench) == []
-    assert await _names(bench, "other") == ["token"]
-    assert await _noted(bench) == ["secret/delete"]
+        bench.store.keep_secret(tenant, TOKEN, most=MOST)
+    assert bench.store.forget_secret("acme", "token", note=note) == TOKEN
+    assert bench.store.forget_secret("acme", "token", note=note) is None
+    assert bench.store.forget_secret("nobody", "token") is None
+    assert _names(bench) == []
+    assert _names(bench, "other") == ["token"]
+    assert _noted(bench) == ["secret/delete"]
 
 
 @case
-async def a_store_has_one_key_of_its_own(bench: Bench) -> None:
-    key = await bench.store.own_key()
+def a_store_has_one_key_of_its_own(bench: Bench) -> None:
+    key = bench.store.own_key()
     assert len(key) == OWN_KEY
     assert len(set(key)) > 1
-    assert await bench.store.own_key() == key
+    assert bench.store.own_key() == key
 
 
 @case
-async def the_key_of_the_store_is_no_secret_of_a_tenant(bench: Bench) -> None:
-    key = await bench.store.own_key()
-    assert await _names(bench) == []
-    assert await bench.store.forget_secret("acme", "own") is None
-    assert await bench.store.keep_secret("acme", replace(TOKEN, name="own"), most=1) is not None
-    assert await bench.store.own_key() == key
-    assert await _names(bench) == ["own"]
+def the_key_of_the_store_is_no_secret_of_a_tenant(bench: Bench) -> None:
+    key = bench.store.own_key()
+    assert _names(bench) == []
+    assert bench.store.forget_secret("acme", "own") is None
+    assert bench.store.keep_secret("acme", replace(TOKEN, name="own"), most=1) is not None
+    assert bench.store.own_key() == key
+    assert _names(bench) == ["own"]

@@ -31,341 +31,341 @@ def _queue(claim: Claim, *, replaces: bool = False, cancel_grace: Micros | None 
     return Wait(claim=claim, waiting_for=Reason.QUEUED, replaces=replaces, cancel_grace=cancel_grace)
 
 
-async def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
+def _edit(bench: Bench, made: Schedule, **changes: object) -> None:
     declared = factories.declaration(**changes)
-    edited = edits.edit(await bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
-    assert await bench.commit(edited)
+    edited = edits.edit(bench.snapshot(made), declared, now=bench.now, lookahead=LOOKAHEAD)
+    assert bench.commit(edited)
 
 
 @case
-async def a_waiting_row_has_no_time(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
-    await bench.add(made, "b", 1)
+def a_waiting_row_has_no_time(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    bench.add(made, "b", 1)
     bench.advance(1)
-    waiting = await bench.decide(_queue(await bench.claim_one()))
+    waiting = bench.decide(_queue(bench.claim_one()))
     assert (waiting.phase, waiting.waiting_for, waiting.holds_slot) == (Phase.PENDING, Reason.QUEUED, False)
-    await bench.store.renew([hold(running)], now=bench.now, lease=10 * LEASE)
+    bench.store.renew([hold(running)], now=bench.now, lease=10 * LEASE)
     bench.advance(LEASE)
-    assert await bench.claim() == []
-    assert (await bench.kept(made)).next_due is None
-    await bench.add(made, "c", 2)
-    assert await bench.admit(start(await bench.claim_one())) == Busy(place=Place.SLOT, waiting=1)
+    assert bench.claim() == []
+    assert bench.kept(made).next_due is None
+    bench.add(made, "c", 2)
+    assert bench.admit(start(bench.claim_one())) == Busy(place=Place.SLOT, waiting=1)
 
 
 @case
-async def an_end_hands_the_slot_to_the_first_in_line(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
+def an_end_hands_the_slot_to_the_first_in_line(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
     for key, after in (("d", 3), ("b", 1), ("c", 2)):
-        await bench.add(made, key, after)
+        bench.add(made, key, after)
     bench.advance(5)
-    for claim in reversed(await bench.claim()):
-        await bench.decide(_queue(claim))
+    for claim in reversed(bench.claim()):
+        bench.decide(_queue(claim))
     order = []
     for _ in range(3):
-        assert await bench.settle(running)
+        assert bench.settle(running)
         bench.advance(1)
-        claim = await bench.claim_one()
+        claim = bench.claim_one()
         assert (claim.occurrence.waiting_for, claim.occurrence.holds_slot) == (Reason.QUEUED, True)
         order.append(claim.occurrence.origin)
-        running = await bench.start(claim)
+        running = bench.start(claim)
         assert running.waiting_for is None
     assert order == ["manual:b", "manual:c", "manual:d"]
 
 
 @case
-async def nobody_overtakes_the_line(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
-    await bench.add(made, "b")
-    await bench.decide(_queue(await bench.claim_one()))
-    assert await bench.settle(running)
-    await bench.add(made, "c", -1)
-    quick = next(claim for claim in await bench.claim() if claim.occurrence.origin == "manual:c")
-    assert await bench.admit(start(quick)) == Busy(place=Place.SLOT, waiting=0)
+def nobody_overtakes_the_line(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    bench.add(made, "b")
+    bench.decide(_queue(bench.claim_one()))
+    assert bench.settle(running)
+    bench.add(made, "c", -1)
+    quick = next(claim for claim in bench.claim() if claim.occurrence.origin == "manual:c")
+    assert bench.admit(start(quick)) == Busy(place=Place.SLOT, waiting=0)
 
 
 @case
-async def whoever_waits_for_what_is_free_by_now_has_its_turn_at_once(bench: Bench) -> None:
-    made = await bench.create_quiet(concurrency=DB)
-    running = await bench.run(made, "a")
-    await bench.add(made, "b")
-    claim = await bench.claim_one()
-    assert isinstance(await bench.admit(start(claim)), Busy)
-    assert await bench.settle(running)
-    turn = await bench.decide(_queue(claim))
+def whoever_waits_for_what_is_free_by_now_has_its_turn_at_once(bench: Bench) -> None:
+    made = bench.create_quiet(concurrency=DB)
+    running = bench.run(made, "a")
+    bench.add(made, "b")
+    claim = bench.claim_one()
+    assert isinstance(bench.admit(start(claim)), Busy)
+    assert bench.settle(running)
+    turn = bench.decide(_queue(claim))
     assert turn.holds_slot
-    claim = await bench.claim_one()
-    await bench.decide(Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT))
-    await bench.start(await bench.claim_one())
+    claim = bench.claim_one()
+    bench.decide(Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT))
+    bench.start(bench.claim_one())
 
 
 @case
-async def a_turn_that_is_not_taken_goes_to_the_next(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
+def a_turn_that_is_not_taken_goes_to_the_next(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
     for key, after in (("b", 1), ("c", 2)):
-        await bench.add(made, key, after)
+        bench.add(made, key, after)
     bench.advance(2)
-    for claim in await bench.claim():
-        await bench.decide(_queue(claim))
-    assert await bench.settle(running)
-    first = await bench.claim_one()
-    await bench.decide(End(claim=first, phase=Phase.SKIPPED, reason=Reason.WINDOW_CLOSED))
-    second = await bench.claim_one()
+    for claim in bench.claim():
+        bench.decide(_queue(claim))
+    assert bench.settle(running)
+    first = bench.claim_one()
+    bench.decide(End(claim=first, phase=Phase.SKIPPED, reason=Reason.WINDOW_CLOSED))
+    second = bench.claim_one()
     assert second.occurrence.origin == "manual:c"
-    await bench.start(second)
+    bench.start(second)
 
 
 @case
-async def a_turn_survives_a_release_and_a_lost_lease(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
-    await bench.add(made, "b", 1)
+def a_turn_survives_a_release_and_a_lost_lease(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    bench.add(made, "b", 1)
     bench.advance(1)
-    await bench.decide(_queue(await bench.claim_one()))
-    assert await bench.settle(running)
-    await bench.store.release([hold(await bench.claim_one())])
-    await bench.claim_one("node-b")
+    bench.decide(_queue(bench.claim_one()))
+    assert bench.settle(running)
+    bench.store.release([hold(bench.claim_one())])
+    bench.claim_one("node-b")
     bench.advance(LEASE)
-    claim = await bench.claim_one("node-c")
+    claim = bench.claim_one("node-c")
     assert claim.occurrence.waiting_for is Reason.QUEUED
-    await bench.start(claim)
+    bench.start(claim)
 
 
 @case
-async def a_newer_one_replaces_what_waits(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.run(made, "a")
-    older, newer = await bench.add_event(made, "b", 1), await bench.add_event(made, "c", 2)
-    asked = await bench.add(made, "asked for", 0)
+def a_newer_one_replaces_what_waits(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.run(made, "a")
+    older, newer = bench.add_event(made, "b", 1), bench.add_event(made, "c", 2)
+    asked = bench.add(made, "asked for", 0)
     bench.advance(2)
-    claims = {claim.occurrence.id: claim for claim in await bench.claim()}
-    await bench.decide(_queue(claims[asked.id]))
-    await bench.decide(_queue(claims[older.id], replaces=True))
-    await bench.decide(_queue(claims[newer.id], replaces=True))
-    replaced = await bench.row(older)
+    claims = {claim.occurrence.id: claim for claim in bench.claim()}
+    bench.decide(_queue(claims[asked.id]))
+    bench.decide(_queue(claims[older.id], replaces=True))
+    bench.decide(_queue(claims[newer.id], replaces=True))
+    replaced = bench.row(older)
     assert (replaced.phase, replaced.reason, replaced.waiting_for) == (Phase.SKIPPED, Reason.REPLACED, None)
-    assert (await bench.row(newer)).waiting_for is Reason.QUEUED
-    assert (await bench.row(asked)).waiting_for is Reason.QUEUED
-    assert (await bench.kept(made)).counters.skipped == 1
+    assert bench.row(newer).waiting_for is Reason.QUEUED
+    assert bench.row(asked).waiting_for is Reason.QUEUED
+    assert bench.kept(made).counters.skipped == 1
 
 
 @case
-async def an_older_one_that_comes_late_is_the_one_replaced(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
-    older, newer = await bench.add_event(made, "b", 1), await bench.add_event(made, "c", 2)
+def an_older_one_that_comes_late_is_the_one_replaced(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    older, newer = bench.add_event(made, "b", 1), bench.add_event(made, "c", 2)
     bench.advance(2)
-    first, second = await bench.claim()
-    await bench.decide(_queue(second, replaces=True))
-    replaced = await bench.decide(_queue(first, replaces=True))
+    first, second = bench.claim()
+    bench.decide(_queue(second, replaces=True))
+    replaced = bench.decide(_queue(first, replaces=True))
     assert (replaced.id, replaced.phase, replaced.reason) == (older.id, Phase.SKIPPED, Reason.REPLACED)
-    assert await bench.settle(running)
-    assert (await bench.claim_one()).occurrence.id == newer.id
+    assert bench.settle(running)
+    assert bench.claim_one().occurrence.id == newer.id
 
 
 @case
-async def whoever_cancels_asks_the_holder_to_stop(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
-    await bench.add_event(made, "b")
-    await bench.decide(_queue(await bench.claim_one(), replaces=True, cancel_grace=10 * SECOND))
-    assert (await bench.store.renew([hold(running)], now=bench.now, lease=LEASE)).stop == {running.id: Reason.REPLACED}
-    assert await bench.settle(running, phase=Phase.CANCELLED, reason=Reason.REPLACED)
-    await bench.start(await bench.claim_one())
+def whoever_cancels_asks_the_holder_to_stop(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    bench.add_event(made, "b")
+    bench.decide(_queue(bench.claim_one(), replaces=True, cancel_grace=10 * SECOND))
+    assert bench.store.renew([hold(running)], now=bench.now, lease=LEASE).stop == {running.id: Reason.REPLACED}
+    assert bench.settle(running, phase=Phase.CANCELLED, reason=Reason.REPLACED)
+    bench.start(bench.claim_one())
 
 
 @case
-async def what_waits_for_others_is_in_no_line_for_a_place(bench: Bench) -> None:
-    running = await bench.run(await bench.create_quiet("uid-1", concurrency=DB), "a")
-    await bench.add(await bench.create_quiet("uid-2", concurrency=DB), "b")
-    await bench.decide(Wait(claim=await bench.claim_one(), waiting_for=Reason.DEPENDENCY_PENDING))
-    assert await bench.settle(running)
-    assert await bench.claim() == []
-    await bench.run(await bench.create_quiet("uid-3", concurrency=DB), "c")
+def what_waits_for_others_is_in_no_line_for_a_place(bench: Bench) -> None:
+    running = bench.run(bench.create_quiet("uid-1", concurrency=DB), "a")
+    bench.add(bench.create_quiet("uid-2", concurrency=DB), "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.DEPENDENCY_PENDING))
+    assert bench.settle(running)
+    assert bench.claim() == []
+    bench.run(bench.create_quiet("uid-3", concurrency=DB), "c")
 
 
 @case
-async def whoever_cancels_takes_the_turn_of_what_nobody_delivers(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    running = await bench.run(made, "a")
-    assert await bench.retry(running, bench.now + MINUTE)
-    await bench.add_event(made, "b")
-    turn = await bench.decide(_queue(await bench.claim_one(), replaces=True, cancel_grace=10 * SECOND))
+def whoever_cancels_takes_the_turn_of_what_nobody_delivers(bench: Bench) -> None:
+    made = bench.create_quiet()
+    running = bench.run(made, "a")
+    assert bench.retry(running, bench.now + MINUTE)
+    bench.add_event(made, "b")
+    turn = bench.decide(_queue(bench.claim_one(), replaces=True, cancel_grace=10 * SECOND))
     assert turn.holds_slot
-    cancelled = await bench.row(running)
+    cancelled = bench.row(running)
     assert (cancelled.phase, cancelled.reason) == (Phase.CANCELLED, Reason.REPLACED)
     assert cancelled.fence > running.fence
-    await bench.start(await bench.claim_one())
+    bench.start(bench.claim_one())
 
 
 @case
-async def a_place_under_a_key_goes_to_the_first_in_line_of_all_schedules(bench: Bench) -> None:
-    running = await bench.run(await bench.create_quiet("uid-1", concurrency=DB), "a")
+def a_place_under_a_key_goes_to_the_first_in_line_of_all_schedules(bench: Bench) -> None:
+    running = bench.run(bench.create_quiet("uid-1", concurrency=DB), "a")
     for uid, after in (("uid-3", 2), ("uid-2", 1)):
-        await bench.add(await bench.create_quiet(uid, concurrency=DB), uid, after)
+        bench.add(bench.create_quiet(uid, concurrency=DB), uid, after)
     bench.advance(2)
-    for claim in await bench.claim():
-        await bench.decide(Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT))
-    assert await bench.claim() == []
-    assert await bench.settle(running)
-    first = await bench.claim_one()
+    for claim in bench.claim():
+        bench.decide(Wait(claim=claim, waiting_for=Reason.CONCURRENCY_LIMIT))
+    assert bench.claim() == []
+    assert bench.settle(running)
+    first = bench.claim_one()
     assert first.occurrence.uid == "uid-2"
-    await bench.add(await bench.create_quiet("uid-4", concurrency=DB), "late")
-    assert await bench.admit(start(await bench.claim_one())) == Busy(place=Place.CONCURRENCY)
-    assert await bench.settle(await bench.start(first))
-    assert (await bench.claim_one()).occurrence.uid == "uid-3"
+    bench.add(bench.create_quiet("uid-4", concurrency=DB), "late")
+    assert bench.admit(start(bench.claim_one())) == Busy(place=Place.CONCURRENCY)
+    assert bench.settle(bench.start(first))
+    assert bench.claim_one().occurrence.uid == "uid-3"
 
 
 @case
-async def a_retry_gives_its_place_back_and_keeps_its_slot(bench: Bench) -> None:
-    made, other = await bench.create_quiet("uid-1", concurrency=DB), await bench.create_quiet("uid-2", concurrency=DB)
-    running = await bench.run(made, "a")
-    await bench.add(other, "b")
-    await bench.decide(Wait(claim=await bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
-    assert await bench.retry(running, bench.now + 5)
-    second = await bench.start(await bench.claim_one())
+def a_retry_gives_its_place_back_and_keeps_its_slot(bench: Bench) -> None:
+    made, other = bench.create_quiet("uid-1", concurrency=DB), bench.create_quiet("uid-2", concurrency=DB)
+    running = bench.run(made, "a")
+    bench.add(other, "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    assert bench.retry(running, bench.now + 5)
+    second = bench.start(bench.claim_one())
     assert second.uid == "uid-2"
     bench.advance(5)
-    again = await bench.claim_one()
+    again = bench.claim_one()
     assert again.occurrence.holds_slot
-    assert await bench.admit(start(again)) == Busy(place=Place.CONCURRENCY)
-    waiting = await bench.decide(Wait(claim=again, waiting_for=Reason.CONCURRENCY_LIMIT))
+    assert bench.admit(start(again)) == Busy(place=Place.CONCURRENCY)
+    waiting = bench.decide(Wait(claim=again, waiting_for=Reason.CONCURRENCY_LIMIT))
     assert waiting.holds_slot
-    assert await bench.settle(second)
-    assert (await bench.start(await bench.claim_one())).attempt == 2
+    assert bench.settle(second)
+    assert bench.start(bench.claim_one()).attempt == 2
 
 
 @case
-async def whoever_waits_for_the_slot_keeps_no_place_from_others(bench: Bench) -> None:
-    made, other = await bench.create_quiet("uid-1", concurrency=DB), await bench.create_quiet("uid-2", concurrency=DB)
-    holder = await bench.run(other, "a")
+def whoever_waits_for_the_slot_keeps_no_place_from_others(bench: Bench) -> None:
+    made, other = bench.create_quiet("uid-1", concurrency=DB), bench.create_quiet("uid-2", concurrency=DB)
+    holder = bench.run(other, "a")
     for of, key, after in ((made, "b", 1), (made, "c", 2), (other, "d", 3)):
-        await bench.add(of, key, after)
+        bench.add(of, key, after)
         bench.advance(1)
-        await bench.decide(Wait(claim=await bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
-    assert await bench.settle(holder)
-    blocked = await bench.claim_one()
-    await bench.add(made, "free", 4, route="http")
-    [free] = await bench.claim(until=NOW + 4, routes=["http"])
-    await bench.decide(Start(claim=free, takes_slot=True))
-    assert await bench.admit(start(blocked)) == Busy(place=Place.SLOT)
-    await bench.decide(_queue(blocked))
-    assert (await bench.claim_one()).occurrence.origin == "manual:c"
+        bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    assert bench.settle(holder)
+    blocked = bench.claim_one()
+    bench.add(made, "free", 4, route="http")
+    [free] = bench.claim(until=NOW + 4, routes=["http"])
+    bench.decide(Start(claim=free, takes_slot=True))
+    assert bench.admit(start(blocked)) == Busy(place=Place.SLOT)
+    bench.decide(_queue(blocked))
+    assert bench.claim_one().occurrence.origin == "manual:c"
 
 
 @case
-async def with_different_limits_the_first_in_line_decides(bench: Bench) -> None:
+def with_different_limits_the_first_in_line_decides(bench: Bench) -> None:
     wide = Concurrency(key="db", limit=2)
-    running = await bench.run(await bench.create_quiet("uid-1", concurrency=wide), "a")
-    await bench.add(await bench.create_quiet("uid-2", concurrency=DB), "b")
-    await bench.decide(Wait(claim=await bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
+    running = bench.run(bench.create_quiet("uid-1", concurrency=wide), "a")
+    bench.add(bench.create_quiet("uid-2", concurrency=DB), "b")
+    bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.CONCURRENCY_LIMIT))
     bench.advance(1)
-    await bench.add(await bench.create_quiet("uid-3", concurrency=wide), "c", 1)
-    third = await bench.claim_one()
-    assert await bench.admit(start(third)) == Busy(place=Place.CONCURRENCY)
-    await bench.decide(Wait(claim=third, waiting_for=Reason.CONCURRENCY_LIMIT))
-    assert await bench.claim() == []
-    assert await bench.settle(running)
-    assert {claim.occurrence.uid for claim in await bench.claim()} == {"uid-2", "uid-3"}
+    bench.add(bench.create_quiet("uid-3", concurrency=wide), "c", 1)
+    third = bench.claim_one()
+    assert bench.admit(start(third)) == Busy(place=Place.CONCURRENCY)
+    bench.decide(Wait(claim=third, waiting_for=Reason.CONCURRENCY_LIMIT))
+    assert bench.claim() == []
+    assert bench.settle(running)
+    assert {claim.occurrence.uid for claim in bench.claim()} == {"uid-2", "uid-3"}
 
 
 @case
-async def what_waits_for_something_else_waits(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    await bench.add(made, "a")
-    waiting = await bench.decide(Wait(claim=await bench.claim_one(), waiting_for=Reason.DEPENDENCY_PENDING))
+def what_waits_for_something_else_waits(bench: Bench) -> None:
+    made = bench.create_quiet()
+    bench.add(made, "a")
+    waiting = bench.decide(Wait(claim=bench.claim_one(), waiting_for=Reason.DEPENDENCY_PENDING))
     assert waiting.waiting_for is Reason.DEPENDENCY_PENDING
-    assert await bench.claim() == []
-    assert await bench.commit(edits.delete(await bench.snapshot(made), now=bench.now))
-    assert (await bench.row(waiting)).phase is Phase.CANCELLED
+    assert bench.claim() == []
+    assert bench.commit(edits.delete(bench.snapshot(made), now=bench.now))
+    assert bench.row(waiting).phase is Phase.CANCELLED
 
 
 @case
-async def a_projection_that_waits_goes_on_waiting_after_an_edit(bench: Bench) -> None:
-    made = await bench.create(overlap_policy=overlap.Queue(), horizon=Horizon(occurrences=2))
-    running = await bench.run(made, "a")
+def a_projection_that_waits_goes_on_waiting_after_an_edit(bench: Bench) -> None:
+    made = bench.create(overlap_policy=overlap.Queue(), horizon=Horizon(occurrences=2))
+    running = bench.run(made, "a")
     bench.advance(2 * MINUTE)
-    await bench.store.renew([hold(running)], now=bench.now, lease=LEASE)
-    first, second = await bench.claim()
-    waiting = await bench.decide(_queue(first))
-    await bench.decide(_queue(second))
-    snapshot = await bench.snapshot(made)
+    bench.store.renew([hold(running)], now=bench.now, lease=LEASE)
+    first, second = bench.claim()
+    waiting = bench.decide(_queue(first))
+    bench.decide(_queue(second))
+    snapshot = bench.snapshot(made)
     bound = occurrence(made, NOW + MINUTE, NOW + MINUTE, waiting_for=Reason.QUEUED)
-    assert await bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, planned=(bound,)))
-    row = await bench.row(waiting)
+    assert bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, planned=(bound,)))
+    row = bench.row(waiting)
     assert (row.phase, row.waiting_for) == (Phase.PENDING, Reason.QUEUED)
     assert row.fence > waiting.fence
-    assert await bench.claim() == []
-    assert await bench.settle(running)
-    turn = await bench.claim_one()
+    assert bench.claim() == []
+    assert bench.settle(running)
+    turn = bench.claim_one()
     assert turn.occurrence.id == waiting.id
-    snapshot = await bench.snapshot(made)
-    assert await bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, planned=(bound,)))
-    again = await bench.claim_one("node-b")
+    snapshot = bench.snapshot(made)
+    assert bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, planned=(bound,)))
+    again = bench.claim_one("node-b")
     assert (again.occurrence.id, again.occurrence.holds_slot) == (waiting.id, True)
 
 
 @case
-async def a_removed_projection_leaves_the_line_and_its_turn(bench: Bench) -> None:
-    made = await bench.create(overlap_policy=overlap.Queue(), horizon=Horizon(occurrences=2))
-    running = await bench.run(made, "a")
+def a_removed_projection_leaves_the_line_and_its_turn(bench: Bench) -> None:
+    made = bench.create(overlap_policy=overlap.Queue(), horizon=Horizon(occurrences=2))
+    running = bench.run(made, "a")
     bench.advance(2 * MINUTE)
-    await bench.store.renew([hold(running)], now=bench.now, lease=LEASE)
-    for claim in await bench.claim():
-        await bench.decide(_queue(claim))
-    asked = await bench.add(made, "b", 3 * MINUTE)
+    bench.store.renew([hold(running)], now=bench.now, lease=LEASE)
+    for claim in bench.claim():
+        bench.decide(_queue(claim))
+    asked = bench.add(made, "b", 3 * MINUTE)
     bench.advance(MINUTE)
-    await bench.store.renew([hold(running)], now=bench.now, lease=LEASE)
-    await bench.decide(_queue(await bench.claim_one()))
-    assert await bench.settle(running)
+    bench.store.renew([hold(running)], now=bench.now, lease=LEASE)
+    bench.decide(_queue(bench.claim_one()))
+    assert bench.settle(running)
     for _ in range(2):  # first the one whose turn it is, then the next
-        snapshot = await bench.snapshot(made)
+        snapshot = bench.snapshot(made)
         removed = (snapshot.projections[0].id,)
-        assert await bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, removed=removed))
-    assert (await bench.claim_one()).occurrence.id == asked.id
+        assert bench.commit(Plan(snapshot=snapshot, watermark=snapshot.watermark, removed=removed))
+    assert bench.claim_one().occurrence.id == asked.id
 
 
 @case
-async def another_rule_lets_everything_that_waits_be_decided_again(bench: Bench) -> None:
-    made = await bench.create_quiet(overlap_policy=overlap.Queue())
-    await bench.run(made, "a")
+def another_rule_lets_everything_that_waits_be_decided_again(bench: Bench) -> None:
+    made = bench.create_quiet(overlap_policy=overlap.Queue())
+    bench.run(made, "a")
     for key in ("b", "c"):
-        await bench.add(made, key)
-    for claim in await bench.claim():
-        await bench.decide(_queue(claim))
-    await _edit(bench, made, trigger=EventTrigger("seen"), overlap_policy=overlap.Queue(), timeout=MINUTE)
-    assert await bench.claim() == []
-    await _edit(bench, made, trigger=EventTrigger("seen"), overlap_policy=overlap.Allow())
-    claims = await bench.claim()
+        bench.add(made, key)
+    for claim in bench.claim():
+        bench.decide(_queue(claim))
+    _edit(bench, made, trigger=EventTrigger("seen"), overlap_policy=overlap.Queue(), timeout=MINUTE)
+    assert bench.claim() == []
+    _edit(bench, made, trigger=EventTrigger("seen"), overlap_policy=overlap.Allow())
+    claims = bench.claim()
     assert len(claims) == 2
     for claim in claims:
-        await bench.decide(Start(claim=claim, takes_slot=False))
+        bench.decide(Start(claim=claim, takes_slot=False))
 
 
 @case
-async def what_has_begun_goes_on_waiting_when_a_newer_one_comes(bench: Bench) -> None:
-    made = await bench.create_quiet()
-    begun = await bench.add_event(made, "begun")
-    running = await bench.decide(Start(claim=await bench.claim_one(), takes_slot=False))
-    await bench.run(made, "holder")
-    assert await bench.retry(running, bench.now)
-    await bench.decide(_queue(await bench.claim_one()))
+def what_has_begun_goes_on_waiting_when_a_newer_one_comes(bench: Bench) -> None:
+    made = bench.create_quiet()
+    begun = bench.add_event(made, "begun")
+    running = bench.decide(Start(claim=bench.claim_one(), takes_slot=False))
+    bench.run(made, "holder")
+    assert bench.retry(running, bench.now)
+    bench.decide(_queue(bench.claim_one()))
     bench.advance(1)
-    newer = await bench.add_event(made, "newer", 1)
-    await bench.decide(_queue(await bench.claim_one(), replaces=True))
-    assert [(await bench.row(one)).phase for one in (begun, newer)] == [Phase.PENDING, Phase.PENDING]
+    newer = bench.add_event(made, "newer", 1)
+    bench.decide(_queue(bench.claim_one(), replaces=True))
+    assert [bench.row(one).phase for one in (begun, newer)] == [Phase.PENDING, Phase.PENDING]
 
 
 @case
-async def what_waits_keeps_its_place_when_its_jitter_is_changed(bench: Bench) -> None:
-    made = await bench.create()
-    [claim] = await bench.claim(until=NOW + MINUTE)
-    waiting = await bench.decide(_queue(claim))
+def what_waits_keeps_its_place_when_its_jitter_is_changed(bench: Bench) -> None:
+    made = bench.create()
+    [claim] = bench.claim(until=NOW + MINUTE)
+    waiting = bench.decide(_queue(claim))
     jittered = IntervalTrigger(60, start_at=from_micros(NOW + MINUTE), jitter_seconds=50)
-    await _edit(bench, made, trigger=jittered)
-    row = await bench.row(waiting)
+    _edit(bench, made, trigger=jittered)
+    row = bench.row(waiting)
     assert due_at(jittered, made.uid, row.nominal) > row.nominal
     assert (row.due, row.waiting_for) == (waiting.due, Reason.QUEUED)

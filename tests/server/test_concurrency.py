@@ -11,8 +11,8 @@ from noonmark.operations import nodes
 from noonmark.operations.service import Limits
 from noonmark.server.app import API_THREADS
 from tests.embedded.waiting import SOON, together
-from tests.server.serving import GREET, NOON, serving
-from tests.server.test_rest_routes import problem
+from tests.server.live_server import GREET, NOON, serving
+from tests.server.test_routes import problem
 
 
 @pytest.fixture(scope="module", params=["memory", "sqlite"])
@@ -98,13 +98,13 @@ def test_one_key_launches_one_run(served):
     }
 
 
-def test_nobody_passes_a_limit_side_by_side(served):
+def test_concurrent_creates_never_exceed_the_quota(served):
     body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "crowd"}
     answers = at_once(served, 20, lambda client, _: client.post("/api/v1/schedules", json=body))
     assert sorted(one.status_code for one in answers) == [201] * 3 + [429] * 17
 
 
-def test_a_request_that_is_sent_again_is_not_refused_for_what_it_made(served):
+def test_a_repeated_request_is_not_rejected_by_the_quota(served):
     body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "full"}
     sent = [
         served.client.post("/api/v1/schedules", json=body, headers={"Idempotency-Key": f"full-{number}"})
@@ -121,10 +121,10 @@ def test_one_event_id_is_one_event(served):
     assert len(served.client.get("/events?event_type=herd").json()["events"]) == 1
 
 
-def test_who_watches_is_answered_while_all_others_wait_for_the_store(served, monkeypatch):
+def test_health_is_answered_while_every_other_request_waits_for_the_store(served, monkeypatch):
     entered, opened = threading.Semaphore(0), threading.Event()
 
-    async def stuck(service, caller, arguments):
+    def stuck(service, caller, arguments):
         entered.release()
         assert opened.wait(SOON)
         return {"nodes": []}

@@ -49,7 +49,7 @@ def is_answered(server):
 
 
 @pytest.mark.parametrize("sent", [EVENTS, SLOW], ids=["read nothing", "send half"])
-def test_those_who_stand_still_lock_nobody_out(server, sent):
+def test_stalled_clients_do_not_block_others(server, sent):
     before = memory(server, "VmHWM")
     with ExitStack() as lines:
         for _ in range(100):
@@ -63,7 +63,7 @@ def test_those_who_stand_still_lock_nobody_out(server, sent):
     eventually(lambda: server.samples()["noonmark_http_connections"] == 1)
 
 
-def test_a_small_batch_does_not_ask_for_more_than_there_is(server):
+def test_a_small_batch_cannot_exhaust_memory(server):
     before, peak = memory(server, "VmRSS"), memory(server, "VmHWM")
     call = {"jsonrpc": "2.0", "method": "event/list", "params": {"limit": 1_000}}
     batch = [{**call, "id": number} for number in range(100)]

@@ -10,8 +10,8 @@ from noonmark.operations.service import Limits
 from noonmark.telemetry.metrics import Metrics
 from noonmark.testing import FakeClock
 from tests.operations.desk import START
-from tests.server.serving import serving
-from tests.server.test_jsonrpc_documented import has
+from tests.server.live_server import serving
+from tests.server.test_documented_jsonrpc import has
 
 TABLES = Path(__file__).parent / "documented"
 LIMITS = Limits(max_per_user=3, min_interval=3_600 * SECOND, max_budget_usd=10)

@@ -71,7 +71,7 @@ def circle(server, make, count):
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("way", ["event", "REST", "JSON-RPC", "forwarded"])
-def test_those_who_answer_an_event_with_one_of_its_type_hear_of_each_other_once(server, way, count):
+def test_schedules_that_answer_an_event_with_its_own_type_trigger_each_other_once(server, way, count):
     """As many runs as for those that emit it by themselves."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "event/emit", "params": TURNED}
     with receiving() as receiver:
@@ -106,7 +106,7 @@ def _forwarding(monkeypatch):
     monkeypatch.setattr(Handler, "forward", forward, raising=False)
 
 
-def test_two_schedules_that_set_each_other_off_run_once(server):
+def test_two_schedules_that_trigger_each_other_run_once(server):
     there, back = {"event_type": "there"}, {"event_type": "back"}
     create(server, "a", posting(f"{server.url}/events", there), {"type": "event", "event_type": "back"})
     create(server, "b", posting(f"{server.url}/events", back), {"type": "event", "event_type": "there"})
@@ -116,7 +116,7 @@ def test_two_schedules_that_set_each_other_off_run_once(server):
     assert phases(server, "a", "b") == [["completed"], ["completed"]]
 
 
-def test_a_schedule_that_asks_for_its_own_run_ends_in_time(server):
+def test_a_schedule_that_requests_its_own_run_ends(server):
     create(server, "again", posting(f"{server.url}/schedules/again/run", {}), NEVER)
     server.ask("POST", "/schedules/again/run", {})
     eventually(lambda: "failed" in phases(server, "again")[0])
@@ -127,7 +127,7 @@ def test_a_schedule_that_asks_for_its_own_run_ends_in_time(server):
     )
 
 
-def test_a_circle_of_runs_does_not_multiply(server):
+def test_a_cycle_of_runs_does_not_multiply(server):
     """Else 2 to the power of 16 would have to be run before it ended."""
     call = {"jsonrpc": "2.0", "method": "schedule/run", "params": {"schedule_id": "doubled"}}
     create(server, "doubled", posting(f"{server.url}/rpc", [{**call, "id": 1}, {**call, "id": 2}]), NEVER)
@@ -139,7 +139,7 @@ def test_a_circle_of_runs_does_not_multiply(server):
     assert sorted((len(each), len(set(each))) for each in asked) == [(0, 0)] + [(2, 1)] * MAX_DEPTH
 
 
-def test_what_would_multiply_a_circle_is_refused(server):
+def test_requests_that_would_multiply_a_cycle_are_rejected(server):
     keyed = {"schedule_id": "keyed", "key": "{{occurrence_id}}-2"}
     call = {"jsonrpc": "2.0", "id": 1, "method": "schedule/run", "params": keyed}
     create(server, "keyed", posting(f"{server.url}/rpc", call), NEVER)
@@ -156,12 +156,12 @@ def test_what_would_multiply_a_circle_is_refused(server):
 PROGRAM = "import sys; from noonmark.client import Client; Client(sys.argv[1]).emit('turned')"
 
 
-def test_programs_that_answer_an_event_by_the_client_end_likewise(server):
+def test_a_cycle_of_programs_that_use_the_client_ends(server):
     target = {"target_kind": "command", "argv": [sys.executable, "-c", PROGRAM, server.url]}
     assert circle(server, target, 2) == [["completed", "failed"]] * 2
 
 
-def test_a_proof_that_is_none_is_no_reason_to_refuse_anything(server):
+def test_an_invalid_chain_header_is_ignored(server):
     create(server, "job", {"target_kind": "event", "event_type": "heard"})
     other = chain_proof(chain_key(bytes(32), "default"), occurrence_id="occ_1")
     for number, proof in enumerate(("", "x", "." * 5_000, "\xff.\xe9", other)):
@@ -170,7 +170,7 @@ def test_a_proof_that_is_none_is_no_reason_to_refuse_anything(server):
         eventually(lambda number=number: phases(server, "job") == [["completed"] * (number + 1)])
 
 
-def test_the_proof_of_another_store_says_nothing(server, tmp_path):
+def test_the_chain_header_of_another_store_is_ignored(server, tmp_path):
     """A request from one server to another is to that one an event from outside, and so is the answer to it."""
     with receiving() as receiver, serving(tmp_path, "--store", "sqlite:///other.db") as other:
         create(server, "here", posting(f"{receiver.url}/ok", {}))

@@ -7,8 +7,8 @@ import pytest
 
 from noonmark.operations import nodes, schedules
 from noonmark.operations.models.arguments import ScheduleLookup
-from tests.server.serving import serving
-from tests.server.test_rest_routes import problem
+from tests.server.live_server import serving
+from tests.server.test_routes import problem
 
 PATHS = [
     "/schedules",
@@ -124,13 +124,13 @@ ORIGINS = [
 
 
 @pytest.mark.parametrize(("origin", "host", "status"), ORIGINS)
-def test_only_a_page_of_this_very_server_may_ask(served, origin, host, status):
+def test_only_pages_of_the_same_origin_are_allowed(served, origin, host, status):
     assert asked(served, host, Origin=origin)[0] == status
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_a_browser_that_says_it_shows_another_page_changes_nothing(served, method, site):
+def test_a_cross_site_request_of_a_browser_changes_nothing(served, method, site):
     for path in PATHS:
         for more in ({}, {"Origin": served.url}):
             problem(served.client.request(method, path, headers={"Sec-Fetch-Site": site, **more}), 403, "not_allowed")
@@ -140,14 +140,14 @@ def test_a_browser_that_says_it_shows_another_page_changes_nothing(served, metho
     ("method", "site"),
     [("POST", "same-origin"), ("POST", "none"), ("GET", "cross-site"), ("HEAD", "same-site"), ("GET", "none")],
 )
-def test_a_page_of_its_own_and_a_link_elsewhere_are_served(served, method, site):
+def test_same_origin_pages_and_links_from_elsewhere_are_served(served, method, site):
     path = "/schedules/preview" if method == "POST" else "/schedules"
     document = {"trigger": {"type": "interval", "every_seconds": 60}} if method == "POST" else None
     answer = served.client.request(method, path, json=document, headers={"Sec-Fetch-Site": site})
     assert answer.status_code == 200
 
 
-def test_nobody_elses_page_is_told_that_it_may_ask(served):
+def test_no_other_origin_gets_cors_headers(served):
     for headers in ({}, {"Origin": served.url}):
         answer = served.client.get("/schedules", headers=headers)
         assert answer.status_code == 200
@@ -166,8 +166,8 @@ def test_an_id_that_could_harm_a_log_is_not_kept(served, request_id):
     assert headers["x-request-id"] != request_id
 
 
-def test_what_nobody_thought_of_is_logged_and_not_told(served, monkeypatch, caplog):
-    async def broken(service, caller, arguments):
+def test_an_unexpected_error_is_logged_and_not_disclosed(served, monkeypatch, caplog):
+    def broken(service, caller, arguments):
         raise RuntimeError("SELECT secret FROM keys")
 
     monkeypatch.setattr(schedules, "count_schedules", broken)
@@ -195,6 +195,6 @@ def test_a_path_with_control_characters_is_logged_harmlessly(served, monkeypatch
     assert not set(record.getMessage()) & {"\r", "\n", "\x1b"}
 
 
-def test_answers_are_not_kept_by_anybody_between(served):
+def test_answers_are_not_cached(served):
     for path in ("/schedules", "/nowhere", "/health"):
         assert served.client.get(path).headers["cache-control"] == "no-store"

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.embedded.waiting import together
-from tests.server.serving import GREET, NOON, serving
+from tests.server.live_server import GREET, NOON, serving
 
 TIMES = 8
 DOCUMENT = {"schedule_id": "shared", "trigger": NOON, "target": GREET}
@@ -39,7 +39,7 @@ def beside_deletes(served, act, callers=3):
     return [one for number in range(2, 2 + callers) for one in answers[number]]
 
 
-def test_an_upsert_keeps_it(served):
+def test_an_upsert_succeeds(served):
     def upsert(turn):
         body = {**DOCUMENT, "trigger": {**NOON, "expression": f"{turn} 12 * * *"}}
         return served.client.post("/schedules/upsert", json=body)
@@ -48,7 +48,7 @@ def test_an_upsert_keeps_it(served):
     assert Counter(one.status_code for one in answers) == {200: len(answers)}, [one.text for one in answers]
 
 
-def test_whoever_runs_or_changes_it_is_told_that_it_is_gone(served):
+def test_running_or_changing_a_deleted_schedule_is_not_found(served):
     def act(turn):
         change = {"labels": {"turn": str(turn)}}
         asked = [
@@ -65,6 +65,6 @@ def test_whoever_runs_or_changes_it_is_told_that_it_is_gone(served):
         assert served.client.get(f"/occurrences/{one['occurrence_id']}").status_code == 200, "it was promised"
 
 
-def test_an_event_is_kept(served):
+def test_an_event_is_stored(served):
     answers = beside_deletes(served, lambda _: served.client.post("/events", json={"event_type": "seen"}), 1)
     assert {one.status_code for one in answers} == {202}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.serving import serving
+from tests.server.live_server import serving
 
 TABLE = json.loads((Path(__file__).parent / "documented" / "sessions.json").read_text("utf-8"))
 CALLS = TABLE["calls"]

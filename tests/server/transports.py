@@ -1,4 +1,4 @@
-"""The doors to a service: each asks for an operation in its own way, and gives the answer or the refusal alike."""
+"""Every way to call an operation, with one interface: `call` returns the answer or raises CallError."""
 
 import json
 import re
@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import to_micros, to_text
-from noonmark.driver.drive import drive
 from noonmark.operations.errors import STATUS
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import OPERATIONS, Body, perform
@@ -16,15 +15,15 @@ from noonmark.server.routes import ROUTES
 from tests.cli.calling import call
 
 
-class Refusal(Exception):
-    """What a door says of an error: the code, the field, and whether its own number is the one of that code."""
+class CallError(Exception):
+    """The code and field of an error; checks that the number of the transport belongs to the code."""
 
     def __init__(self, code, field, *, number=None, right=None):
         assert number == right, (code, number)
         super().__init__(code, field)
 
 
-class Here:
+class InProcess:
     """The operation itself, in this process."""
 
     source = "local"
@@ -32,22 +31,22 @@ class Here:
     def __init__(self, service):
         self.service = service
 
-    def ask(self, row, arguments):
+    def call(self, row, arguments):
         try:
-            return drive(perform(self.service, LOCAL, row.operation, arguments))
+            return perform(self.service, LOCAL, row.operation, arguments)
         except NoonmarkError as error:
-            raise Refusal(error.code, error.field) from error
+            raise CallError(error.code, error.field) from error
 
 
 class Rest:
-    """The route of the operation; where there are two, the one whose path names what is asked for."""
+    """The route of the operation; of two, the one whose path has the schedule id."""
 
     source = "rest"
 
     def __init__(self, http):
         self.http = http
 
-    def ask(self, row, arguments):
+    def call(self, row, arguments):
         rest, routes = dict(arguments), [one for one in ROUTES if one.operation == row.operation]
         route = next((one for one in routes if set(re.findall(r"{(\w+)}", one.path)) <= rest.keys()), routes[0])
         path = route.path
@@ -63,18 +62,18 @@ class Rest:
         if not answer.is_success:
             assert answer.headers["content-type"] == "application/problem+json"
             code = document["code"]
-            raise Refusal(code, document.get("field", ""), number=answer.status_code, right=STATUS[code].http)
+            raise CallError(code, document.get("field", ""), number=answer.status_code, right=STATUS[code].http)
         assert answer.status_code == route.status
-        return own(row, document)
+        return strip_extras(row, document)
 
 
-ADDED = {"schedule/delete": {"message"}}
-"""What a route tells besides, for callers who look for it."""
+EXTRAS = {"schedule/delete": {"message"}}
+"""Fields that a route adds to the answer of the operation."""
 
 
-def own(row, document):
-    """The part of a route's answer that is the operation's."""
-    return {name: value for name, value in document.items() if name not in ADDED.get(row.operation, ())}
+def strip_extras(row, document):
+    """The answer of the operation, without what the route adds."""
+    return {name: value for name, value in document.items() if name not in EXTRAS.get(row.operation, ())}
 
 
 def _query(value):
@@ -83,7 +82,7 @@ def _query(value):
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
-class Rpc:
+class JsonRpc:
     """JSON-RPC, with params by name or in order."""
 
     source = "jsonrpc"
@@ -91,7 +90,7 @@ class Rpc:
     def __init__(self, http, *, in_order=False):
         self.http, self.in_order = http, in_order
 
-    def ask(self, row, arguments):
+    def call(self, row, arguments):
         params = arguments
         if self.in_order:
             names = OPERATIONS[row.operation].parameters
@@ -104,16 +103,16 @@ class Rpc:
             return answer["result"]
         code = answer["error"]["data"]["code"]
         number, right = answer["error"]["code"], STATUS[code].jsonrpc
-        raise Refusal(code, answer["error"]["data"].get("field", ""), number=number, right=right)
+        raise CallError(code, answer["error"]["data"].get("field", ""), number=number, right=right)
 
 
 class Method(NamedTuple):
-    """How a client asks: the method, its arguments that have no name or another one, and what a bare answer is."""
+    """A client method: its positional arguments, and the field of the answer that it returns."""
 
     name: str
-    bare: tuple[str, ...] = ()
+    positional: tuple[str, ...] = ()
     entries: str = ""
-    """The name of the list, or of the only value, that the answer stands for."""
+    """The field of the answer that the method returns: a list, or the only value."""
 
 
 METHODS = {
@@ -160,67 +159,67 @@ METHODS = {
 NOT_PAGED = ("nodes", "secrets", "event_id", "count", "signing_key")
 
 
-class Typed:
-    """The methods of a client; the values that they give are told as documents again."""
+class ClientMethods:
+    """The methods of a client; their answers are turned back into documents."""
 
     source = "rest"
 
     def __init__(self, client):
         self.client = client
 
-    def ask(self, row, arguments):
+    def call(self, row, arguments):
         method, named = METHODS[row.operation], dict(arguments)
-        bare = [named.pop(one) for one in method.bare if one in named]
+        positional = [named.pop(one) for one in method.positional if one in named]
         if "limit" in named and method.entries:
             named["page_size"] = named.pop("limit")
         try:
-            answer = getattr(self.client, method.name)(*bare, **named)
+            answer = getattr(self.client, method.name)(*positional, **named)
             if not method.entries:
-                return own(row, told(answer))
-            value = answer if isinstance(answer, str | int) else [told(one) for one in answer]
+                return strip_extras(row, to_document(answer))
+            value = answer if isinstance(answer, str | int) else [to_document(one) for one in answer]
         except NoonmarkError as error:
-            raise Refusal(error.code, error.field) from error
+            raise CallError(error.code, error.field) from error
         return {method.entries: value} | ({} if method.entries in NOT_PAGED else {"next_cursor": None})
 
 
-def told(value):
-    """A value as the document it was read from; it says nothing that its document does not."""
+def to_document(value):
+    """The document that a value was read from; checks that they agree."""
     if isinstance(value, datetime):
         return to_text(to_micros(value))
     if isinstance(value, list):
-        return [told(one) for one in value]
+        return [to_document(one) for one in value]
     if not is_dataclass(value):
         return value
-    document = {one.name: told(getattr(value, one.name)) for one in fields(value) if one.name != "document"}
+    document = {one.name: to_document(getattr(value, one.name)) for one in fields(value) if one.name != "document"}
     if hasattr(value, "document"):
         assert {name: value.document.get(name) for name in document} == document
         return value.document
-    # Why an occurrence stands where it stands is no question about an instant.
+    # The explanation of an occurrence has no `at`.
     return {name: one for name, one in document.items() if (name, one) != ("at", None)}
 
 
-class ByName:
-    """A client, told the name of the operation."""
+class ClientCall:
+    """`Client.call` with the name of the operation."""
 
     source = "jsonrpc"
 
     def __init__(self, client):
         self.client = client
 
-    def ask(self, row, arguments):
+    def call(self, row, arguments):
         try:
             return self.client.call(row.operation, arguments)
         except NoonmarkError as error:
-            raise Refusal(error.code, error.field) from error
+            raise CallError(error.code, error.field) from error
 
 
 class Command:
-    """The command that does it, or, for any operation, `noonmark call`."""
+    """The command of the operation, or `noonmark call` for any operation."""
 
     def __init__(self, *place, source, by_name=False):
         self.place, self.source, self.by_name = place, source, by_name
 
-    def ask(self, row, arguments):
+    def call(self, row, arguments):
         if self.by_name:
             words = ("call", row.operation, "--arguments-json", json.dumps(arguments))
         else:
@@ -229,5 +228,5 @@ class Command:
         if done.code:
             problem = done.problem
             code = problem["code"]
-            raise Refusal(code, problem.get("field", ""), number=done.code, right=STATUS[code].exit)
+            raise CallError(code, problem.get("field", ""), number=done.code, right=STATUS[code].exit)
         return done.json if self.by_name else row.of_command(done.json)

@@ -7,8 +7,8 @@ import zlib
 import pytest
 
 from tests.embedded.waiting import SOON
-from tests.server.serving import GREET, NOON, read_answer, serving
-from tests.server.test_rest_routes import problem
+from tests.server.live_server import GREET, NOON, read_answer, serving
+from tests.server.test_routes import problem
 
 JSON = {"Content-Type": "application/json"}
 SOUND = {"trigger": NOON, "target": GREET}
@@ -98,7 +98,7 @@ def test_a_wrong_field_is_named(served, body, field):
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_everything_that_is_wrong_is_told_at_once(served):
+def test_every_problem_is_reported_at_once(served):
     told = served.client.post("/schedules", json={**SOUND, "name": "", "max_runs": 0, "surprise": 1}).json()
     assert {one["field"] for one in told["problems"]} == {"name", "max_runs", "surprise"}
 
@@ -117,7 +117,7 @@ ZONES = [
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_a_zone_that_is_no_zone_is_refused(served, zone):
+def test_an_unknown_time_zone_is_rejected(served, zone):
     answer = served.client.post("/schedules/preview", json={"trigger": {**NOON, "timezone": zone}})
     assert answer.status_code == 400
     assert "passwd" not in answer.json().get("field", "")
@@ -144,7 +144,7 @@ READ_ONLY = {
 
 
 @pytest.mark.parametrize("field", READ_ONLY)
-def test_what_only_the_server_knows_cannot_be_set(served, field):
+def test_read_only_fields_cannot_be_set(served, field):
     made = served.create()
     path = f"/schedules/{made['schedule_id']}"
     for answer in (
@@ -156,7 +156,7 @@ def test_what_only_the_server_knows_cannot_be_set(served, field):
     assert served.client.get(path).json() == made
 
 
-def test_what_stands_in_the_path_is_not_said_again(served):
+def test_a_path_variable_cannot_be_repeated_in_the_body(served):
     path = f"/schedules/{served.create()['schedule_id']}"
     for answer in (
         served.client.patch(path, json={"schedule_id": "other"}),
@@ -192,7 +192,7 @@ def test_the_type_may_name_its_encoding(served, content_type):
     assert answer.status_code == 201
 
 
-def test_a_packed_body_is_not_unpacked(served):
+def test_a_compressed_body_is_rejected(served):
     bomb = gzip.compress(b"[" * 20_000_000)
     for encoding, body in (("gzip", bomb), ("deflate", zlib.compress(b"{}")), ("br", b"x"), ("gzip, identity", b"x")):
         answer = posted(served, body, **{"Content-Encoding": encoding})
@@ -201,7 +201,7 @@ def test_a_packed_body_is_not_unpacked(served):
     assert posted(served, json.dumps(SOUND), **{"Content-Encoding": "identity"}).status_code == 201
 
 
-def test_more_than_a_mebibyte_is_refused_however_it_comes(served):
+def test_a_body_larger_than_a_mebibyte_is_rejected(served):
     large = b'{"description": "' + b"d" * 20_000_000 + b'"}'
     problem(posted(served, large), 413, "payload_too_large")
     problem(posted(served, large, "/rpc"), 413, "payload_too_large")
@@ -225,13 +225,13 @@ def test_a_body_without_end_is_cut_off(served):
         line.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + part * 2_000)
 
 
-def test_as_much_as_is_allowed_is_read(served):
+def test_a_body_of_the_maximum_size_is_accepted(served):
     body = json.dumps(SOUND).encode()
     assert posted(served, body + b" " * (1_048_576 - len(body))).status_code == 201
     problem(posted(served, body + b" " * (1_048_577 - len(body))), 413, "payload_too_large")
 
 
-def test_a_length_that_is_a_lie_harms_nobody(served):
+def test_a_false_content_length_is_harmless(served):
     head = b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with served.connect() as line:
         # What is beyond the length is the beginning of another request, and no good one.
@@ -243,14 +243,14 @@ def test_a_length_that_is_a_lie_harms_nobody(served):
     assert served.client.get("/events?event_type=smuggled").json()["events"] == []
 
 
-def test_a_body_that_does_not_come_is_given_up():
+def test_a_body_that_does_not_arrive_times_out():
     with serving(body_seconds=0.05) as server, server.connect() as line:
         line.sendall(b"POST /events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         status, headers, body = read_answer(line)
         assert (status, json.loads(body)["code"], headers["connection"]) == (408, "request_timeout", "close")
 
 
-def test_slow_callers_keep_nobody_waiting(served):
+def test_slow_clients_do_not_delay_others(served):
     lines = [served.connect() for _ in range(200)]
     try:
         for number, line in enumerate(lines):
@@ -406,5 +406,5 @@ def test_long_text_in_any_field_is_refused_at_once(served, what):
         assert len(answer.content) < 2_000
 
 
-def test_it_is_still_there_after_all_that(served):
+def test_the_server_still_works_afterwards(served):
     assert served.client.get("/health", timeout=SOON).status_code == 200

@@ -10,7 +10,7 @@ from noonmark.operations.table import OPERATIONS
 from noonmark.server.app import HEALTH_THREADS
 from noonmark.server.routes import ROUTES
 from tests.embedded.waiting import SOON, eventually
-from tests.server.serving import GREET, NOON, serving
+from tests.server.live_server import GREET, NOON, serving
 
 
 @pytest.fixture(scope="module")
@@ -219,12 +219,12 @@ def test_lists_have_filters_and_pages(served):
 
 @pytest.mark.parametrize("schedule_id", RESERVED_IDS)
 @pytest.mark.parametrize("path", ["/schedules", "/schedules/upsert"])
-def test_an_id_that_no_path_reaches_is_refused(served, path, schedule_id):
+def test_an_id_that_no_path_can_address_is_rejected(served, path, schedule_id):
     body = {"schedule_id": schedule_id, "trigger": NOON, "target": GREET}
     problem(served.client.post(path, json=body), 400, "invalid_schedule", "schedule_id")
 
 
-def test_every_word_that_stands_where_an_id_would_is_refused_as_one():
+def test_reserved_path_segments_are_rejected_as_ids():
     words = {route.path.split("/")[2] for route in ROUTES if route.path.startswith("/schedules/")}
     assert {word for word in words if "{" not in word} <= set(RESERVED_IDS)
 
@@ -240,7 +240,7 @@ NOWHERE = ["/", "/schedule", "/schedules/", "/schedules//runs", "/SCHEDULES", "/
 
 @pytest.mark.parametrize("path", NOWHERE)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_a_path_that_leads_nowhere_is_not_found(served, path, method):
+def test_an_unknown_path_is_not_found(served, path, method):
     problem(served.client.request(method, path), 404, "not_found")
 
 
@@ -257,13 +257,13 @@ def test_a_path_that_leads_nowhere_is_not_found(served, path, method):
         ("PATCH", "/api/v1/schedules/x", "DELETE, GET, HEAD, PUT"),
     ],
 )
-def test_another_method_is_refused_with_those_that_are_allowed(served, method, path, allowed):
+def test_another_method_is_rejected_with_the_allowed_ones(served, method, path, allowed):
     answer = served.client.request(method, path)
     problem(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == allowed
 
 
-def test_json_rpc_is_answered_beside_it(served):
+def test_json_rpc_is_served_too(served):
     call = {"jsonrpc": "2.0", "id": 1, "method": "schedule/count", "params": {"owner": "nobody"}}
     answer = served.client.post("/rpc", json=call)
     assert (answer.status_code, answer.json()) == (200, {"jsonrpc": "2.0", "result": {"count": 0}, "id": 1})
@@ -295,7 +295,7 @@ class Watched:
         return b"noonmark_schedules_due 0\n"
 
 
-def test_whoever_watches_is_told_how_it_is():
+def test_health_routes_report_the_state():
     watched = Watched()
     with serving(health=watched, metrics=watched) as server:
         assert server.client.get("/health").json()["service"] == "noonmark"
@@ -310,7 +310,7 @@ def test_whoever_watches_is_told_how_it_is():
         problem(server.client.get("/health?deep=1"), 400, "invalid_request", "deep")
 
 
-def test_who_asks_whether_it_lives_does_not_wait_for_those_who_ask_more():
+def test_liveness_does_not_wait_for_readiness():
     watched = Watched()
     with serving(health=watched) as server, ExitStack() as until:
         until.callback(watched.answers.set)
@@ -323,6 +323,6 @@ def test_who_asks_whether_it_lives_does_not_wait_for_those_who_ask_more():
             assert server.client.get(path).status_code == 200
 
 
-def test_without_counters_there_are_no_metrics(served):
+def test_without_metrics_the_route_is_not_found(served):
     problem(served.client.get("/metrics"), 404, "not_found")
     assert served.client.get("/health").json()["status"] == "healthy"
