@@ -26,7 +26,7 @@ from noonmark.client import AsyncClient, Client, Counters, Owner, Schedule, requ
 from noonmark.client.transport import read
 from noonmark.operations.models import answers
 from noonmark.operations.table import OPERATIONS
-from tests.client.lines import CLIENTS
+from tests.client.scripted_proxy import CLIENTS
 from tests.embedded.waiting import eventually
 from tests.server.live_server import GREET, NOON, serving
 

@@ -1,4 +1,4 @@
-"""One table says what every error becomes on every surface."""
+"""Every error has its HTTP status, JSON-RPC code and exit code in one table."""
 
 import pytest
 

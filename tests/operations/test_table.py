@@ -9,7 +9,7 @@ from noonmark.operations.models.arguments import NewSchedule, ScheduleFields, Sc
 from noonmark.operations.models.schemas import SchemaRegistry
 from noonmark.operations.table import OPERATIONS, Scope
 from tests.operations.answers import check_answer
-from tests.operations.desk import EVERY_MINUTE, REPORT, Desk
+from tests.operations.harness import EVERY_MINUTE, REPORT, Harness
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=lambda one: one.name)
@@ -53,7 +53,7 @@ def test_what_the_core_reads_is_known():
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_model_has_the_fields_that_the_core_reads(name):
     with pytest.raises(InvalidSchedule) as refused:
-        Desk()(name, **DOCUMENTS[name], surprise=1)
+        Harness()(name, **DOCUMENTS[name], surprise=1)
     [allowed] = re.findall(r"allowed are ([\w, ]+)", refused.value.message)
     assert {*allowed.split(", "), *READ_BEFORE.get(name, ())} == set(OPERATIONS[name].parameters)
 
@@ -65,7 +65,7 @@ def test_a_new_schedule_and_an_update_have_the_same_fields():
 
 
 def test_an_answer_that_is_not_its_model_is_noticed():
-    made = Desk().create()
+    made = Harness().create()
     model = OPERATIONS["schedule/create"].answer
     check_answer(model, made)
     for wrong in (

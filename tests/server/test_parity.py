@@ -10,7 +10,7 @@ from noonmark.client import Client, requests
 from noonmark.core.instants import DAY_SECONDS, SECOND, parse_instant
 from noonmark.operations.table import OPERATIONS
 from noonmark.stores.files import UploadFolder
-from tests.client.lines import Awaited
+from tests.client.scripted_proxy import Awaited
 from tests.server.live_server import SEALING_KEY, serving
 from tests.server.parity import CHANGES, LOOKS, NOBODY, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
 from tests.server.transports import METHODS, CallError, ClientCall, ClientMethods, Command, InProcess, JsonRpc, Rest

@@ -68,9 +68,9 @@ def examine(service: Service, caller: Caller, arguments: DoctorRequest) -> dict[
         checks.append(_rows_check(seen, damaged, is_complete=is_complete))
         checks.append(_clock_check(service))
     return {
-        "status": "ok" if all(one["status"] == "ok" for one in checks) else "problems",
+        "status": "ok" if all(check["status"] == "ok" for check in checks) else "problems",
         "checks": checks,
-        "damaged_rows": [_document(one) for one in damaged[:MAX_LISTED]],
+        "damaged_rows": [_document(cell) for cell in damaged[:MAX_LISTED]],
         "rows_checked": seen,
         "is_complete": is_complete,
     }
@@ -95,11 +95,11 @@ def _store_check(found: Condition) -> dict[str, Any]:
     problems = list(found.problems)
     if journal > LARGE_JOURNAL:
         problems.append(f"its journal has {journal // 2**20} MB: somebody has been reading for long")
-    told = f"{found.kind} {found.version}".strip()
+    about = f"{found.kind} {found.version}".strip()
     if found.journal_bytes is not None:
-        told += f", {journal // 2**20} MB in its journal"
+        about += f", {journal // 2**20} MB in its journal"
     fine = "sound as a whole" if found.is_complete else "too large to be checked to its end; nothing wrong so far"
-    return _check("store", problems, f"{told}, {fine}", told)
+    return _check("store", problems, f"{about}, {fine}", about)
 
 
 def _schema_check(found: Condition) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _schema_check(found: Condition) -> dict[str, Any]:
 
 def _rows_check(seen: int, damaged: list[Damaged], *, is_complete: bool) -> dict[str, Any]:
     those = "all" if is_complete else "the first"
-    rows = len({(one.table, one.key) for one in damaged})
+    rows = len({(cell.table, cell.key) for cell in damaged})
     problems = [f"{rows} damaged among {those} {seen}"] if rows else []
     return _check("rows", problems, f"{those} {seen} are sound")
 
@@ -145,14 +145,14 @@ def _clock_check(service: Service) -> dict[str, Any]:
             " set such times back once nobody has written any for a lease"
         )
     problems += [
-        f"node {one.name} was last heard of {_seconds(one.seen - now)} in the future"
-        for one in store.nodes()
-        if one.seen > now + APART
+        f"node {node.name} was last seen {_seconds(node.seen - now)} in the future"
+        for node in store.nodes()
+        if node.seen > now + APART
     ]
     ahead = [
-        one.schedule.schedule_id
-        for one in store.planned_ahead(now=now, until=now + LEAP, after="", limit=PAGE)
-        if _is_ahead(one, now=now, lookahead=service.lookahead)
+        snapshot.schedule.schedule_id
+        for snapshot in store.planned_ahead(now=now, until=now + LEAP, after="", limit=PAGE)
+        if _is_ahead(snapshot, now=now, lookahead=service.lookahead)
     ]
     if ahead:
         named = ", ".join(ahead[:MAX_NAMED]) + (", .." if len(ahead) > MAX_NAMED else "")
@@ -163,7 +163,7 @@ def _clock_check(service: Service) -> dict[str, Any]:
 def _is_ahead(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> bool:
     try:
         return rewind(snapshot, now=now, lookahead=lookahead) is not None
-    except Exception:  # noqa: BLE001 - a record that makes no sense is nothing that a plan made now would be
+    except Exception:  # noqa: BLE001 - a record that makes no sense cannot be a plan made now
         return True
 
 
@@ -171,22 +171,22 @@ def _seconds(time: Micros) -> str:
     return f"{micros_to_seconds(abs(time)):,.0f} s"
 
 
-def _check(name: str, problems: list[str], fine: str, besides: str = "") -> dict[str, Any]:
-    told = "; ".join([*([besides] if besides and problems else []), *problems]) or fine
-    return {"check": name, "status": "problem" if problems else "ok", "detail": told}
+def _check(name: str, problems: list[str], fine: str, about: str = "") -> dict[str, Any]:
+    detail = "; ".join([*([about] if about and problems else []), *problems]) or fine
+    return {"check": name, "status": "problem" if problems else "ok", "detail": detail}
 
 
-def _document(one: Damaged) -> dict[str, Any]:
-    advice = _ADVICE[one.table].format(table=one.table, where=_where(one), key=one.key)
-    return {"table": one.table, "key": one.key, "column": one.column, "problem": one.problem, "advice": advice}
+def _document(cell: Damaged) -> dict[str, Any]:
+    advice = _ADVICE[cell.table].format(table=cell.table, where=_where(cell), key=cell.key)
+    return {"table": cell.table, "key": cell.key, "column": cell.column, "problem": cell.problem, "advice": advice}
 
 
-def _where(one: Damaged) -> str:
+def _where(cell: Damaged) -> str:
     """The SQL condition that finds exactly this row."""
-    if (name := _NAMES.get(one.table)) is not None:
-        return f"{name} = {_quoted(one.key)}"
-    columns = _KEYS.get(one.table, ("key",))
-    values = one.key.split(", ", len(columns) - 1)
+    if (name := _NAMES.get(cell.table)) is not None:
+        return f"{name} = {_quoted(cell.key)}"
+    columns = _KEYS.get(cell.table, ("key",))
+    values = cell.key.split(", ", len(columns) - 1)
     return " AND ".join(
         f"{column} = {value if value.lstrip('-').isdigit() else _quoted(value)}"
         for column, value in zip(columns, values, strict=True)

@@ -1,18 +1,18 @@
-"""Which of the last events a filter, a trigger or a schedule would have wanted."""
+"""The newest events are matched against filters, a trigger or a schedule."""
 
 import pytest
 
 from noonmark.core.errors import InvalidSchedule
-from tests.operations.desk import FOREIGN, Desk
+from tests.operations.harness import FOREIGN, Harness
 
 DATASETS = {"path": {"prefix": "/datasets/"}}
 UPLOADED = {"type": "event", "event_type": "file_uploaded", "filters": DATASETS}
 
 
 @pytest.fixture(scope="module")
-def desk():
+def harness():
     """Six events of three types, a second apart."""
-    made = Desk()
+    made = Harness()
     for number, (kind, path) in enumerate(
         [
             ("file_uploaded", "/datasets/a"),
@@ -33,13 +33,13 @@ def seen(answer):
     return [(one["event_id"], one["matches"]) for one in answer["events"]]
 
 
-def test_filters_alone_are_held_against_events_of_any_type(desk):
-    answer = desk("event/match", filters=DATASETS)
+def test_filters_alone_are_held_against_events_of_any_type(harness):
+    answer = harness("event/match", filters=DATASETS)
     assert seen(answer) == [("5", False), ("4", True), ("3", False), ("2", False), ("1", True), ("0", True)]
     assert (answer["checked"], answer["matched"]) == (6, 3)
     assert [one["why"] is None for one in answer["events"]] == [one["matches"] for one in answer["events"]]
     assert answer["events"][2]["why"].startswith("path: there is none")
-    assert desk("event/match")["matched"] == 6
+    assert harness("event/match")["matched"] == 6
 
 
 @pytest.mark.parametrize(
@@ -47,31 +47,31 @@ def test_filters_alone_are_held_against_events_of_any_type(desk):
     [{"event_type": "file_uploaded", "filters": DATASETS}, {"trigger": UPLOADED}, {"schedule_id": "loader"}],
     ids=["filters", "trigger", "schedule"],
 )
-def test_the_last_events_of_the_type_are_looked_at_the_newest_first(desk, asked):
-    assert seen(desk("event/match", **asked)) == [("4", True), ("2", False), ("0", True)]
-    assert seen(desk("event/match", **asked, limit=2)) == [("4", True), ("2", False)]
+def test_the_last_events_of_the_type_are_looked_at_the_newest_first(harness, asked):
+    assert seen(harness("event/match", **asked)) == [("4", True), ("2", False), ("0", True)]
+    assert seen(harness("event/match", **asked, limit=2)) == [("4", True), ("2", False)]
 
 
-def test_several_types_are_put_in_one_order(desk):
+def test_several_types_are_put_in_one_order(harness):
     types = ["file_deleted", "file_uploaded", "never"]
-    assert seen(desk("event/match", event_type=types, limit=4)) == [(one, True) for one in "5421"]
+    assert seen(harness("event/match", event_type=types, limit=4)) == [(one, True) for one in "5421"]
 
 
-def test_an_event_can_be_tried_before_it_is_emitted(desk):
-    before = desk("event/list")
+def test_an_event_can_be_tried_before_it_is_emitted(harness):
+    before = harness("event/list")
     asked = {"trigger": UPLOADED, "event": {"payload": {"path": "/datasets/x"}}}
-    [tried] = desk("event/match", **asked)["events"]
+    [tried] = harness("event/match", **asked)["events"]
     assert (tried["event_id"], tried["event_type"], tried["matches"]) == (None, "file_uploaded", True)
     asked["event"]["event_type"] = "ping"
-    [tried] = desk("event/match", **asked)["events"]
+    [tried] = harness("event/match", **asked)["events"]
     assert tried["why"] == "event_type: it is ping, and the trigger wants file_uploaded"
-    assert desk("event/list") == before
+    assert harness("event/list") == before
 
 
-def test_nobody_sees_the_events_or_schedules_of_others(desk):
-    assert desk("event/match", caller=FOREIGN) == {"checked": 0, "matched": 0, "events": []}
+def test_nobody_sees_the_events_or_schedules_of_others(harness):
+    assert harness("event/match", caller=FOREIGN) == {"checked": 0, "matched": 0, "events": []}
     with pytest.raises(LookupError):
-        desk("event/match", caller=FOREIGN, schedule_id="loader")
+        harness("event/match", caller=FOREIGN, schedule_id="loader")
 
 
 @pytest.mark.parametrize(
@@ -93,29 +93,29 @@ def test_nobody_sees_the_events_or_schedules_of_others(desk):
         ({"surprise": 1}, "invalid_request", "surprise"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_by_its_field(desk, asked, code, field):
+def test_what_cannot_be_understood_is_refused_by_its_field(harness, asked, code, field):
     with pytest.raises(InvalidSchedule) as refused:
-        desk("event/match", **asked)
+        harness("event/match", **asked)
     assert (refused.value.code, refused.value.field) == (code, field)
 
 
 def test_triggers_are_the_schedules_that_events_set_off():
-    desk = Desk()
-    desk.create(schedule_id="hourly")
-    desk.create(schedule_id="loader", trigger=UPLOADED, labels={"team": "data"})
-    desk.create(schedule_id="sorter", trigger={"type": "event", "event_type": ["file_uploaded", "ping"]})
+    harness = Harness()
+    harness.create(schedule_id="hourly")
+    harness.create(schedule_id="loader", trigger=UPLOADED, labels={"team": "data"})
+    harness.create(schedule_id="sorter", trigger={"type": "event", "event_type": ["file_uploaded", "ping"]})
 
     def ids(**asked):
-        return [one["schedule_id"] for one in desk("trigger/list", **asked)["triggers"]]
+        return [one["schedule_id"] for one in harness("trigger/list", **asked)["triggers"]]
 
     assert ids() == ["loader", "sorter"]
     assert ids(event_type="ping") == ["sorter"]
     assert ids(event_type="file_uploaded", label="team=data") == ["loader"]
-    page = desk("trigger/list", limit=1, newest_first=True)
+    page = harness("trigger/list", limit=1, newest_first=True)
     assert [one["schedule_id"] for one in page["triggers"]] == ["sorter"]
     assert ids(cursor=page["next_cursor"], newest_first=True) == ["loader"]
-    desk("schedule/delete", schedule_id="sorter")
+    harness("schedule/delete", schedule_id="sorter")
     assert (ids(), ids(include_deleted=True)) == (["loader"], ["sorter"])
     with pytest.raises(InvalidSchedule) as refused:
-        desk("trigger/list", kind="cron")
+        harness("trigger/list", kind="cron")
     assert refused.value.field == "kind"

@@ -1,4 +1,4 @@
-"""A line to a server that goes wrong as it is told, and both clients behind one face."""
+"""A proxy that fails as its script says, and both clients behind one interface."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ def canned(status, body=b"", content_type="application/json", **headers):
     return f"{head}Connection: close\r\n\r\n".encode() + body
 
 
-class Line:
-    """Carries requests to a server: each as its script says, and after that as a good line does.
+class ScriptedProxy:
+    """Forwards requests to a server: each as its script says, and after that without trouble.
 
     `pass` carries both ways; `lose` lets the request arrive and loses the answer; `drop` hangs up before anything
     arrives; `hang` answers nothing until the test ends; bytes are answered instead of the server.

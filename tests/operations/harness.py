@@ -1,4 +1,4 @@
-"""A service in one process, on a store whose time is set by hand, with functions that it can run."""
+"""Operations on a store with a fake clock, and a driver that runs on demand."""
 
 from datetime import UTC, datetime
 from itertools import count
@@ -17,8 +17,8 @@ EVERY_MINUTE = {"type": "interval", "every_seconds": 60}
 REPORT = {"target_kind": "function", "function": "report"}
 
 
-class Desk:
-    """Operations by name: `desk("schedule/get", schedule_id=..)`."""
+class Harness:
+    """Operations by name: `harness("schedule/get", schedule_id=..)`."""
 
     def __init__(self, store="memory://"):
         self.clock = FakeClock(START)

@@ -1,4 +1,4 @@
-"""Occurrences as documents: their last run, their end, what was at fault, and the terms that are in force for them."""
+"""Documents of occurrences: their last run, their end, their failure, and the terms in force for them."""
 
 from dataclasses import replace
 from typing import get_args
@@ -15,28 +15,28 @@ from noonmark.operations.models import answers
 from noonmark.operations.serializers import CLASSES, TERMS, failure_class, failure_detail, occurrence_document
 from noonmark.testing import factories
 from tests.operations.answers import check_answer
-from tests.operations.desk import REPORT, Desk
+from tests.operations.harness import REPORT, Harness
 
 
 @pytest.fixture(params=["memory://", "sqlite"])
-def desk(request, tmp_path):
-    return Desk(request.param if request.param == "memory://" else f"sqlite:///{tmp_path}/desk.db")
+def harness(request, tmp_path):
+    return Harness(request.param if request.param == "memory://" else f"sqlite:///{tmp_path}/harness.db")
 
 
-def both(desk, made):
+def both(harness, made):
     """The newest occurrence that is not merely planned, as it is told in a list and by itself."""
-    listed = desk("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+    listed = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
     one = next(one for one in listed if one["origin"] != "trigger" or one["reason"] is not None)
-    told = desk("occurrence/get", occurrence_id=one["occurrence_id"])
+    told = harness("occurrence/get", occurrence_id=one["occurrence_id"])
     assert one == told
     return told
 
 
-def test_one_that_has_ended_tells_its_last_run_and_its_end(desk):
-    made = desk.create()
-    desk.pass_by(60)
-    told = both(desk, made)
-    [run] = desk("occurrence/runs", occurrence_id=told["occurrence_id"])["runs"]
+def test_one_that_has_ended_tells_its_last_run_and_its_end(harness):
+    made = harness.create()
+    harness.pass_by(60)
+    told = both(harness, made)
+    [run] = harness("occurrence/runs", occurrence_id=told["occurrence_id"])["runs"]
     assert (told["phase"], told["attempt_count"], told["run_id"]) == ("completed", 1, run["run_id"])
     assert told["node"] == told["claimed_by"] == run["node"]
     assert told["started_at_utc"] == told["dispatched_at_utc"] == run["started_at_utc"] == "2026-03-01T12:01:00Z"
@@ -55,48 +55,48 @@ def test_one_that_runs_began_no_earlier_than_it_was_due(early, shown):
     assert told["started_at_utc"] == told["dispatched_at_utc"] == f"2026-03-01T{shown}"
 
 
-def test_one_that_waits_has_no_run_and_no_end(desk):
-    made = desk.create()
-    [told] = desk("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+def test_one_that_waits_has_no_run_and_no_end(harness):
+    made = harness.create()
+    [told] = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
     for name in ("run_id", "node", "claimed_by", "started_at_utc", "dispatched_at_utc", "completed_at_utc"):
         assert told[name] is None, name
     assert (told["attempt_count"], told["failure_class"], told["failure_detail"]) == (0, None, None)
     check_answer(answers.Occurrence, told)
 
 
-def test_a_failure_is_told_with_its_class_also_before_the_next_attempt(desk):
-    made = desk.create(retry_policy={"max_attempts": 2, "backoff_seconds": 5})
-    desk.answers += [ValueError("no paper"), KeyError("no ink")]
-    one = desk("schedule/run", schedule_id=made["schedule_id"])
-    desk.driver.run_due()
-    between = both(desk, made)
+def test_a_failure_is_told_with_its_class_also_before_the_next_attempt(harness):
+    made = harness.create(retry_policy={"max_attempts": 2, "backoff_seconds": 5})
+    harness.answers += [ValueError("no paper"), KeyError("no ink")]
+    one = harness("schedule/run", schedule_id=made["schedule_id"])
+    harness.driver.run_due()
+    between = both(harness, made)
     assert (between["phase"], between["run_id"], between["completed_at_utc"]) == ("pending", None, None)
     assert (between["failure_class"], between["failure_detail"]) == ("runtime_rejected", "ValueError: no paper")
-    desk.pass_by(10)
-    after = desk("occurrence/get", occurrence_id=one["occurrence_id"])
+    harness.pass_by(10)
+    after = harness("occurrence/get", occurrence_id=one["occurrence_id"])
     assert (after["phase"], after["attempt_count"]) == ("failed", 2)
     assert (after["failure_class"], after["failure_detail"]) == ("runtime_rejected", "KeyError: 'no ink'")
-    assert after["run_id"] == desk("occurrence/runs", occurrence_id=one["occurrence_id"])["runs"][0]["run_id"]
+    assert after["run_id"] == harness("occurrence/runs", occurrence_id=one["occurrence_id"])["runs"][0]["run_id"]
 
 
-def test_the_terms_are_those_of_the_present_declaration_until_it_is_edited(desk):
-    made = desk.create(misfire_policy={"type": "skip", "grace_seconds": 5}, missing_target_policy="skip")
-    desk("schedule/run", schedule_id=made["schedule_id"], overlap="allow")
-    desk.driver.run_due()
-    told = both(desk, made)
+def test_the_terms_are_those_of_the_present_declaration_until_it_is_edited(harness):
+    made = harness.create(misfire_policy={"type": "skip", "grace_seconds": 5}, missing_target_policy="skip")
+    harness("schedule/run", schedule_id=made["schedule_id"], overlap="allow")
+    harness.driver.run_due()
+    told = both(harness, made)
     assert (told["trigger_snapshot"], told["target_snapshot"]) == (made["trigger"], made["target"])
     assert (told["misfire_policy"], told["missing_target_policy"]) == (made["misfire_policy"], "skip")
     assert (told["overlap_policy"], made["overlap_policy"]) == ("allow", "skip")
-    desk("schedule/update", schedule_id=made["schedule_id"], max_runs=5)
-    told = both(desk, made)
+    harness("schedule/update", schedule_id=made["schedule_id"], max_runs=5)
+    told = both(harness, made)
     assert [told[name] for name in TERMS] == [None, None, None, "allow", None]
     check_answer(answers.Occurrence, told)
 
 
-def test_a_large_target_is_told_by_the_occurrence_alone(desk):
-    made = desk.create(target={**REPORT, "payload": "x" * 5_000})
-    [listed] = desk("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
-    alone = desk("occurrence/get", occurrence_id=listed["occurrence_id"])
+def test_a_large_target_is_told_by_the_occurrence_alone(harness):
+    made = harness.create(target={**REPORT, "payload": "x" * 5_000})
+    [listed] = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
+    alone = harness("occurrence/get", occurrence_id=listed["occurrence_id"])
     assert (listed["target_snapshot"], alone["target_snapshot"]) == (None, made["target"])
     assert listed["trigger_snapshot"] == alone["trigger_snapshot"] == made["trigger"]
 
@@ -110,17 +110,17 @@ def test_what_an_edit_took_away_tells_which_as_long_as_it_was_the_last_one(revis
     assert occurrence_document(one)["superseded_by_revision"] is None
 
 
-def test_what_steers_tells_as_much_as_who_looks(desk):
-    made = desk.create()
+def test_what_steers_tells_as_much_as_who_looks(harness):
+    made = harness.create()
     of = {"schedule_id": made["schedule_id"]}
-    one = desk("schedule/run", **of)
-    assert one == desk("occurrence/get", occurrence_id=one["occurrence_id"])
+    one = harness("schedule/run", **of)
+    assert one == harness("occurrence/get", occurrence_id=one["occurrence_id"])
     assert one["target_snapshot"] == made["target"]
-    cancelled = desk("occurrence/cancel", occurrence_id=one["occurrence_id"])
-    assert cancelled == desk("occurrence/get", occurrence_id=one["occurrence_id"])
+    cancelled = harness("occurrence/cancel", occurrence_id=one["occurrence_id"])
+    assert cancelled == harness("occurrence/get", occurrence_id=one["occurrence_id"])
     assert (cancelled["phase"], cancelled["completed_at_utc"]) == ("cancelled", "2026-03-01T12:00:00Z")
-    desk.pass_by(60)
-    again = desk("schedule/backfill", **of, **{"from": "2026-03-01T12:01:00Z", "to": "2026-03-01T12:01:00Z"})
+    harness.pass_by(60)
+    again = harness("schedule/backfill", **of, **{"from": "2026-03-01T12:01:00Z", "to": "2026-03-01T12:01:00Z"})
     assert again["occurrences"][0]["trigger_snapshot"] == made["trigger"]
 
 
