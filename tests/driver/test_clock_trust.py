@@ -231,7 +231,7 @@ class TestRewinding:
         report = rig.rewind_once()
         assert report.rewound == 1
         assert not rig.node.must_rewind
-        assert "is planned anew from" in caplog.text
+        assert "planning it again from" in caplog.text
         pending, gap = rig.rows(made)
         assert (pending.phase, pending.nominal) == (Phase.PENDING, NOW + 3 * MINUTE)
         assert (gap.phase, gap.reason, gap.missed_count) == (Phase.MISFIRED, Reason.LATE, 2)

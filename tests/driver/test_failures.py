@@ -285,7 +285,7 @@ def test_a_schedule_that_cannot_be_planned_is_set_aside_and_the_others_are_plann
     assert rig.plan_once().planned == 0
     assert len(rig.rows(sound)) > len(rig.rows(broken))
     assert [record.getMessage() for record in caplog.records] == [
-        f"schedule {broken.schedule_id} cannot be planned, and is set aside"
+        f"could not plan schedule {broken.schedule_id}; it is set aside"
     ]
 
 

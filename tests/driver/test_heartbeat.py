@@ -71,7 +71,7 @@ def test_the_first_leads_and_the_second_is_told_who_does(rig, caplog):
     assert (rig.node.leads, other.node.leads) == (True, False)
     assert rig.sink.take() == [driver_events.LeaderChanged("node-a", 1, "node-a")]
     assert other.sink.take() == []
-    assert [line.getMessage() for line in caplog.records] == ["node-a leads from now on, term 1"]
+    assert [line.getMessage() for line in caplog.records] == ["node-a is now the leader, term 1"]
 
 
 def test_only_the_leader_forgets(rig):
@@ -111,7 +111,7 @@ def test_a_leader_that_was_frozen_past_its_lease_forgets_nothing_when_it_wakes(r
     assert rig.store.calls["prune"] == 0
     assert rig.lead_once() == LeadReport(term=2)
     assert rig.sink.take() == [driver_events.LeaderChanged("node-a", 2, "node-b")]
-    assert caplog.records[-1].getMessage() == "node-a leads no longer: node-b does, term 2"
+    assert caplog.records[-1].getMessage() == "node-a is no longer the leader: node-b is, term 2"
     assert other.prune_once() == PruneReport(forgotten=1)
 
 
@@ -159,7 +159,7 @@ def test_a_node_that_leaves_is_gone_at_once_and_another_leads(rig, caplog):
     rig.sink.take()
     rig.leave()
     assert rig.sink.take() == [driver_events.LeaderChanged("node-a", 1, None)]
-    assert caplog.records[-1].getMessage() == "node-a stops, and gives up the lead of term 1"
+    assert caplog.records[-1].getMessage() == "node-a stops and gives up leadership, term 1"
     [node] = nodes(rig)
     assert (node.is_alive, node.is_leader, node.left) == (False, False, rig.world.now)
     assert not rig.node.leads
@@ -256,7 +256,7 @@ def test_the_leader_tells_once_which_nodes_were_lost(rig, caplog):
     assert rig.lead_once().lost == 1
     assert rig.lead_once().lost == 0
     assert told_lost(rig) == ["node-b"]
-    assert "node node-b is lost: it was last heard of at 2030-03-17T17:47:00Z" in caplog.text
+    assert "node node-b is lost: its last heartbeat was at 2030-03-17T17:47:00Z" in caplog.text
 
 
 def test_a_node_is_told_to_be_lost_although_all_were_silent_for_days(rig):

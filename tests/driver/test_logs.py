@@ -65,7 +65,7 @@ def test_a_failed_run_is_told_with_its_attempt_and_what_follows(kit, caplog):
     kit.driver.run_until(START + timedelta(seconds=10))
     first, second = said(caplog, logging.WARNING)
     assert first.startswith(
-        "fragile: the run of 2030-05-01T00:00:00Z failed, attempt 1 of 2, again at 2030-05-01T00:00:01"
+        "fragile: the run of 2030-05-01T00:00:00Z failed, attempt 1 of 2, retry at 2030-05-01T00:00:01"
     )
     assert first.endswith("ValueError: on purpose")
     assert second.startswith("fragile: the run of 2030-05-01T00:00:00Z failed, attempt 2 of 2\n")

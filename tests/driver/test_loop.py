@@ -635,7 +635,7 @@ def test_what_another_process_has_written_is_noticed():
 
 
 def test_a_function_that_another_process_has_named_is_adopted_at_once(monkeypatch):
-    monkeypatch.setattr(loop_module, "REAP_EVERY", HOUR)
+    monkeypatch.setattr(loop_module, "REAP_INTERVAL", HOUR)
 
     async def story():
         place = Place(store=Shared(MemoryStore(SystemClock().micros)), lease=HOUR)

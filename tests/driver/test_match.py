@@ -261,7 +261,7 @@ def test_an_event_that_the_store_cannot_make_sense_of_is_in_nobodys_way(rig, cap
     rig.store.spoiled = occurrence_id(made.uid, event("spoiled"), 0)
     rig.match_once()
     assert sorted(outcomes(rig, made)) == ["event:up-1", "event:up-2"]
-    assert "what event spoiled sets off cannot be written" in caplog.text
+    assert "could not write what event spoiled sets off" in caplog.text
     rig.store.spoiled = None
     assert rig.store.unmatched(9) == []
 
@@ -282,7 +282,7 @@ def test_an_event_that_cannot_be_read_is_told_of(tmp_path, caplog):
         connection.execute("UPDATE events SET payload = '{1'")
     send(rig, "sound")
     assert rig.match_once() == MatchReport(matched=2, occurrences=1)
-    assert "event broken cannot be read" in caplog.text
+    assert "event broken is unreadable" in caplog.text
     assert [*outcomes(rig, made)] == ["event:sound"]
     rig.store.store.close()
 

@@ -92,7 +92,7 @@ class TestTheDuty:
 
 
 def test_many_that_write_without_end_cost_one_call_at_a_time(monkeypatch):
-    monkeypatch.setattr(loop_module, "TELL_EVERY", SECOND // 20)
+    monkeypatch.setattr(loop_module, "PROGRESS_INTERVAL", SECOND // 20)
 
     async def story():
         place = Place()

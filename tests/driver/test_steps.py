@@ -731,7 +731,7 @@ class TestTheSink:
         rig.target.end(assignment)
         assert rig.settle_once() == SettleReport(settled=1)
         assert rig.row(assignment.occurrence).phase is Phase.COMPLETED
-        assert "the sink failed" in caplog.text
+        assert "event sink failed" in caplog.text
 
 
 def test_the_whole_way_of_a_recurring_schedule():

@@ -207,7 +207,7 @@ def test_what_follows_a_run_begins_when_that_has_ended():
 
 
 def test_a_function_that_can_be_imported_at_last_is_served_at_once(monkeypatch):
-    monkeypatch.setattr(loop_module, "REAP_EVERY", SECOND // 100)
+    monkeypatch.setattr(loop_module, "REAP_INTERVAL", SECOND // 100)
 
     async def story():
         place = Sleepy()
@@ -224,7 +224,7 @@ def test_a_function_that_can_be_imported_at_last_is_served_at_once(monkeypatch):
 
 
 def test_what_has_overstayed_its_deadline_is_ended_without_waiting_for_the_next_reaping(monkeypatch):
-    monkeypatch.setattr(loop_module, "REAP_EVERY", HOUR)
+    monkeypatch.setattr(loop_module, "REAP_INTERVAL", HOUR)
 
     async def story():
         place = Sleepy()

@@ -13,7 +13,7 @@ from tests.processes.clocks import set_clock
 from tests.processes.fleet import CLOCK, SCALE
 
 YEARS = 10 * 365 * DAY_SECONDS
-LEAPT, ACCEPTED, BACK, REWOUND = "time leapt ahead", "is taken for right", "time is back", "is planned anew"
+LEAPT, ACCEPTED, BACK, REWOUND = "clock leapt ahead", "is trusted", "clock is back", "planning it again"
 STORES = pytest.mark.parametrize("fleet", ["sqlite", "postgres"], indirect=True)
 IN_TURN = pytest.mark.parametrize("fleet", ["sqlite", *(["postgres"] if SCALE > 1 else [])], indirect=True)
 

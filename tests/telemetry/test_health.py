@@ -7,15 +7,15 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.instants import SECOND
-from noonmark.ports.records import Heartbeat, is_known
+from noonmark.ports.records import Heartbeat, node_record
 from noonmark.telemetry import probing
 from noonmark.telemetry.health import STALLED, Health
 from noonmark.telemetry.vitals import Vitals
 from tests.embedded.waiting import SOON
 
 RUNS = Vitals(node="here", is_wanted=True, is_running=True, leader="there")
-LEADER = is_known(Heartbeat(node="there", lease=10), seen=5, left=None, is_leader=True, now=6)
-OTHER = is_known(Heartbeat(node="here", lease=10), seen=5, left=None, is_leader=False, now=6)
+LEADER = node_record(Heartbeat(node="there", lease=10), seen=5, left=None, is_leader=True, now=6)
+OTHER = node_record(Heartbeat(node="here", lease=10), seen=5, left=None, is_leader=False, now=6)
 
 
 class Worker:

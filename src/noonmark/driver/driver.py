@@ -1,4 +1,4 @@
-"""The driver: a node and its duties, each of which can be called by itself."""
+"""The driver: a node and its steps, each of which can be called by itself."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 
 class Driver:
-    """What happens by itself, in the node of a runtime. Every duty reads, decides and commits, and says what it did."""
+    """What happens by itself, in the node of a runtime. Every step reads, decides, commits and reports what it did."""
 
     def __init__(
         self, runtime: Runtime, executor: Executor | None = None, lease_executor: Executor | None = None
     ) -> None:
-        """It does nothing until a duty is called. Without an executor, the store is called inline.
+        """Does nothing until a step is called. Without an executor, the store is called inline.
 
         `lease_executor` renews leases, if it is given.
         """
         self.node = Node(runtime, executor, lease_executor)
 
     def report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
-        """Take note of how a delivery ended, from any thread; `settle_once` writes it.
+        """Record the end of a delivery, which `settle_once` writes, or its output so far, for `progress_once`.
 
-        Or of what it has put out so far, which `progress_once` writes.
+        From any thread.
         """
         if isinstance(delivered, Underway):
             self.node.underway[assignment.occurrence.id] = assignment, delivered
@@ -59,7 +59,7 @@ class Driver:
             self.node.finished.append((assignment, delivered))
 
     async def match_once(self) -> MatchReport:
-        """Let events set off what waits for them."""
+        """Match events with the schedules that listen for them."""
         return await match_once(self.node)
 
     async def plan_once(self) -> PlanReport:
@@ -67,19 +67,19 @@ class Driver:
         return await plan_once(self.node)
 
     async def claim_once(self, *, only: str | None = None) -> ClaimReport:
-        """Lease what falls due soon; with `only`, just that occurrence."""
+        """Lease what is due soon; with `only`, just that occurrence."""
         return await claim_once(self.node, only=only)
 
     async def admit_once(self) -> AdmitReport:
-        """Decide about what is due, and hand over what starts."""
+        """Decide what is due, and hand starts to the target."""
         return await admit_once(self.node)
 
     async def settle_once(self) -> SettleReport:
-        """Write how deliveries ended."""
+        """Write the ends of deliveries."""
         return await settle_once(self.node)
 
     async def progress_once(self) -> ProgressReport:
-        """Write what deliveries that go on have put out so far."""
+        """Write the output so far of deliveries in progress."""
         return await progress_once(self.node)
 
     async def renew_once(self) -> RenewReport:
@@ -87,50 +87,50 @@ class Driver:
         return await renew_once(self.node)
 
     async def lead_once(self) -> LeadReport:
-        """Take the lead, or keep it, or learn who has it."""
+        """Take or renew leadership, or learn who has it."""
         return await lead_once(self.node)
 
     async def adopt_once(self) -> bool:
-        """Serve the functions that other processes have named since the last look."""
+        """Serve functions that other processes registered since the last call."""
         return await adopt_once(self.node)
 
     async def is_asked_to_stop(self) -> bool:
-        """Whether another process asked for the end of something that is being delivered."""
+        """Whether another process asked to stop something that this node delivers."""
         return await is_asked_to_stop(self.node)
 
     async def reap_once(self) -> ReapReport:
-        """Tell that this node is alive; end what has overstayed its deadline, and what nobody can serve."""
+        """Send a heartbeat; end deliveries past their deadline, and occurrences that no node can serve."""
         return await reap_once(self.node)
 
     async def rewind_once(self) -> RewindReport:
-        """Plan anew what a clock that was ahead had planned."""
+        """Plan again what a fast clock had planned too far."""
         return await rewind_once(self.node)
 
     async def prune_once(self) -> PruneReport:
-        """Forget what is old, or too much, if this node leads."""
+        """Delete old and surplus history, if this node is the leader."""
         return await prune_once(self.node)
 
     async def release(self) -> int:
-        """Give back every claim that has not started; says how many."""
+        """Release every claim that has not started; returns how many."""
         return await release(self.node)
 
     async def leave(self) -> None:
-        """Tell that this node has stopped, and give up the lead."""
+        """Record that this node has stopped, and give up leadership."""
         await leave(self.node)
 
     def withdraw(self) -> int:
-        """Give up what was handed over but has not begun; `settle_once` writes that. Says how many."""
+        """Take back assignments that have not begun, for `settle_once` to write; returns how many."""
         return hand_back(self.node, self.node.runtime.target.withdraw())
 
     def hand_back(self, *, waits: bool = False) -> int:
-        """Give up what is still being delivered; `settle_once` writes that. Says how many.
+        """Give up deliveries, for `settle_once` to write; returns how many.
 
-        If it `waits`, what can be made to end is reported when it has ended.
+        With `waits`, those that can be stopped are reported when they have ended.
         """
         return hand_back(self.node, waits=waits)
 
     async def next_time(self) -> Micros | None:
-        """When there is next something to match, to plan, to claim or to decide."""
+        """When there is next something to match, plan, claim or decide."""
         stored = await self.node.executor.call(self.node.store.next_time, self.node.runtime.target.routes())
         times = [time for time in (stored, self.node.next_decision) if time is not None]
         return min(times, default=None)

@@ -1,4 +1,4 @@
-"""Log lines for whoever does not look into the store: what was missed, what failed, what was skipped and why."""
+"""Log lines: what was missed, failed or skipped, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ jobs = logging.getLogger("noonmark.jobs")
 
 
 def ended(schedule: Schedule, row: Occurrence) -> None:
-    """It ended without having been delivered. Skipped or cancelled it was on request; the rest is a warning."""
+    """An occurrence ended without delivery: info if it was skipped or cancelled as declared, else a warning."""
     was_asked_for = row.phase in (Phase.SKIPPED, Phase.CANCELLED) and not row.missed_count
     level = logging.INFO if was_asked_for else logging.WARNING
     if not logger.isEnabledFor(level):
@@ -34,9 +34,9 @@ def ended(schedule: Schedule, row: Occurrence) -> None:
 
 
 def failed(schedule: Schedule, settlement: Settlement) -> None:
-    """A run did not end well."""
+    """A run did not complete."""
     run, allowed = settlement.run, schedule.declaration.retry_policy.max_attempts
-    then = "" if settlement.retry_at is None else f", again at {to_text(settlement.retry_at)}"
+    then = "" if settlement.retry_at is None else f", retry at {to_text(settlement.retry_at)}"
     jobs.warning(
         "%s: the run of %s %s, attempt %d of %d%s%s",
         _called(schedule),
@@ -51,42 +51,40 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
 
 
 def leader(node: str, leads: str | None, term: int) -> None:
-    """A node leads from now on, or no longer."""
+    """The leader changed."""
     if leads is None:
-        logger.info("%s stops, and gives up the lead of term %d", node, term)
+        logger.info("%s stops and gives up leadership, term %d", node, term)
     elif leads == node:
-        logger.info("%s leads from now on, term %d", node, term)
+        logger.info("%s is now the leader, term %d", node, term)
     else:
-        logger.info("%s leads no longer: %s does, term %d", node, leads, term)
+        logger.info("%s is no longer the leader: %s is, term %d", node, leads, term)
 
 
 def lost(node: str, seen: Micros) -> None:
-    """Another node fell silent."""
-    logger.warning("node %s is lost: it was last heard of at %s, and had not said that it stops", node, to_text(seen))
+    """Another node is lost."""
+    logger.warning("node %s is lost: its last heartbeat was at %s, and it did not stop cleanly", node, to_text(seen))
 
 
 def clock(before: Trust, after: Trust) -> None:
-    """The store's time leapt ahead, was borne out after all, or came back."""
+    """The store's clock leapt ahead, was confirmed, or came back."""
     if after.doubt is not None and (before.doubt is None or before.doubt.since != after.doubt.since):
         logger.warning(
-            "the store's time leapt ahead by %d s, to %s: nothing is planned, started or pruned until it returns,"
-            " goes on for a lease, or an operator confirms it",
+            "the store's clock leapt ahead by %d s, to %s: nothing is planned, started or pruned until it returns,"
+            " keeps running for a lease, or an operator confirms it",
             after.doubt.ahead // SECOND,
             to_text(after.doubt.since.time),
         )
     elif before.doubt is not None and after.doubt is None and after.last is not None:
-        meaning = "is taken for right" if after.last.time >= before.doubt.since.time else "is back"
-        logger.warning("the store's time %s: it is %s", meaning, to_text(after.last.time))
+        meaning = "is trusted" if after.last.time >= before.doubt.since.time else "is back"
+        logger.warning("the store's clock %s: it is %s", meaning, to_text(after.last.time))
     if after.has_fallen_back and after.last is not None:
-        logger.warning(
-            "the store's time fell back to %s: what was planned ahead is looked at", to_text(after.last.time)
-        )
+        logger.warning("the store's clock fell back to %s: checking what was planned ahead", to_text(after.last.time))
 
 
 def rewound(schedule: Schedule, plan: Plan) -> None:
-    """What a clock that was ahead had closed or planned is open again."""
+    """A schedule that a fast clock planned too far is planned again."""
     logger.warning(
-        "%s was planned up to %s by a clock that was ahead, and is planned anew from %s",
+        "%s was planned up to %s by a clock that was ahead; planning it again from %s",
         _called(schedule),
         to_text(plan.snapshot.watermark),
         to_text(plan.watermark),
@@ -94,10 +92,10 @@ def rewound(schedule: Schedule, plan: Plan) -> None:
 
 
 def _ids(row: Occurrence) -> dict[str, str]:
-    """For whoever looks for all lines about one of them."""
+    """Fields to find all lines about an occurrence or a schedule."""
     return {"occurrence_id": row.id, "schedule_id": row.schedule_id}
 
 
 def _called(schedule: Schedule) -> str:
-    """Its name, or else its id and what it runs."""
+    """The schedule's name, or else its id and its route."""
     return schedule.declaration.name or f"{schedule.schedule_id} ({schedule.declaration.target.route})"

@@ -1,7 +1,7 @@
-"""The loop: it calls the duties of a driver in time, wakes them when something has happened, and stops them.
+"""The loop: runs the steps of a driver in time, wakes them when something happens, and stops them.
 
-Each duty has a task of its own, so that one decides while another waits for the store. None of them polls: looking for
-work waits for the time that the store names, or for somebody to say that there is more; the others wait for their time.
+Each step has its own task, so that one decides while another waits for the store. None of them polls: the search for
+work waits for the time that the store names, or for a wake-up; the others wait for their interval.
 """
 
 from __future__ import annotations
@@ -32,62 +32,63 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("noonmark.driver")
 
-LAST_CHANCES = 10
-"""So often, in the end, it waits for the report of a run that has ended."""
-TELL_EVERY: Micros = SECOND
-REAP_EVERY: Micros = 10 * SECOND
+LAST_REPORT_WAITS = 10
+"""How often, at the end, it waits for the report of a run that has ended."""
+PROGRESS_INTERVAL: Micros = SECOND
+REAP_INTERVAL: Micros = 10 * SECOND
 FIRST_COMPARISON: Micros = SECOND // 8
 PACE: Micros = SECOND // 50
-"""Between two looks for work, unless the first found more than it could take: many small transactions make one."""
-DOUBTFUL: Micros = SECOND
-"""While the store's time is in doubt, it is read so often."""
-FRUITLESS: Micros = SECOND // 4
-"""After a look that found nothing to do although there was something: another node is about to do it."""
+"""The pause between two searches, unless the first found more than it could take. It turns many small transactions
+into one."""
+DOUBT_PAUSE: Micros = SECOND
+"""How often the store's clock is read while it is in doubt."""
+IDLE_PAUSE: Micros = SECOND // 4
+"""The pause after a search that found nothing although something was due: another node is about to take it."""
 
 
 class Loop:
-    """Runs a driver on the running event loop, until it is stopped."""
+    """Runs a driver on the current event loop until it is stopped."""
 
     def __init__(self, runtime: Runtime, *, looks: bool = True) -> None:
-        """Made on the event loop that is to run it. With `looks=False` it begins only what it is asked to fetch."""
+        """Create it on the event loop that runs it. With `looks=False` it runs only what `fetch` names."""
         self._looks = looks
         self._executor = self._lease_executor = StoreExecutor(runtime.store)
         if runtime.store.traits.lines > 1:
             self._lease_executor = StoreExecutor(runtime.store, max_threads=1)
         self.driver = Driver(runtime, self._executor, self._lease_executor)
         self._runtime, self._node = runtime, self.driver.node
-        self._alarms: list[Wakeup] = []
+        self._wakeups: list[Wakeup] = []
         self._retries = Retries(self._node)
         self._look, self._start, self._settle = self._wakeup(), self._wakeup(), self._wakeup()
         self._stop, self._drain, self._renew = self._wakeup(), self._wakeup(), self._wakeup()
-        self._prune, self._tell = self._wakeup(), self._wakeup()
+        self._prune, self._progress = self._wakeup(), self._wakeup()
         self._is_stopping = self._is_drained = False
         self._is_leaving = self._has_successor = False
         self._fetches = 0
         self._grace: Micros | None = None
         self._named: Micros = 0
-        """When it was first told of a grace period."""
+        """When a grace period was first set."""
         self._look_at: Micros | None = None
 
     def wake(self, at: Micros | None = None) -> None:
-        """There is something new to be done, at that time or at once. From any thread."""
-        looked_for = self._look_at
-        if at is None or looked_for is None or at < looked_for + self._node.timing.lookahead:
+        """Look for work, for that time or now. From any thread."""
+        next_look = self._look_at
+        if at is None or next_look is None or at < next_look + self._node.timing.lookahead:
             self._look.set()
-        else:  # nothing to do before then, but perhaps somebody listens for what was done
-            self._look.remind(FRUITLESS)
+        else:  # nothing is due before then, but the change may have emitted an event
+            self._look.remind(IDLE_PAUSE)
 
     def attend(self) -> None:
-        """Look now whether anything that runs here is asked to stop, and not when the leases are next renewed."""
+        """Check now, rather than at the next renewal, whether a run here is asked to stop."""
         self._renew.set()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it begins nothing more."""
+        """Whether it starts nothing more."""
         return self._is_stopping
 
     async def fetch(self, occurrence_id: str) -> None:
-        """Claim one occurrence now, if it can be claimed."""
+        """Claim one occurrence now, if it is claimable."""
         if self._is_stopping:
             return
         self._fetches += 1
@@ -99,45 +100,45 @@ class Loop:
             self._start.set()
 
     def stop(self, grace: Micros | None = None) -> None:
-        """Begin nothing more, wait for what runs, then hand back the rest. From any thread; `run` ends when it is done.
+        """Start nothing more, wait for what runs, then hand back the rest. From any thread; `run` returns when done.
 
-        Without a grace period, it waits until everything has ended, or until another call names one.
+        Without a grace period it waits until everything has ended, or until another call sets one.
         """
         if self._grace is None:
             self._named = self._node.store_clock.monotonic()
         self._grace = grace
         self._is_stopping = True
-        self._ring_all()
+        self._wake_all()
 
     def pass_on(self) -> bool:
-        """Another loop goes on under the name of this node: at its end, this one does not tell that the node has left.
+        """Let another loop continue under this node's name: at its end, this one does not report that the node left.
 
-        False when it may be telling that already: then the other had better wait for its end. From any thread.
+        False if it may be reporting that already; the other should wait for its end. From any thread.
         """
         self._has_successor = True
         return not self._is_leaving
 
     async def run(self, started: Callable[[], None] | None = None) -> int:
-        """Do every duty in time until somebody calls `stop`; says how much was handed back."""
+        """Run every step in time until `stop` is called; returns the number of occurrences handed back."""
         node, timing = self._node, self._node.timing
         self._runtime.target.open(self._report, node.store_clock.now)
-        # Two of them, so that one decides while what the other has decided is being written.
-        beginning = [asyncio.create_task(self._starting()) for _ in range(2)]
+        # Two of them, so that one decides while the decisions of the other are written.
+        starting = [asyncio.create_task(self._start_loop()) for _ in range(2)]
         leading = []
         if self._looks:
-            beginning.append(asyncio.create_task(self._looking()))
+            starting.append(asyncio.create_task(self._look_loop()))
             leading = [self._every(timing.lease // 3, self._lead, self._wakeup())]
         watch_interval, watch = node.store.traits.watch_interval, self._wakeup()
         stop_listening = node.store.listen(watch.set)
-        keeping = [
-            asyncio.create_task(duty)
-            for duty in (
-                self._settling(),
-                self._telling(),
+        background = [
+            asyncio.create_task(step)
+            for step in (
+                self._settle_loop(),
+                self._progress_loop(),
                 self._every(timing.lease // 3, self._renew_leases, self._renew),
                 self._compare_clocks(self._wakeup()),
-                self._letting_go(self._wakeup()),
-                self._every(min(REAP_EVERY, 2 * timing.lease // 3), self._reap, self._wakeup()),
+                self._expiry_loop(self._wakeup()),
+                self._every(min(REAP_INTERVAL, 2 * timing.lease // 3), self._reap, self._wakeup()),
                 *leading,
                 self._every(timing.prune_every, self._prune_all, self._prune),
                 *([] if watch_interval is None else [self._every(watch_interval, self._watch, watch)]),
@@ -149,17 +150,17 @@ class Loop:
         try:
             while not self._is_stopping:
                 await self._stop.wait(None)
-            await asyncio.gather(*beginning)
+            await asyncio.gather(*starting)
             handed_back = await self._wind_up()
-            await asyncio.gather(*keeping)
+            await asyncio.gather(*background)
             self._is_leaving = True
             if not self._has_successor:
                 await self._try(self.driver.leave)
         except asyncio.CancelledError:
-            await self._hand_over([*beginning, *keeping])
+            await self._hand_over([*starting, *background])
             raise
         finally:
-            for task in (*beginning, *keeping):
+            for task in (*starting, *background):
                 task.cancel()
             stop_listening()
             self._runtime.target.close()
@@ -169,7 +170,7 @@ class Loop:
         return handed_back
 
     async def _wind_up(self) -> int:
-        """Give claims back, wait for what runs, for as long as the latest stop says, then give that up as well."""
+        """Release claims, wait for what runs until the grace period ends, then hand that back too."""
         node = self._node
         while self._fetches:
             await self._drain.wait(retries.FIRST_RETRY)
@@ -186,15 +187,15 @@ class Loop:
         await until_ended(node, self._drain, lambda: ends)
         self.driver.hand_back()
         self._is_drained = True
-        self._ring_all()
+        self._wake_all()
         return handed_back
 
-    async def _hand_over(self, duties: list[asyncio.Task[None]]) -> None:
-        """The event loop ends around it: give back what it holds, so that nobody has to wait for its leases."""
+    async def _hand_over(self, steps: list[asyncio.Task[None]]) -> None:
+        """The event loop is ending: hand back what this node holds, so that others need not wait for its leases."""
         self._is_stopping = self._is_drained = True
-        for task in duties:
+        for task in steps:
             task.cancel()
-        await asyncio.wait(duties)  # what they are being given is held, too
+        await asyncio.wait(steps)  # what they are receiving is held, too
         while self._fetches:
             await self._drain.wait(retries.FIRST_RETRY)
         self.driver.withdraw()
@@ -205,12 +206,10 @@ class Loop:
                 await self.driver.settle_once()
             await self.driver.leave()
         except Exception:
-            logger.exception(
-                "what this node held could not be handed back; others take it when its leases have run out"
-            )
+            logger.exception("could not hand back claimed work; other nodes take it over when the leases expire")
 
-    async def _looking(self) -> None:
-        """Match, plan and claim, whenever there is something to match, to plan or to claim."""
+    async def _look_loop(self) -> None:
+        """Match, plan and claim whenever there is something to match, plan or claim."""
         while not self._is_stopping:
             self._look_at = None
             pause = await self._try(self._look_once)
@@ -218,12 +217,12 @@ class Loop:
             await self._look.wait(pause)
 
     async def _look_once(self) -> Micros | None:
-        """How long until the next look; None when only somebody else can bring something to do."""
+        """Returns the pause until the next search; None to wait for a wake-up."""
         node = self._node
         if not await node.trusts_time():
             await node.read_clock()
             if node.is_in_doubt:
-                return DOUBTFUL
+                return DOUBT_PAUSE
         time: Micros | None = await node.executor.call(node.store.next_time, self._runtime.target.routes())
         if time is None:
             return None
@@ -240,38 +239,38 @@ class Loop:
             return PACE
         if time <= node.now:
             await self._reap()
-        return max(FRUITLESS, time - node.now)
+        return max(IDLE_PAUSE, time - node.now)
 
-    async def _starting(self) -> None:
-        """Commit starts shortly before they are due, several at a time."""
+    async def _start_loop(self) -> None:
+        """Commit starts shortly before they are due, in batches."""
         node = self._node
         while not self._is_stopping:
             decision = node.next_decision
             pause = None if decision is None else decision + node.timing.early // 4 - node.now
             if pause is None or pause > 0 or node.is_in_doubt:
-                await self._start.wait(FRUITLESS if node.is_in_doubt else pause)
+                await self._start.wait(IDLE_PAUSE if node.is_in_doubt else pause)
                 continue
             report = await self._try(self.driver.admit_once)
-            if self._node.finished:  # the answer came too late, and what was started is handed back
+            if self._node.finished:  # the answer came too late, so the starts are handed back
                 self._settle.set()
             if report is not None and (report.replanned or report.waiting or report.ended):
                 self._look.set()
-            elif report is not None and report.late:  # somebody may listen for that
+            elif report is not None and report.late:  # a schedule may listen for that event
                 self._look.set_within(PACE)
-            # Ends have their turn between two batches: what has ended is let go of, and the next batch needs its room.
+            # Let settlements run between two batches: they make the room that the next batch needs.
             await self._start.wait(0)
 
-    async def _settling(self) -> None:
-        """Write how deliveries ended; what ends while that is being written is written next, together."""
-        chances = LAST_CHANCES
+    async def _settle_loop(self) -> None:
+        """Write the ends of deliveries; those that arrive during a write go into the next one together."""
+        chances = LAST_REPORT_WAITS
         while not (self._is_drained and not self._node.finished and not (self._node.deliveries and chances)):
             if not self._node.finished:
-                # A run that has just ended may not have been reported yet.
+                # A run that has just ended may not be reported yet.
                 chances -= self._is_drained
                 await self._settle.wait(retries.FIRST_RETRY if self._is_drained else None)
                 continue
             if self._node.is_in_doubt and not self._is_stopping:
-                await self._settle.wait(FRUITLESS)  # it would be told to have ended at a time that is false
+                await self._settle.wait(IDLE_PAUSE)  # the end would be stored with a false time
                 continue
             report = await self._try(self.driver.settle_once)
             if report is None:
@@ -279,29 +278,29 @@ class Loop:
             if report.frees_others:
                 self._look.set()
             elif report.settled:
-                # Others may depend on what has ended; only the store knows.
+                # Other schedules may depend on it; only the store knows.
                 self._look.set_within(PACE)
 
-    async def _telling(self) -> None:
-        """Write what goes on has put out, when there is more of it; of all of them together, and not too often."""
+    async def _progress_loop(self) -> None:
+        """Write new output of runs in progress, of all runs together, at most once per interval."""
         monotonic = self._node.store_clock.monotonic
         next_time = monotonic()
         while not self._is_drained:
             pause = next_time - monotonic() if self._node.underway else None
             if pause is None or pause > 0:
-                await self._tell.wait(pause)
+                await self._progress.wait(pause)
                 continue
             await self._try(self.driver.progress_once)
-            next_time = monotonic() + TELL_EVERY
+            next_time = monotonic() + PROGRESS_INTERVAL
 
-    async def _every(self, interval: Micros, duty: Callable[[], Awaitable[object]], wakeup: Wakeup) -> None:
+    async def _every(self, interval: Micros, step: Callable[[], Awaitable[object]], wakeup: Wakeup) -> None:
         while not self._is_drained:
-            await self._try(duty)
+            await self._try(step)
             if not self._is_drained:
                 await wakeup.wait(interval)
 
     async def _compare_clocks(self, wakeup: Wakeup) -> None:
-        """In the beginning, read the store's clock more often than leases are renewed: time may pass too fast here."""
+        """At first, read the store's clock more often than leases are renewed: the local clock may run fast."""
         pause = FIRST_COMPARISON
         while pause < self._node.timing.lease // 3:
             await wakeup.wait(pause)
@@ -310,8 +309,8 @@ class Loop:
             await self._try(self._node.read_clock)
             pause *= 2
 
-    async def _letting_go(self, wakeup: Wakeup) -> None:
-        """When leases have run out because nobody could renew them, begin nothing more of what they were for."""
+    async def _expiry_loop(self, wakeup: Wakeup) -> None:
+        """Withdraw assignments whose leases expired because they could not be renewed."""
         node = self._node
         while not self._is_drained:
             left = node.timing.lease if node.holds_until is None else node.holds_until - node.now
@@ -324,7 +323,7 @@ class Loop:
 
     async def _renew_leases(self) -> None:
         await self.driver.renew_once()
-        # The store's time may have come further than any timer here: it was set, or this machine was asleep.
+        # The store's clock may be ahead of every timer here: it was set, or this machine was asleep.
         if self._look_at is not None and self._look_at <= self._node.now:
             self._look.set()
 
@@ -347,38 +346,38 @@ class Loop:
 
     async def _watch(self) -> None:
         if await self._node.executor.call(self._node.store.changed_by_others):
-            # A schedule may be new, and its function too; its first fire may not wait until the next reaping.
+            # There may be a new schedule with a new function; its first fire must not wait for the next reap.
             await self.driver.adopt_once()
             self._look.set()
             if await self.driver.is_asked_to_stop():
                 self._renew.set()
 
-    async def _try(self, duty: Callable[[], Awaitable[T]]) -> T | None:
-        """Do a duty, again and again until it succeeds; None when the time to try is over."""
-        return await self._retries.attempt(duty, self._is_over)
+    async def _try(self, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Run a step until it succeeds; None if it is given up."""
+        return await self._retries.attempt(step, self._is_over)
 
-    def _is_over(self, duty: Callable[[], Awaitable[object]], backoff: Micros) -> bool:
-        """Whether a duty that failed is given up; what is held or has ended is told to the store if at all possible."""
-        if duty == self.driver.release:
+    def _is_over(self, step: Callable[[], Awaitable[object]], backoff: Micros) -> bool:
+        """Whether a failed step is given up. Releases and settlements are tried for as long as possible."""
+        if step == self.driver.release:
             return backoff >= retries.LAST_RETRY
-        if duty == self.driver.settle_once:
+        if step == self.driver.settle_once:
             return self._is_drained and backoff >= retries.LAST_RETRY
-        return self._is_drained or (self._is_stopping and duty in (self._look_once, self.driver.admit_once))
+        return self._is_drained or (self._is_stopping and step in (self._look_once, self.driver.admit_once))
 
     def _report(self, assignment: Assignment, delivered: Delivered | Accepted | Underway) -> None:
         self.driver.report(assignment, delivered)
         if isinstance(delivered, Underway):
-            self._tell.set()
+            self._progress.set()
             return
         self._settle.set()
         if self._is_stopping:
             self._drain.set()
 
-    def _ring_all(self) -> None:
-        for wakeup in self._alarms:
+    def _wake_all(self) -> None:
+        for wakeup in self._wakeups:
             wakeup.set()
         self._retries.set()
 
     def _wakeup(self) -> Wakeup:
-        self._alarms.append(Wakeup())
-        return self._alarms[-1]
+        self._wakeups.append(Wakeup())
+        return self._wakeups[-1]

@@ -1,4 +1,4 @@
-"""Retries: a duty that failed is done again after a while, and whoever watches the node can see which ones fail."""
+"""Retries of failed steps, with backoff. The node lists the steps that are failing."""
 
 from __future__ import annotations
 
@@ -22,45 +22,44 @@ logger = logging.getLogger("noonmark.driver")
 
 FIRST_RETRY: Micros = SECOND // 10
 LONGEST_RETRY: Micros = 2 * SECOND
-"""A call to the store that failed is made again after a while, twice as long each time, up to this."""
+"""The pause doubles with each failure, up to this."""
 LAST_RETRY: Micros = 5 * SECOND
-"""When the pause would be so long, whoever stops gives up."""
+"""During shutdown, a step is given up once its backoff has grown to this."""
 
 
 class Retries:
-    """The duties of a node that failed, and wait to be tried again."""
+    """The failed steps of a node that wait for their next attempt."""
 
     def __init__(self, node: Node) -> None:
-        """None has failed yet."""
         self._node = node
         self._waiting: set[Wakeup] = set()
 
     async def attempt(
         self,
-        duty: Callable[[], Awaitable[T]],
+        step: Callable[[], Awaitable[T]],
         is_over: Callable[[Callable[[], Awaitable[object]], Micros], bool],
     ) -> T | None:
-        """Do a duty, again and again until it succeeds; None when the time to try is over."""
+        """Run a step until it succeeds; None if `is_over` gives it up."""
         backoff, has_failed = FIRST_RETRY, False
         while True:
             pause = min(backoff, LONGEST_RETRY)
             try:
-                answer = await duty()
+                answer = await step()
             except NoonmarkError as error:
-                logger.warning("%s failed, again in %s s: %s", duty.__name__, micros_to_seconds(pause), error)
-                self._note(duty.__name__, str(error), pause)
+                logger.warning("%s failed; retrying in %s s: %s", step.__name__, micros_to_seconds(pause), error)
+                self._note(step.__name__, str(error), pause)
             except Exception as error:
-                logger.exception("%s failed, again in %s s", duty.__name__, micros_to_seconds(pause))
-                self._note(duty.__name__, repr(error), pause)
+                logger.exception("%s failed; retrying in %s s", step.__name__, micros_to_seconds(pause))
+                self._note(step.__name__, repr(error), pause)
             else:
-                self._node.failures.pop(duty.__name__, None)
-                if has_failed:  # the store is back, and the others need not wait to find that out
+                self._node.failures.pop(step.__name__, None)
+                if has_failed:  # the store is back, so the other steps need not wait
                     self.set()
                 return answer
-            if is_over(duty, backoff):
+            if is_over(step, backoff):
                 return None
             has_failed = True
-            # Whatever there is to do rings elsewhere meanwhile: a store that is down is not asked more often for that.
+            # An own wake-up: new work must not make a store that is down be called more often.
             retry = Wakeup()
             self._waiting.add(retry)
             await retry.wait(pause)
@@ -68,10 +67,10 @@ class Retries:
             backoff = min(2 * backoff, LAST_RETRY)
 
     def set(self) -> None:
-        """Try all of them now: the store is back, or the end has come."""
+        """Retry all of them now: the store is back, or the loop stops."""
         for one in list(self._waiting):
             one.set()
 
-    def _note(self, duty: str, error: str, pause: Micros) -> None:
-        self._node.note_failure(duty, error)
-        self._node.tell([StoreFailed(duty, error, pause)])
+    def _note(self, step: str, error: str, pause: Micros) -> None:
+        self._node.note_failure(step, error)
+        self._node.tell([StoreFailed(step, error, pause)])

@@ -1,4 +1,4 @@
-"""An alarm: a wait on the loop that ends at a time, or when somebody rings, from whichever thread."""
+"""A wait on the event loop that ends after a time, or when any thread sets it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class Wakeup:
-    """Rings are not counted: one is as good as many."""
+    """Like `asyncio.Event`, but with a timeout, settable from any thread, and cleared by each wait."""
 
     def __init__(self) -> None:
-        """Made on the loop that waits."""
+        """Create it on the loop that waits."""
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
         self._is_set = False
         self._timer: asyncio.TimerHandle | None = None
 
     def set_within(self, pause: Micros) -> None:
-        """Ring in a while, once for all who ask until then. On the loop that waits."""
+        """Set it after a pause, once for all calls until then. On the loop that waits."""
         if self._timer is None:
-            self._timer = self._loop.call_later(pause / SECOND, self._set_at_last)
+            self._timer = self._loop.call_later(pause / SECOND, self._timer_fired)
 
     def remind(self, pause: Micros) -> None:
         """The same, from any thread."""
@@ -33,7 +33,7 @@ class Wakeup:
             self._loop.call_soon_threadsafe(self.set_within, pause)
 
     def set(self) -> None:
-        """End the wait that is on, or the next one. From any thread; when the loop has ended, nobody waits."""
+        """End the current wait, or the next one. From any thread; does nothing once the loop has ended."""
         if self._is_set:
             return
         try:
@@ -41,20 +41,20 @@ class Wakeup:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:  # the loop has ended
             pass
-        except BaseException:  # Ctrl-C: perhaps nobody was woken, so the next ring must not rely on this one
+        except BaseException:  # Ctrl-C: the wait may not have ended, so the next call must try again
             self._is_set = False
             raise
 
-    def _set_at_last(self) -> None:
+    def _timer_fired(self) -> None:
         self._timer = None
         self.set()
 
     async def wait(self, pause: Micros | None) -> None:
-        """Wait so long, or until it rings; None waits for a ring."""
+        """Wait for the pause, or until it is set; None waits until it is set."""
         if pause is not None and pause <= 0:
             self._is_set = False
             self._event.clear()
-            await asyncio.sleep(0)  # noqa: TID251 - no waiting: a store that never suspends must not keep others out
+            await asyncio.sleep(0)  # noqa: TID251 - only yields: a store that never suspends must not starve other tasks
             return
         timer = None if pause is None else self._loop.call_later(pause / SECOND, self._event.set)
         await self._event.wait()

@@ -206,7 +206,7 @@ def _judged(vitals: Vitals, node: Node) -> Vitals:
         if one.times >= FAILED_TIMES and now - one.since >= FAILED_FOR
     )
     ahead = None if doubt is None else doubt.ahead
-    return replace(vitals, clock_ahead=ahead, failing=failing, idle_for=now - node.took_up)
+    return replace(vitals, clock_ahead=ahead, failing=failing, idle_for=now - node.last_claimed)
 
 
 def _led(vitals: Vitals, node: Node) -> Vitals:

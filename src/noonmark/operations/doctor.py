@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noonmark.core.plans import Snapshot
     from noonmark.operations.models.arguments import DoctorRequest
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.inspection import Condition, Damaged, Position
+    from noonmark.ports.records import Condition, Damaged, Position
     from noonmark.ports.store import Store
 
 PAGE = 1_000

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from noonmark.operations.models.arguments import NoArguments
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.seal import Seal
-    from noonmark.ports.secret_store import SecretStore
-    from noonmark.ports.store import Store
+    from noonmark.ports.store import SecretStore, Store
 
 logger = logging.getLogger("noonmark.secrets")
 MAX_NAMED = 20

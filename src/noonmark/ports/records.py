@@ -1,9 +1,9 @@
-"""What a store tells and is told, as values: schedules with their tallies, leases, nodes, and how an admission went."""
+"""The values that go into a store and come out of it: stored schedules, leases, nodes, pages, answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from noonmark.core.instants import SECOND, from_micros
 
@@ -18,34 +18,38 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.schedule import Owner, Schedule
 
+PageKey = tuple[int, str]
+"""A position in a list: a time in microseconds, and an id."""
+Position = tuple[str, tuple[Any, ...]]
+"""A table, and the primary key of a row in it."""
 LEASES_OF_SILENCE = 2
-"""A node that was not heard of for so many of its leases is taken for dead; it beats three times meanwhile."""
+"""A node that is silent for this many of its leases counts as dead; it sends three heartbeats in that time."""
 MISSED: Micros = -1
-"""Stands for the lease of a node that was lost, once that was told."""
+"""Stored as the lease of a lost node once it is reported."""
 NODE_LISTED: Micros = 24 * 3600 * SECOND
-"""So long after it was last heard of, a node is listed that has left, or was told to be lost."""
+"""How long a node that has left, or is reported lost, stays in lists after it was last seen."""
 NODE_KEPT: Micros = 30 * NODE_LISTED
-"""So long, one is kept of which nobody was told yet: all others may have been silent too, and somebody will lead."""
+"""How long an unreported node is stored: all others may have been silent too, until one of them leads."""
 KEY_LIFETIME: Micros = 24 * 3600 * SECOND
-"""So long, a key under which something was asked for means that and nothing else."""
+"""How long an idempotency key stands for its first request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTraits:
-    """What a store can do, as data; nobody asks for its type."""
+    """What a store can do, as data, so that no code asks for its type."""
 
     is_durable: bool
     blocks: bool
-    """Its verbs do I/O, so an event loop calls them in other threads."""
+    """Its verbs do I/O, so an event loop calls them in threads."""
     lines: int = 1
-    """How many calls it serves at once; at most so many threads call a store that blocks."""
+    """How many calls it serves at once, and so the number of threads that call a store that blocks."""
     watch_interval: Micros | None = None
-    """How often to ask `changed_by_others`; None when nobody else can write to it."""
+    """How often to call `changed_by_others`; None if no other process can write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """What became of a schedule's occurrences; a row that stands for many fires counts for all of them."""
+    """Outcomes of a schedule's occurrences; a row that stands for many fires counts for all of them."""
 
     total: int = 0
     successful: int = 0
@@ -53,48 +57,48 @@ class Counters:
     missed: int = 0
     skipped: int = 0
     admitted: int = 0
-    """Occurrences of trigger and events that were started, for `max_runs`."""
+    """Started occurrences of trigger and event origin, for `max_runs`."""
     failures_in_row: int = 0
     last_started: Micros | None = None
-    """No earlier than it was due, though the start may be committed a little before."""
+    """Never earlier than the due time, though the start may be committed a little before."""
     last_phase: Phase | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchedule:
-    """A schedule as the store has it, with what is read of it but not declared."""
+    """A schedule with what the store knows besides its declaration."""
 
     schedule: Schedule
     counters: Counters
     next_due: Micros | None
-    """The due time of its earliest occurrence, pending or claimed, that neither waits nor is held by a pause."""
+    """The earliest due time of its pending and claimed occurrences that neither wait nor are held by a pause."""
     next_own: Micros | None
-    """The same of those that its trigger or an event asked for: what somebody asked for does not move the next fire."""
+    """The same without manual runs, which do not move the next fire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFilter:
-    """Which schedules a caller wants to see: those to which all of it applies; what is left out applies to all."""
+    """Which schedules a caller wants to see. All conditions must hold; an empty one always does."""
 
     user: str | None = None
     phases: frozenset[SchedulePhase] = frozenset()
-    """It is in one of them."""
+    """Its phase is one of these."""
     kinds: frozenset[str] = frozenset()
-    """The type of its trigger is one of them; empty text stands for no trigger."""
+    """The type of its trigger is one of these; empty text means no trigger."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """It has all of them, with these values."""
+    """It has all of these, with these values."""
     text: str | None = None
-    """Part of its name, its description or its id; of letters, only those of ASCII may differ in case."""
+    """Part of its name, description or id. The case of ASCII letters is ignored."""
     target: str | None = None
     """Its route."""
     name: str | None = None
     event_type: str | None = None
-    """It listens for events of this type; one that is deleted listens for none."""
+    """It listens for events of this type; a deleted schedule listens for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRecord:
-    """What a key was first used for, and when."""
+    """What an idempotency key was first used for, and when."""
 
     fingerprint: str
     created: Micros
@@ -102,38 +106,38 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a schedule does at present, and what it did last."""
+    """What a schedule is doing, and its last run."""
 
     delivering: tuple[str, ...] = ()
     """The ids of its occurrences that are dispatching or awaiting completion, in order."""
     last_run: Run | None = None
-    """The last that has ended, of the occurrence with the newest nominal time, then the highest id, that has one."""
+    """The last ended run of the newest occurrence that has one, by nominal time, then by id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """What depends on what, as far as one comes from some schedules."""
+    """The dependencies that are reachable from some schedules."""
 
     version: int
     upstreams: Mapping[str, tuple[str, ...]]
-    """The ids that each schedule depends on, by its own; whoever is missing here does not exist, or is deleted."""
+    """The upstream ids of each schedule, by its id. A schedule that is missing does not exist, or is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How a claim is shared among the owners of what is due."""
+    """How a claim is divided among owners."""
 
     each: int
-    """At most so many rows of each owner."""
+    """The maximum number of rows of each owner."""
     after: Owner | None = None
-    """The owners have their turns in the order of their numbers, from the one that follows this one on, and around."""
+    """Owners take turns in the order of their numbers, beginning after this one, and around."""
     besides: frozenset[Owner] = frozenset()
-    """Owners who get nothing."""
+    """Owners that get nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A lease, as its holder knows it."""
+    """A lease as its holder knows it."""
 
     occurrence_id: str
     fence: int
@@ -141,7 +145,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """What a node learns when it renews its leases: which it has lost, and which runs it is asked to stop, and why."""
+    """What a node learns when it renews its leases: those it lost, and the runs it is asked to stop, with reasons."""
 
     lost: frozenset[str]
     stop: Mapping[str, Reason]
@@ -149,16 +153,16 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """The admission took effect; the occurrence is as it now stands."""
+    """The admission took effect; this is the occurrence now."""
 
     occurrence: Occurrence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLost:
-    """The fence, the revision or the phase was no longer the claim's; nothing was written.
+    """The fence, revision or phase no longer matches the claim; nothing was written.
 
-    Release it all the same: if only the revision has moved, the row is still this node's and would wait for its lease.
+    Release it all the same: if only the revision has changed, this node still holds the lease.
     """
 
     occurrence_id: str
@@ -166,7 +170,7 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """What a node says of itself, again and again, for as long as it lives."""
+    """What a node reports about itself at intervals."""
 
     node: str
     routes: tuple[str, ...] = ()
@@ -179,51 +183,51 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """A node as it was last heard of."""
+    """A node, as of its last heartbeat."""
 
     name: str
-    """The machine, the process and a few letters of chance; no two nodes ever have the same."""
+    """Host name, process id and a few random letters, so that no two nodes share a name."""
     routes: tuple[str, ...]
-    """What it serves."""
+    """The routes it serves."""
     capacity: int
-    """So many occurrences it holds at once, at most."""
+    """The maximum number of occurrences it holds at once."""
     load: int
-    """So many it held when it was last heard of."""
+    """The number it held at its last heartbeat."""
     version: str
-    """The version of Noonmark that it runs."""
+    """The version of Noonmark it runs."""
     started: Micros
     seen: Micros
     left: Micros | None
     is_alive: bool
-    """It has not stopped, and was heard of within the last two of its leases."""
+    """It has not stopped, and its last heartbeat is at most two of its leases ago."""
     is_leader: bool
-    """It does the housekeeping at present."""
+    """It is the leader, which does the maintenance."""
     is_missed: bool = False
-    """It was told that it is lost."""
+    """It is reported lost."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was not heard of for too long, has not said that it stops, and nobody was told of that yet."""
+        """Whether it is silent for too long, has not said that it stops, and is not reported yet."""
         return not self.is_alive and self.left is None and not self.is_missed
 
     @property
     def started_at(self) -> datetime:
-        """When it began, in UTC."""
+        """When it started, in UTC."""
         return from_micros(self.started)
 
     @property
     def seen_at(self) -> datetime:
-        """When it was last heard of, in UTC."""
+        """Its last heartbeat, in UTC."""
         return from_micros(self.seen)
 
     @property
     def left_at(self) -> datetime | None:
-        """When it stopped by itself, in UTC; None while it runs, and when it was killed."""
+        """When it stopped, in UTC; None while it runs, and if it was killed."""
         return None if self.left is None else from_micros(self.left)
 
 
-def is_known(beat: Heartbeat, *, seen: Micros, left: Micros | None, is_leader: bool, now: Micros) -> NodeRecord:
-    """A node, told from its last beat. Its own lease says how long it may be silent, not that of whoever asks."""
+def node_record(beat: Heartbeat, *, seen: Micros, left: Micros | None, is_leader: bool, now: Micros) -> NodeRecord:
+    """A node from its last heartbeat. Its own lease, not the reader's, says how long it may be silent."""
     return NodeRecord(
         name=beat.node,
         routes=beat.routes,
@@ -241,13 +245,13 @@ def is_known(beat: Heartbeat, *, seen: Micros, left: Micros | None, is_leader: b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Who does the housekeeping, and how long that is certain."""
+    """Who leads, and until when that is certain."""
 
     term: int
-    """It rises with every change of leader, so no two leaders ever have the same."""
+    """Rises with every change of leader, so that no two leaders share a term."""
     leader: str
     until: Micros
-    """When the lease ends, unless it is renewed; at exactly that moment it is anybody's."""
+    """When the lease ends unless it is renewed; at exactly that moment any node may take it."""
 
     def is_of(self, node: str, now: Micros) -> bool:
         """Whether that node leads now."""
@@ -255,14 +259,52 @@ class Leadership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """A damaged cell."""
+
+    table: str
+    key: str
+    """The primary key of its row."""
+    column: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """A page of inspected rows."""
+
+    rows: int = 0
+    damaged: tuple[Damaged, ...] = ()
+    after: Position | None = None
+    """The last of them; None if there are no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """The condition of the whole database."""
+
+    kind: str
+    version: str = ""
+    """The version of the database software."""
+    schema: str = ""
+    expected_schema: str = ""
+    journal_bytes: int | None = None
+    """Bytes in the write-ahead log that are not in the database file yet, if there is such a log."""
+    problems: tuple[str, ...] = ()
+    """What the database's own check finds."""
+    is_complete: bool = True
+    """Whether that check got to the end; on a large database it is cut off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What is to be done and nobody does yet."""
+    """Work that no node has claimed."""
 
     schedules: int = 0
-    """Of how many schedules something is due."""
+    """Schedules with something due."""
     due: int = 0
-    """Occurrences that could be claimed now."""
+    """Claimable occurrences."""
     waiting: int = 0
-    """Occurrences that wait for their turn, for a place under a concurrency key, or for what they depend on."""
+    """Occurrences that wait for the slot, for a place under a concurrency key, or for upstreams."""
     log_bytes: int | None = field(default=None, compare=False)
-    """The size of the store's write-ahead log, where it has one of its own."""
+    """The size of the write-ahead log, if the store has one."""

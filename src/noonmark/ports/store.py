@@ -1,114 +1,318 @@
 """The store: where schedules, occurrences and runs live.
 
-A store keeps what it is given and decides nothing. Its verbs are plain functions: any thread may call any of them, and
-each is one transaction. Code on an event loop calls them through an executor. Every write is conditional and tells for
-each row whether it took effect; a lost race is an ordinary answer, never an exception. Batches are the rule: a call may
-carry thousands of rows, each independent of the others.
+A store stores what it is given and decides nothing. Each verb is a plain function that any thread may call, and one
+transaction. Every write is conditional and answers, row by row, whether it took effect; a lost race is an ordinary
+answer, not an exception. Most verbs take batches: a call may carry thousands of rows, each independent of the others.
 
-A *projection* is an occurrence of the trigger that never started. A row can be *claimed* from its time on: a pending
-one from its due time (never while it waits for something, or a pause holds it), a leased one from the end of its lease,
-at exactly that instant.
+A *projection* is an occurrence of the trigger that never started. A row is *claimable* from its time on: a pending row
+from its due time (never while it waits for something, or a pause holds it), a leased row from the end of its lease, at
+exactly that instant.
 
-The *slot* of a schedule is held by at most one of its occurrences, from its start to its end, retries included. A place
-under a *concurrency key* (a name within a tenant) is held while it is being delivered. Whoever waits for one stands in
-line, and what becomes free is handed to the first in line in the same transaction. So nothing is free while somebody
-who may run waits for it, nobody overtakes the line, and no wake-up can be lost. Facts that come with a decision are
-kept as the occurrence's detail, in JSON.
+The *slot* of a schedule has at most one holder, from the occurrence's start to its end, retries included. A place under
+a *concurrency key* (a name within a tenant) is held during delivery only. Occurrences that need one wait in line, and
+what becomes free is handed to the first in line in the same transaction. So nothing is free while an occurrence that
+may run waits for it, nothing overtakes the line, and no wake-up is lost. The facts of a decision are stored as the
+occurrence's detail, in JSON.
 
-A schedule that depends on others has *news* when anything about one of those, which are of its tenant, may have changed
-what is decided: an occurrence of it ended, or was withdrawn because nothing is to come, or it was created, edited,
-paused, resumed, deleted, or found to have nothing to come. News are counted in the transaction that brings them, and
-whatever waits for them is given a time, now. What is kept as the moment of an end is later than that of the end before,
-and than the watermark of every schedule without a trigger that depends on it, even where the clock stands still. With
-the newest, such a schedule is told what it leads to: `core.causation.chain_after` of the occurrence that ended.
+A schedule that depends on others has *news* when something about one of these upstreams, which belong to the same
+tenant, may change a decision: an occurrence ended, or was withdrawn because no more fires will come, or the upstream
+was created, edited, paused, resumed, deleted, or found to have nothing to come. News are counted in the transaction
+that causes them, and rows that wait for them become claimable now. The end of an occurrence gets a moment of its own:
+later than the end before it, and later than the watermark of every schedule without a trigger that depends on it, even
+if the clock stands still. With the newest one, such a schedule learns the chain so far: `core.causation.chain_after` of
+the occurrence that ended.
 
 `core.system_events` lists what Noonmark emits events for: an occurrence ended, but was not superseded; an attempt
 failed and another follows; a first start is late; a schedule was created, changed or completed. Each verb emits these
 events in that order, in its own transaction, where a schedule of the tenant listens for their type when it ends. None
 is lost and none comes twice.
 
-An event is *matched* when all the schedules that may want it have been asked; until then it is in the way of the
-tenant's later ones, so that whatever they set off is added in the order in which they were emitted.
+An event is *matched* when every schedule that may want it has been asked. Until then it blocks the later events of its
+tenant, so that occurrences are added in the order in which their events were emitted.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from noonmark.ports.audit_log import AuditLog
-from noonmark.ports.clock_repair import ClockRepair
-from noonmark.ports.inspection import Inspection
-from noonmark.ports.reads import Reads
-from noonmark.ports.secret_store import SecretStore
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from noonmark.core.admission import Admission, Busy, Claim
+    from noonmark.core.audit import AuditEntry
     from noonmark.core.event import Event
     from noonmark.core.instants import Micros
+    from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.plans import Plan, Snapshot
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Reaction, UnmatchedEvent
+    from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim, Settlement
     from noonmark.ports.records import (
+        Activity,
         Admitted,
+        Backlog,
+        Condition,
         Graph,
         Heartbeat,
+        Inspected,
+        KeyRecord,
         Leadership,
         Lease,
         LeaseLost,
         NodeRecord,
+        PageKey,
+        Position,
         Renewal,
+        ScheduleFilter,
         Shares,
+        StoredSchedule,
         StoreTraits,
     )
 
 
+class Reads(Protocol):
+    """What callers read, in pages. A reader that continues after the last row of a page misses no row that was there.
+
+    Nothing here changes anything.
+    """
+
+    def find(self, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule | None:
+        """The schedule with that id that is not deleted; with `deleted`, failing that, the one deleted last."""
+
+    def find_uid(self, uid: str) -> StoredSchedule | None:
+        """The schedule with that uid, deleted or not."""
+
+    def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
+        """The owner's oldest schedule with that name that is not deleted."""
+
+    def schedules(
+        self,
+        tenant: str,
+        *,
+        after: str | None = None,
+        limit: int,
+        deleted: bool = False,
+        wanted: ScheduleFilter | None = None,
+        newest_first: bool = False,
+    ) -> list[StoredSchedule]:
+        """The tenant's schedules that are not deleted, by creation time, then by id.
+
+        `deleted` lists the deleted ones instead, `wanted` filters, `newest_first` reverses the order. `after` is the
+        uid of any schedule of the tenant, matching or not: the list continues after it, even if it is deleted by now.
+        An unknown uid gives an empty list. A schedule whose record is unreadable is left out. A page with fewer than
+        `limit` schedules is the last.
+        """
+
+    def count_schedules(self, tenant: str, wanted: ScheduleFilter | None = None, *, deleted: bool = False) -> int:
+        """The number of schedules on all pages, including those whose record is unreadable."""
+
+    def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        """One occurrence."""
+
+    def occurrences(
+        self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
+    ) -> list[Occurrence]:
+        """A schedule's occurrences, newest nominal time first, then highest id first.
+
+        `before`, a nominal time and an id, continues after that position, whether or not such an occurrence exists.
+        `phases` filters.
+        """
+
+    def occurrences_at(self, uid: str, time: Micros, limit: int) -> list[Occurrence]:
+        """A schedule's occurrences that stand for a time: with that nominal time, or a gap that covers it.
+
+        A gap covers the times after its nominal time up to that of its last fire. At most `limit` of each kind: of
+        those with that nominal time, first the one of the trigger and then the latest due; of gaps, those that end
+        first. In no particular order.
+        """
+
+    def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
+        """A schedule's runs, newest start first, then highest id first.
+
+        A delivery in progress is a run without an end: its last reported progress, or else what
+        `core.settlement.open_run` makes of its row. `before`, a start and an id, continues after that position.
+        """
+
+    def occurrence_runs(self, occurrence_id: str) -> list[Run]:
+        """The runs of one occurrence, in the same order; none if it is unknown."""
+
+    def last_runs(self, occurrence_ids: Sequence[str]) -> dict[str, Run]:
+        """The last run of each occurrence that has ended or was accepted, by occurrence id.
+
+        Without results, which may be large, so that a whole page can be read.
+        """
+
+    def run(self, run_id: str) -> tuple[str, Run] | None:
+        """The uid of the run's schedule, and the run, in progress or not."""
+
+    def activities(self, uids: Sequence[str]) -> list[Activity]:
+        """What each schedule, deleted or not, does at present, in one consistent read."""
+
+    def events(
+        self, tenant: str, limit: int, *, before: Micros | None = None, event_type: str | None = None
+    ) -> list[Event]:
+        """The tenant's events, matched or not, newest first. An unreadable payload becomes None.
+
+        `before` lists those emitted before that moment; `event_type` filters.
+        """
+
+    def event(self, tenant: str, event_id: str) -> Event | None:
+        """The tenant's event with that id, until it is pruned. An unreadable payload becomes None."""
+
+    def backlog(self, now: Micros, limit: int) -> Backlog:
+        """How much is due and unclaimed, and how much waits, over all tenants and routes, each counted up to a limit.
+
+        Due means that a claim could take it now, on any route; rows held by a pause are not due. A waiting row may have
+        a later time at which it is decided again. The cost follows what is counted, not what is stored.
+        """
+
+
+class AuditLog(Protocol):
+    """What callers changed, and the idempotency keys they used. Entries keep their order; a plan carries its own."""
+
+    def note(self, tenant: str, notes: Sequence[AuditEntry]) -> None:
+        """Store entries that belong to no plan."""
+
+    def notes(
+        self, tenant: str, limit: int, *, before: int | None = None, schedule_id: str | None = None
+    ) -> list[AuditEntry]:
+        """The tenant's entries with their numbers, newest first.
+
+        `before` lists those with a lower number; `schedule_id` those about any schedule that has had that id.
+        """
+
+    def prune_notes(self, *, before: Micros, limit: int) -> int:
+        """Delete up to `limit` entries from before `before`; returns how many."""
+
+    def claim_key(self, tenant: str, key: str, fingerprint: str, *, now: Micros, lifetime: Micros) -> KeyRecord:
+        """Store an idempotency key with the fingerprint of its request; returns what is stored.
+
+        That is this request if the key was not used since now - lifetime; otherwise it is the earlier one, unchanged.
+        """
+
+    def prune_keys(self, *, before: Micros, limit: int) -> int:
+        """Delete up to `limit` keys first used before `before`; returns how many."""
+
+
+class SecretStore(Protocol):
+    """Secrets by tenant and name: their hosts and their sealed values. The store cannot read a value."""
+
+    def keep_secret(self, tenant: str, secret: Secret, *, most: int, note: AuditEntry | None = None) -> Secret | None:
+        """Store a secret and an audit entry; returns it as stored.
+
+        It replaces the secret with that name but keeps its creation time. None, with nothing stored, if the name is new
+        and the tenant already has `most` secrets.
+        """
+
+    def secrets(self, tenant: str) -> list[Secret]:
+        """The tenant's secrets, by name."""
+
+    def find_secrets(self, tenant: str, names: Collection[str]) -> list[Secret]:
+        """The tenant's secrets with one of the names, by name."""
+
+    def forget_secret(self, tenant: str, name: str, *, note: AuditEntry | None = None) -> Secret | None:
+        """Delete a secret and store an audit entry; returns the deleted secret, or None if the name is unknown."""
+
+    def own_key(self) -> bytes:
+        """The store's own key: 32 random bytes, drawn on first use and the same ever after, in every process.
+
+        It is not among any tenant's secrets.
+        """
+
+
+class Inspection(Protocol):
+    """What a store can say of its own condition, row by row and as a whole. Read-only, except `set_aside`."""
+
+    def set_aside(self, uid: str, problem: str) -> None:
+        """Stop planning a schedule whose record is damaged, until it is edited."""
+
+    def inspect(self, after: Position | None = None, *, limit: int) -> Inspected:
+        """Check up to `limit` rows, table by table, from the beginning or after a position."""
+
+    def condition(self) -> Condition:
+        """The condition of the whole database. This may take a while."""
+
+    def damage(self) -> Mapping[str, int]:
+        """The number of damaged rows this process has found so far, by table. Reads nothing."""
+
+
+class ClockRepair(Protocol):
+    """What it takes to judge the store's time, and to undo what a wrong clock wrote."""
+
+    def newest_time(self, before: Micros | None = None) -> Micros | None:
+        """The newest time of an ended occurrence, a heartbeat, an audit entry or the end of a lease.
+
+        With `before`, the newest before that time. None if nothing of that kind is stored. Cheap.
+        """
+
+    def due_since(self, routes: Collection[str]) -> Micros | None:
+        """The time from which the first row with one of the routes is claimable; None if there is none."""
+
+    def planned_ahead(self, *, now: Micros, until: Micros, after: str, limit: int) -> list[Snapshot]:
+        """Schedules that are not deleted with a watermark later than `until`, by uid, after the uid `after`.
+
+        Their `beyond` begins at `now`, or at the watermark if that is earlier; `gaps` has those of these rows that have
+        a last missed time. A schedule whose record is unreadable is left out. Changes nothing.
+        """
+
+    def mend(self, *, now: Micros, after: Micros, lease: Micros) -> int:
+        """Set back every time later than `after` that a fast clock wrote; returns the number of rows.
+
+        Leases of occurrences and of the leader end at now + lease, so that a live holder renews them. Heartbeats,
+        served routes, ends of occurrences, audit entries and first uses of keys move to now.
+
+        What waits for a false time becomes claimable now: a pending row that is claimable only after its due time; an
+        occurrence that a caller asked for, or that is leased; a retry that is due later than any policy allows; and a
+        schedule that is to be planned after its watermark.
+        """
+
+
 class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
-    """Every `now` is the store's own time, as `clock` tells it; verbs without one read that clock themselves."""
+    """Every `now` is the store's time, as `clock` returns it; verbs without one read that clock themselves."""
 
     @property
     def traits(self) -> StoreTraits:
         """What this store can do."""
 
     def open(self) -> None:
-        """Make ready; creates or checks the schema. A schema newer than the code is refused."""
+        """Connect; create or check the schema. A schema newer than the code is refused."""
 
     def close(self) -> None:
-        """Let go of everything; a second call does nothing."""
+        """Release everything. A second call does nothing."""
 
-    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Ring, from any thread, as soon as another process has written; returns what ends that.
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake`, from any thread, whenever another process has written; returns a function that ends this.
 
-        A store that cannot tell never rings, and one that can may miss something: see `watch_interval`.
+        A store without notifications never calls it, and one with them may miss a write: see `watch_interval`.
         """
 
     def clock(self) -> Micros:
         """The store's time, by which leases are judged."""
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
-        """Keep new schedules, each with its first plan, or not at all.
+        """Create schedules, each with its first plan and its audit entry.
 
-        False where the tenant has a schedule of that id that is not deleted, also when it came earlier in this call, or
-        where the plan's `graph` is no longer the version of the tenant's. The note of a plan that is kept is kept too.
+        False if the tenant has a schedule with that id that is not deleted (also one earlier in this call), or if the
+        plan's `graph` is no longer the tenant's version. Then nothing of it is written.
         """
 
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
-        """What these schedules depend on, directly and through others, in one consistent read.
+        """What these schedules depend on, directly and transitively, in one consistent read.
 
-        The version rises with every change of what the schedules of the tenant depend on.
+        The version rises with every change of a dependency between schedules of the tenant.
         """
 
     def snapshot(self, uid: str) -> Snapshot | None:
         """What an edit needs to know of a schedule, deleted or not, in one consistent read.
 
-        `beyond` has the trigger's rows that are neither projections nor superseded and whose last time, the nominal one
-        or that of a gap's last fire, lies after the watermark. `exhausted` is what the last plan said. It is `unserved`
-        when a beat came after now - patience, but none that named its route; patience is that of
-        `core.policies.delivery` with its misfire grace, and now the store's. Without a trigger it has its upstreams,
-        but not their newest rows.
+        `beyond` has the trigger's rows that are neither projections nor superseded and whose last time (the nominal
+        time, or that of a gap's last fire) is later than the watermark. `exhausted` is from the last plan. `unserved`
+        means that heartbeats came after now - patience but none named its route; patience is that of
+        `core.policies.delivery` with the schedule's misfire grace. A schedule without a trigger comes with its
+        upstreams, but not with their newest rows.
         """
 
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:
@@ -117,78 +321,74 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
     def commit_plans(self, plans: Sequence[Plan]) -> list[bool]:
         """Write each plan whose snapshot still has the stored revision, watermark and phase; False for the others.
 
-        A plan that changes the schedule needs all of it as the snapshot has it, also what keeps the revision: labels.
-        Where the schedule has `max_runs`, as the plan leaves it, the snapshot must have the stored count of runs too;
-        where it has no trigger, there must be no news since; with a `graph`, that must be the version of the tenant's.
-        False also when a projection of the snapshot that the plan closes or removes has started or begun to wait since:
-        it would be counted twice.
+        Further conditions: a plan that changes the schedule needs it unchanged in full, also where the revision stays
+        (labels). If the schedule has `max_runs` after the plan, the count of runs is unchanged. If it has no trigger,
+        there are no news since. A plan with a `graph` needs that to be the tenant's version. And no projection that the
+        plan closes or removes has started or begun to wait since: it would count twice.
 
-        Planned rows are inserted; of a known id, they replace a projection or reopen a superseded row, and leave any
-        other as it is; one of the snapshot that is gone has ended and was pruned, and stays away. One that waits keeps
-        its place in the line, or its turn. Closed rows likewise, and they are
-        final. Removed projections vanish; superseded and cancelled ones end as superseded/edited and cancelled/deleted.
-        Every row touched has its fence raised, and an id that comes back after it was removed has a higher fence than
-        it ever had. A projection that was sent back to be planned, and that the plan does not touch, can be claimed
-        again at its due time. Tallies count what ended. An active schedule with nothing live and nothing to come is
-        completed. The note of a plan that is written is kept too. With `rewound`, gaps vanish or are shortened first,
-        and tallies count them no more.
+        Planned rows are inserted. If the id exists, they replace a projection or reopen a superseded row, and leave any
+        other row alone; a row of the snapshot that is gone has ended and was pruned, and does not come back. A waiting
+        row keeps its place in line, or its turn. The same holds for closed rows, which are final. Removed projections
+        are deleted; superseded and cancelled ones end as superseded/edited and cancelled/deleted. Every touched row has
+        its fence raised, and an id that comes back after removal has a higher fence than ever before. A projection that
+        was sent back for planning and that the plan does not touch is claimable again at its due time. Counters count
+        what ended. An active schedule with nothing live and nothing to come is completed. The plan's audit entry is
+        written with it. `rewound` first removes or shortens gaps, and takes them back from the counters.
 
-        A change of the schedule also changes the rows that the plan does not name. When it is paused, pending rows of
-        trigger and event origin cannot be claimed, and claimed ones go back, with their fence raised. When it is active
-        again they can be, the first in line gets what is free, and failures in a row count from zero. When it is
-        deleted, what is pending or claimed ends as cancelled/deleted. With another route, its live rows have that one.
-        With another overlap policy or concurrency key, whatever waits gets a time, now, to be decided again; with
-        another revision, whatever waits for its upstreams.
+        A change of the schedule also affects rows that the plan does not name. A pause makes pending rows of trigger
+        and event origin unclaimable, and takes claimed ones back with a raised fence. A resume reverses that, hands
+        what is free to the first in line, and restarts the count of consecutive failures. A delete ends pending and
+        claimed rows as cancelled/deleted. A new route applies to all live rows. A new overlap policy or concurrency key
+        makes waiting rows claimable now, to be decided again; a new revision does so for rows that wait for upstreams.
         """
 
     def change(self, uid: str, decide: Callable[[Snapshot, Micros], Plan | None]) -> bool:
-        """Read a schedule, decide and write the plan in one transaction, in which nobody else changes that schedule.
+        """Read a schedule, decide and write the plan in one transaction, with the schedule locked throughout.
 
-        The schedule is locked before it is read, so the plan is never too late, however often others write: this call
-        waits for its turn and then goes through. Callers change schedules by it; planning, of which there is always a
-        next time, uses `commit_plans`.
+        The lock comes before the read, so the plan is never too late, however often others write. Callers change
+        schedules by this verb; planning, which always has a next time, uses `commit_plans`.
 
-        `decide` is given the snapshot and the store's time. It is pure: it calls no verb of the store, since it runs
-        while the schedule is locked, and it may be called again where the transaction has to be repeated; the last call
-        counts. None leaves the schedule as it is. What it raises is raised here, with nothing written.
+        `decide` gets the snapshot and the store's time. It is pure: it calls no verb of the store, and it may be called
+        again if the transaction is repeated; the last call counts. None changes nothing. An exception is raised here,
+        with nothing written.
 
-        The plan is written as by `commit_plans`. False when nothing was: the schedule is unknown, `decide` gave None,
-        or the plan's `graph` is no longer the version of the tenant's.
+        The plan is written as by `commit_plans`. False if nothing was: the schedule is unknown, `decide` returned None,
+        or the plan's `graph` is no longer the tenant's version.
         """
 
     def add(self, occurrences: Sequence[Occurrence]) -> list[bool]:
-        """Keep occurrences that the trigger did not name, pending ones and ended ones.
+        """Add occurrences that do not come from the trigger, pending or ended.
 
-        False where the id is known, or the schedule is unknown or deleted.
+        False if the id exists, or the schedule is unknown or deleted.
         """
 
     def emit(self, tenant: str, events: Sequence[Event]) -> list[bool]:
-        """Keep events, each of which has an id; False where the tenant has one of that id, also earlier in this call.
+        """Store events, each with an id; False if the tenant has one with that id, also earlier in this call.
 
-        The moment that is kept is the store's own: now, or just after that of the tenant's event before, so that no two
-        are alike and their order is that in which they were emitted.
+        The stored moment is the store's: now, or just after the tenant's last event, so that moments are unique and in
+        the order of emission.
         """
 
     def unmatched(self, limit: int) -> list[UnmatchedEvent]:
-        """Events that were not matched yet, each with schedules that may want it. Changes nothing.
+        """Events that are not matched yet, each with schedules that may want it. Changes nothing.
 
-        Those of a tenant in the order in which they were emitted; the tenant that was matched up to the earliest moment
-        comes first. At most `limit` events, and `limit` schedules in all: an event for which there is not enough room
-        ends the list, with the page of its schedules that fits. They are those of its tenant that are not deleted,
-        whose trigger names its type, and whose discriminator, if there is one, is among those of the event; in an order
-        of the store's own, from the cursor on. Others cost nothing, and are not counted. One whose record cannot be
-        read is left out; an event that cannot be read has a problem, and nobody.
+        Events of a tenant come in the order of emission; the tenant that was matched up to the earliest moment comes
+        first. At most `limit` events and `limit` schedules in all: an event with more ends the list with the page that
+        fits. The schedules are those of the tenant that are not deleted, whose trigger names the type, and whose index
+        entry (`core.filters.index`), if any, is among those of the event; in the store's own order, from the cursor on.
+        Other schedules cost nothing. A schedule whose record is unreadable is left out; an unreadable event comes with
+        a problem and without schedules.
         """
 
     def commit_reactions(self, reactions: Sequence[Reaction]) -> list[bool]:
-        """Write what becomes of events, each with the page that was decided; False for what came too late.
+        """Write what events set off, each with the page that was decided; False for what came too late.
 
-        In the order given, each seeing the ones before it. The event must be the tenant's first that is not matched,
-        with its cursor where it was read, and every schedule that is to have an occurrence must have the revision and
-        the phase with which it was read; otherwise nothing of that reaction is written.
+        In the order given, each seeing the ones before it. The event must be the tenant's first unmatched one, with its
+        cursor unchanged, and every schedule that gets an occurrence must have the same revision and phase as when read;
+        otherwise nothing of that reaction is written.
 
-        Occurrences are added, pending ones and ended ones; one whose id is known stays as it is. The event goes on to
-        its next page, or is matched, and the tenant's next event is the first.
+        Occurrences are added, pending or ended; one whose id exists stays as it is. The event moves to its next page,
+        or is matched, and the tenant's next event becomes the first.
         """
 
     def claim(  # noqa: PLR0913 - each says which rows
@@ -203,181 +403,176 @@ class Store(Reads, AuditLog, SecretStore, Inspection, ClockRepair, Protocol):
         only: str | None = None,
         shares: Shares | None = None,
     ) -> list[Claim]:
-        """Lease rows with one of the routes: pending ones whose time comes by `until`, leased ones free by `now`.
+        """Lease rows with one of the routes: pending ones due by `until`, leased ones whose lease ended by `now`.
 
-        With `only`, no other row than the one of that id.
+        `only` limits the claim to the row with that id.
 
-        Earliest time first, then by nominal time. With `shares`, one of every owner before a second of any, and of each
-        owner and route the earliest, though perhaps fewer than it has. The cost follows the owners who have something
-        due, not how much that is; if they are too many to look at all of them, the last in their order are left out.
+        Earliest time first, then by nominal time. With `shares`, one of every owner before a second of any; of each
+        owner and route the earliest, though perhaps fewer than exist. The cost follows the number of owners with
+        something due, not how much that is; of too many owners the last in their order are left out.
 
-        Phase becomes claimed, the fence rises by one, the lease ends at now + lease, or at the store's own time + lease
-        if that is later, since the call may have waited for its turn; the node is its node. A row found in dispatching
-        has lost one more lease, and its attempt is taken back; it keeps the places it holds, its stop and its deadline,
-        and the delivery that was lost is kept as the run `core.settlement.lost_run` makes of the row as it was, in the
-        place of the open one, if there is one.
+        The phase becomes claimed, the fence rises by one, and the lease ends at now + lease, or at the store's time +
+        lease if that is later, since the call may have waited. A row found dispatching has lost one more lease, and its
+        attempt is taken back; it keeps its places, its stop and its deadline, and its lost delivery is stored as the
+        run that `core.settlement.lost_run` makes of the row, in place of the open run, if any.
         """
 
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        """Carry out admissions whose claim still holds: same fence, phase claimed, its revision still the schedule's.
+        """Carry out admissions whose claim still holds: same fence, phase claimed, revision still the schedule's.
 
-        In the order given, each seeing the ones before it. A start that this claim has made already is told again:
-        whoever asks twice did not hear the answer.
+        In the order given, each seeing the ones before it. A start that this claim has already made is answered again:
+        the caller asks twice if it missed the answer.
 
-        Start: takes the places it needs, looked at in the order `max_runs`, slot, concurrency key; Busy names the first
-        that is not free, and nothing is written. A place it holds already it need not take. Phase dispatching, one
-        more attempt, the revision it starts under, started now, the lease renewed. What trigger or events asked for
-        counts as admitted when it first begins; when that uses up the `max_runs` it came with, its schedule is
-        plannable at once.
+        Start: takes the places it needs, checked in the order `max_runs`, slot, concurrency key. Busy names the first
+        that is not free, and nothing is written; a place it already holds needs no check. The phase becomes
+        dispatching, with one more attempt, the revision it starts under, started now, and the lease renewed. An
+        occurrence of trigger or event origin counts as admitted at its first start; if that uses up `max_runs`, its
+        schedule is plannable at once.
 
-        End: final, with its reason; one that is misfired is a gap of one fire. Then as after a settlement.
+        End: final, with its reason; a misfired one is a gap of one fire. Then as after a settlement.
 
-        Wait: pending without a time, in line by due time, nominal time and id; a place under a concurrency key is given
-        back, the slot is kept. If what it waits for is free by now and nobody stands before it, it has its turn at
-        once. With `replaces`, of those in line for the slot that trigger or events asked for and that never began, only
-        the newest stays, perhaps not this one; the others end as skipped/replaced. With `cancel_grace`, the slot's
-        holder, dispatching or awaiting completion, has replaced for its stop and now + cancel_grace for its deadline,
-        unless it has an earlier one; a holder in another phase ends as cancelled/replaced, with its fence raised.
+        Wait: pending without a time, in line by due time, nominal time and id. The place under a concurrency key is
+        given back, the slot is kept. If what it waits for is free by now and the line before it is empty, it has its
+        turn at once. With `replaces`, of those in line for the slot that have trigger or event origin and never
+        started, only the newest stays, perhaps not this one; the others end as skipped/replaced. With `cancel_grace`,
+        the slot's holder, if dispatching or awaiting completion, is told to stop with reason replaced and the deadline
+        now + cancel_grace, or an earlier one it has; a holder in another phase ends as cancelled/replaced, with its
+        fence raised.
 
-        For its upstreams it waits in no line, and has a time: `until`, if that is given, or now, if there are more news
-        than it has `seen`. News give it a time, now: those of an upstream itself, and those of an occurrence of the
-        upstream's trigger that stands for a time after `after` and up to its own, or without `after` of any occurrence.
+        A row that waits for upstreams is in no line, and has a time: `until`, if given, or now, if there are more news
+        than it has `seen`. It becomes claimable by news of an upstream itself, and by those of an occurrence of the
+        upstream's trigger that stands for a time after `after` and up to its own, or without `after` of any.
 
-        Replan: pending, its schedule plannable at once; it has no time until that schedule has been planned.
+        Replan: pending, its schedule plannable at once; not claimable until that schedule has been planned.
         """
 
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         """The upstreams of each claim's schedule, in its order, in one consistent read. Changes nothing.
 
-        Each has its newest row of trigger origin, but for superseded ones, that stands for a time in question
+        Each has its newest row of trigger origin, superseded ones aside, that stands for a time in question
         (`core.admission.times_in_question`): the one with the latest such time, then the latest nominal time.
         """
 
     def renew(self, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:
-        """Extend the leases that are still held with this fence, even when they have run out unnoticed.
-
-        They end as after a claim.
-        """
+        """Extend leases that are still held with this fence, even if they ran out unnoticed. They end as in a claim."""
 
     def release(self, holds: Sequence[Lease]) -> None:
-        """Give claimed rows back as they were before the claim, but for the fence and the losses.
+        """Return claimed rows to their state before the claim, except for the fence and the count of lost leases.
 
-        What is no longer held, or has started, is left alone.
+        Rows that are no longer held, or have started, stay as they are.
         """
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Write the end of deliveries whose fence still holds, with their runs; False for the others, nothing written.
+        """Write the end of deliveries whose fence still holds, with their runs; False for the others.
 
-        Dispatching or awaiting completion it must be; what awaits completion is not accepted a second time. A run takes
-        the place of the run with its id, if there is one, as `core.run.in_place_of` says.
+        The row must be dispatching or awaiting completion; a row that awaits completion is not accepted again. A run
+        replaces the run with its id, if any, as `core.run.in_place_of` says.
 
-        What was accepted awaits completion until its deadline, or an earlier one that it has already; it keeps its
-        places, its node and its start, but has no lease: nobody can claim, renew or release it.
+        An accepted row awaits completion until its deadline, or an earlier one it already has. It keeps its places, its
+        node and its start, but has no lease: it cannot be claimed, renewed or released.
 
-        A retry is pending at its time and keeps its slot, but not its place under a concurrency key; when its schedule
-        is deleted it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free
-        is handed it in the same transaction, with a time, now; it keeps `waiting_for` until it starts, so that it
-        cannot misfire. Whatever waits for it as its upstream is given a time likewise. A schedule without a trigger
-        that depends on it is plannable at once; if it was completed, and has runs left, it is active again.
+        A retry is pending at its time and keeps its slot, but not its place under a concurrency key; if its schedule is
+        deleted, it ends as cancelled/deleted instead. An end gives up both. The first in line for what became free gets
+        it in the same transaction and is claimable now; it keeps `waiting_for` until it starts, so that it cannot
+        misfire. Rows that wait for it as an upstream become claimable too. A schedule without a trigger that depends on
+        it is plannable at once; if it was completed, and has runs left, it is active again.
 
-        Tallies count. An active schedule with nothing live and nothing to come is completed; otherwise `pause_after`
-        failures in a row pause it, as `core.edits.pause` would.
+        Counters count. An active schedule with nothing live and nothing to come is completed; otherwise `pause_after`
+        consecutive failures pause it, as `core.edits.pause` would.
         """
 
     def progress(self, interims: Sequence[Interim]) -> list[bool]:
-        """Keep what deliveries that go on have put out so far: their runs, still open, in the place of the last such.
+        """Store the output so far of deliveries in progress: their open runs, each replacing the last.
 
-        Of those that are dispatching and whose fence still holds; False for the others, and for what somebody else is
-        changing at this moment, nothing written. Nobody is told of it.
+        For rows that are dispatching and whose fence still holds; False, with nothing written, for the others and for
+        rows that another transaction is changing. Wakes no other node.
         """
 
     def request_stop(self, occurrence_id: str) -> bool:
-        """Ask whoever delivers it to stop, as cancelled; False when it is not dispatching.
+        """Ask the node that delivers it to stop it as cancelled; False if it is not dispatching.
 
-        The request outlives a lost lease, not a retry.
+        The request survives a lost lease, but not a retry.
         """
 
     def cancel(self, occurrence_id: str) -> bool:
-        """End a pending or claimed row as cancelled/cancelled, with its fence raised; False when there is none.
+        """End a pending or claimed row as cancelled/cancelled, with its fence raised; False if there is none.
 
         Then as after a settlement.
         """
 
     def routes(self, source: str) -> list[str]:
-        """The routes of the schedules from that source that are not deleted, each once, in order."""
+        """The distinct routes of the schedules from that source that are not deleted, in order."""
 
     def beat(self, beat: Heartbeat, *, now: Micros) -> None:
-        """Remember that a node is alive now, what it says of itself, and that it serves these routes now.
+        """Record that a node is alive now, what it says of itself, and the routes that it serves.
 
-        One that has left is back. What is not listed any more may be forgotten.
+        A node that has left is back. Routes it no longer lists may be forgotten.
         """
 
     def leave(self, node: str) -> None:
-        """Remember that a node has stopped now; if it leads, nobody does from now on. An unknown one changes nothing.
+        """Record that a node has stopped. If it leads, there is no leader from now on. Ignores an unknown node.
 
-        It has served its routes until its last beat, as if it had been lost.
+        It has served its routes until its last heartbeat, as if it had been lost.
         """
 
     def nodes(self) -> list[NodeRecord]:
-        """The nodes that were heard of within the last day, also those that have left, by name.
+        """The nodes seen within the last day, including those that have left, by name.
 
-        One that was last heard of within 30 days is among them until it was told to be lost, unless it has left.
-        One is alive until it leaves, or until `seen` plus twice its lease; it leads while the lease of the leader is
-        its own and has not ended. One whose record cannot be read is left out.
+        A node seen within 30 days is listed until it is reported lost, unless it has left. A node is alive until it
+        leaves, or until `seen` plus twice its lease; it leads while it holds the leader's lease. A node whose record is
+        unreadable is left out.
         """
 
     def lose(self, node: str, seen: Micros, event: Event) -> bool:
-        """Remember that a node was told to be lost, and emit the event for every tenant that listens for its type.
+        """Record that a node is reported lost, and emit the event for every tenant that listens for its type.
 
-        Both or neither. False where the node was not last heard of at `seen`, has left, or was told to be lost before;
-        a beat makes it one that can be lost again.
+        Both or neither. False if the node was not last seen at `seen`, has left, or was reported before; a heartbeat
+        allows the next report.
         """
 
     def lead(self, node: str, *, now: Micros, lease: Micros) -> Leadership:
-        """Take the lease of the leader, or renew it, until now + lease; tells who leads then, perhaps somebody else.
+        """Take the leader's lease, or renew it, until now + lease; returns who leads then, perhaps another node.
 
-        It can be taken when nobody has it, when it ended by `now`, at exactly its end too, and by whoever has it. The
-        term stays when it is renewed before its end. Otherwise it rises by one, also when the last leader takes it
-        again; it begins at 1, and never falls. No two nodes ever have the same term.
+        It can be taken if no node holds it, if it ended by `now` (at exactly its end too), and by its holder. The term
+        stays if it is renewed before its end. Otherwise it rises by one, also if the last leader takes it again; it
+        begins at 1 and never falls. No two nodes ever have the same term.
         """
 
     def orphans(self, node: str, *, now: Micros, limit: int, lease: Micros) -> list[Claim]:
-        """Lease, as a claim does, rows that nobody could serve for as long as their schedule has patience.
+        """Lease, as a claim does, rows that no node could serve for as long as their schedule has patience.
 
-        Patience is `core.policies.delivery.patience` with the schedule's misfire grace. Those that could be claimed
-        before now - patience, pending ones and leased ones whose lease ended before then, and whose route no node has
-        served since: no beat after now - patience named it. In the order of a claim.
+        Patience is `core.policies.delivery.patience` with the schedule's misfire grace. Included are pending rows that
+        were claimable before now - patience, and leased ones whose lease ended before then, if no heartbeat after now -
+        patience named their route. In the order of a claim.
         """
 
     def overdue(self, *, now: Micros, limit: int) -> list[Occurrence]:
-        """Deliveries, dispatching or awaiting completion, whose deadline has come by now, earliest first, then by id.
+        """Deliveries, dispatching or awaiting completion, whose deadline has passed, earliest first, then by id.
 
-        Changes nothing.
-
-        A row has one from the moment its target accepted the work, to say how it ended, or from the moment it was asked
-        to give up the slot, to do so.
+        A row has a deadline from the moment its target accepts the work, to report its end, or from the moment it is
+        asked to give up the slot, to do so. Changes nothing.
         """
 
     def changed_by_others(self) -> bool:
-        """Whether another process may have written since this was last asked; costs next to nothing."""
+        """Whether another process may have written since the last call. Cheap."""
 
     def next_time(self, routes: Collection[str]) -> Micros | None:
-        """When anything can next be planned, is overdue, or can be claimed with one of the routes.
+        """When something can next be planned, is overdue, or is claimable with one of the routes.
 
-        The end of a lease counts too. While an event is not matched, it is now at the latest.
+        Ends of leases count. While an event is unmatched, it is now at the latest.
         """
 
     def prune(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget occurrences that ended before `before`, and of each schedule all ended ones but the newest `keep`.
+        """Delete occurrences that ended before `before`, and of each schedule all ended ones but the newest `keep`.
 
-        Newest by nominal time. Their runs go with them; live rows and tallies stay. At most `limit` in one call; says
+        Newest by nominal time. Their runs go with them; live rows and counters stay. At most `limit` per call; returns
         how many.
         """
 
     def prune_events(self, *, before: Micros, keep: int, limit: int) -> int:
-        """Forget matched events from before `before`, and of each tenant all matched ones but the newest `keep`.
+        """Delete matched events from before `before`, and of each tenant all matched ones but the newest `keep`.
 
-        Their ids are free again; what they set off stays. At most `limit` in one call; says how many.
+        Their ids are free again; what they set off stays. At most `limit` per call; returns how many.
         """

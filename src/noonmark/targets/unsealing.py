@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.secret import Secret
     from noonmark.core.urls import Url
     from noonmark.ports.seal import Seal
-    from noonmark.ports.secret_store import SecretStore
+    from noonmark.ports.store import SecretStore
 
 
 class Unsealer:

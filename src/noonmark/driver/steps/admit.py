@@ -1,4 +1,4 @@
-"""Admitting: at its due time a claimed occurrence starts, waits, or ends.
+"""Admit: at its due time a claimed occurrence starts, waits or ends.
 
 A start is committed a little early, so that nothing but a timer stands between an occurrence and its due time. When a
 place is taken that early, the decision waits for the due time itself.
@@ -49,7 +49,7 @@ logger = logging.getLogger("noonmark.driver")
 
 
 async def admit_once(node: Node) -> AdmitReport:
-    """Decide about every claim whose time has come, and hand over what starts."""
+    """Decide every claim whose time has come, and hand starts to the target."""
     if node.is_in_doubt:
         return AdmitReport()
     now, lease = node.now, node.timing.lease
@@ -66,7 +66,7 @@ async def admit_once(node: Node) -> AdmitReport:
         try:
             answers = await _admit(node, decisions)
         except Exception:
-            # Perhaps it was written, perhaps not: asked again, whatever took effect answers as lost.
+            # It may have been written or not. On the next try, what took effect answers as lost.
             for one in decisions:
                 node.decide_at(one.claim, node.now)
             raise
@@ -75,7 +75,7 @@ async def admit_once(node: Node) -> AdmitReport:
 
 
 async def _admit(node: Node, decisions: Sequence[Admission]) -> list[Answer]:
-    """Carry decisions out together. If one of them makes no sense to the store, the others do by themselves."""
+    """Write decisions together. If the store cannot write one of them, write each alone."""
     try:
         answers: list[Answer] = await node.executor.call(
             node.store.admit, decisions, now=node.now, lease=node.timing.lease, priority=Priority.URGENT
@@ -86,23 +86,23 @@ async def _admit(node: Node, decisions: Sequence[Admission]) -> list[Answer]:
         claimed = decisions[0].claim.occurrence
         if len(decisions) > 1:
             return [answer for one in decisions for answer in await _admit(node, [one])]
-        logger.exception("occurrence %s cannot be admitted", claimed.id)
+        logger.exception("could not admit occurrence %s", claimed.id)
         return [LeaseLost(occurrence_id=claimed.id)]
     return answers
 
 
 def _decide(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
-    """Decide about one claim; a record that makes no sense ends, so that it keeps nobody from the others."""
+    """Decide one claim. A record that cannot be decided ends, so that it does not block the others."""
     try:
         return admit(claim, now=max(now, claim.occurrence.due), lease=lease)
     except Exception as error:
-        logger.exception("occurrence %s cannot be decided", claim.occurrence.id)
+        logger.exception("could not decide occurrence %s", claim.occurrence.id)
         facts = {"problem": repr(error)}
         return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, facts=facts)
 
 
 async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admission]:
-    """Let the upstreams of what could start have their say."""
+    """Check the upstreams of what could start."""
     asking = [one.claim for one in decisions if isinstance(one, Start) and depends_on_others(one.claim)]
     if not asking:
         return decisions
@@ -115,7 +115,7 @@ async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admissi
 
 
 def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Admission]:
-    """Keep what would wait no longer than a claim looks ahead, and come back to it: it would be claimed at once."""
+    """Hold what would wait only briefly, and decide it then: it would be claimed again at once."""
     ahead = node.now + node.timing.lookahead
     others: list[Admission] = []
     for one in decisions:
@@ -128,7 +128,7 @@ def _in_time(node: Node, decisions: list[Admission], counts: _Counts) -> list[Ad
 
 
 class _Counts:
-    """What became of each, as it comes in."""
+    """Running counts for the report."""
 
     def __init__(self) -> None:
         self.started = self.ended = self.waiting = self.replanned = self.lost = self.postponed = self.late = 0
@@ -140,7 +140,7 @@ class _Counts:
 async def _carry_out(
     node: Node, decisions: Sequence[Admission], answers: Sequence[Answer], counts: _Counts
 ) -> list[Admission]:
-    """Act on the answers of the store; what it refused for want of a place is decided again."""
+    """Act on the answers of the store. A busy start is decided again."""
     assignments: list[Assignment] = []
     driver_events: list[events.DriverEvent] = []
     lost: list[Lease] = []
@@ -174,17 +174,17 @@ async def _carry_out(
         counts.started += await _hand_over(node, assignments)
     node.tell(driver_events)
     if lost:
-        # If only the revision has moved, the row is still this node's, and would wait for the end of its lease. That
-        # is all that a failure costs; what is to be decided again must not be lost with it.
+        # If only the revision changed, this node still holds the row, which would wait for the end of its lease. A
+        # failure here costs no more than that; decisions to repeat must not be lost with it.
         with suppress(Exception):
             await node.executor.call(node.store.release, lost)
     return again
 
 
 async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
-    """Let what has started begin at its time; how many do.
+    """Hand starts to the target; returns how many.
 
-    Where the answer was under way for longer than a lease, another node may have taken it over by now.
+    If the answer took longer than a lease, another node may have taken them over.
     """
     since = node.now - node.timing.lease
     late = [one for one in assignments if one.occurrence.started is not None and one.occurrence.started <= since]
@@ -197,10 +197,10 @@ async def _hand_over(node: Node, assignments: list[Assignment]) -> int:
 
 
 async def _still_held(node: Node, late: list[Assignment]) -> list[Assignment]:
-    """What is this node's yet, by an answer that is not late, too; the rest is handed back."""
+    """The starts that this node still holds, by an answer that is not late itself; the rest is handed back."""
     holds = [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in late]
     asked, lost = node.now, frozenset(hold.occurrence_id for hold in holds)
-    with suppress(Exception):  # nobody knows then
+    with suppress(Exception):  # ownership is unknown then
         renewal = await node.lease_executor.call(node.store.renew, holds, now=asked, lease=node.timing.lease)
         lost = renewal.lost if node.now < asked + node.timing.lease else lost
     hand_back(node, [one for one in late if one.occurrence.id in lost])
@@ -227,7 +227,7 @@ def _not_started(
 
 
 def _stop_running(node: Node, newer: Occurrence) -> None:
-    """If the run that has to make room is delivered here, it need not wait to hear of it."""
+    """Stop the run that has to make room at once if it is delivered here."""
     for assignment in node.deliveries.values():
         if assignment.occurrence.uid == newer.uid:
             assignment.stop(Reason.REPLACED)

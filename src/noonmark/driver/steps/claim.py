@@ -1,4 +1,4 @@
-"""Claiming: what falls due soon is leased ahead of its time, so that its start waits on a timer, not on a query."""
+"""Claim: lease what is due soon ahead of its time, so that its start waits for a timer, not for a query."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ logger = logging.getLogger("noonmark.driver")
 
 
 EACH = 10
-"""So many of each owner are claimed when there is too much for everybody, and fewer where there is little room."""
+"""The share of each owner when more is due than fits; smaller if there is little room."""
 
 
 async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
-    """Lease one batch of what this node can serve; leases that ran out are anybody's.
+    """Lease one batch of what this node can serve, expired leases included.
 
-    When there is more than that, or the node is full, owners who would have to wait get a share.
+    If more is due, or the node is full, owners that would have to wait get a share.
     """
     if not await node.trusts_time():
-        return ClaimReport()  # a lease that ends only because the time leapt is somebody's still
+        return ClaimReport()  # a lease that expires only because the clock leapt still has a live holder
     batch = node.timing.batch
     if only is not None:
         return ClaimReport(claimed=len(await _claim(node, min(batch, node.room_for_others), only=only)))
@@ -52,15 +52,15 @@ async def claim_once(node: Node, *, only: str | None = None) -> ClaimReport:
 
 
 def _owners_of_most(claims: Sequence[Claim]) -> frozenset[Owner]:
-    """The owners who have got no less than they would have in equal parts; they need no share beside that."""
+    """The owners that already got an equal part; they need no share."""
     counts = Counter(claim.schedule.owner for claim in claims)
     return frozenset(owner for owner, count in counts.items() if count * len(counts) >= len(claims))
 
 
 async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Shares | None = None) -> list[Claim]:
-    """Lease so many at most, and hold them."""
+    """Lease up to `limit` occurrences and hold them."""
     if limit <= 0:
-        node.took_up = node.store_clock.monotonic()
+        node.last_claimed = node.store_clock.monotonic()
         return []
     timing = node.timing
     now = await node.time()
@@ -78,14 +78,14 @@ async def _claim(node: Node, limit: int, *, only: str | None = None, shares: Sha
     for claim in claims:
         node.hold(claim)
     if claims:
-        node.took_up = node.store_clock.monotonic()
+        node.last_claimed = node.store_clock.monotonic()
     if node.tells:
         node.tell([Claimed(claim.occurrence, claim.found_in) for claim in claims])
     return claims
 
 
 async def renew_once(node: Node) -> RenewReport:
-    """Extend every lease, and learn which were lost and which runs should stop."""
+    """Extend every lease; drop the lost ones, and stop runs that are asked to stop."""
     await node.read_clock(node.lease_executor)
     holds, asked = node.holds(), node.now
     if not holds:
@@ -93,7 +93,7 @@ async def renew_once(node: Node) -> RenewReport:
         return RenewReport()
     renewal = await _renew(node, holds)
     node.holds_until = asked + node.timing.lease
-    # Only what is still held as it was when the question was asked: it may have ended since, or be held anew.
+    # Only what is still held as it was when the call began: it may have ended since, or be claimed again.
     fences = {hold.occurrence_id: hold.fence for hold in holds}
     gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]
     lost = sum(node.lose(one) for one in gone)
@@ -106,7 +106,7 @@ async def renew_once(node: Node) -> RenewReport:
 
 
 async def _renew(node: Node, holds: Sequence[Lease]) -> Renewal:
-    """Extend leases together. If one of them makes no sense to the store, the others do by themselves."""
+    """Extend leases together. If the store cannot extend one of them, extend each alone."""
     try:
         renewal: Renewal = await node.lease_executor.call(
             node.store.renew, holds, now=node.now, lease=node.timing.lease, priority=Priority.URGENT
@@ -115,7 +115,7 @@ async def _renew(node: Node, holds: Sequence[Lease]) -> Renewal:
         raise
     except Exception:
         if len(holds) == 1:
-            logger.exception("the lease of occurrence %s cannot be renewed", holds[0].occurrence_id)
+            logger.exception("could not renew the lease of occurrence %s", holds[0].occurrence_id)
             return Renewal(lost=frozenset({holds[0].occurrence_id}), stop={})
         each = [await _renew(node, [hold]) for hold in holds]
         lost = frozenset(one for renewal in each for one in renewal.lost)
@@ -124,10 +124,10 @@ async def _renew(node: Node, holds: Sequence[Lease]) -> Renewal:
 
 
 async def release(node: Node) -> int:
-    """Give back every claim that has not started."""
+    """Release every claim that has not started; returns how many."""
     claims = list(node.held.values())
     if claims:
-        # Forgotten only when it is written: until then it can be tried again.
+        # Dropped only once it is written, so that a failure can be retried.
         await node.executor.call(
             node.store.release, [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in claims]
         )
@@ -137,7 +137,7 @@ async def release(node: Node) -> int:
 
 
 def _has_ended(node: Node, occurrence_id: str) -> bool:
-    """Whether its end is being written; the answer to that says whether it still counted."""
+    """Whether its end is being written; the answer of that call says whether the lease was lost."""
     assignment = node.deliveries.get(occurrence_id)
     return assignment is not None and assignment.is_closed
 

@@ -1,10 +1,10 @@
-"""Nodes among themselves: each says that it is alive, and one of them leads.
+"""Heartbeat: each node reports that it is alive, and one of them leads.
 
-The leader has a lease in the store, like that of an occurrence, and renews it as often; whoever finds it free takes it,
-under a new term. It leads until the lease ends by its own reckoning, which is never ahead of the store's time by more
-than its clock has gained since the last renewal. Before each pass of housekeeping it reads the store's time again, so
-one that stood still, even with its clock, finds that its lease is over. One that stands still between that look and
-what follows may still make this one pass beside the next leader; so what the leader does, two may do at once.
+The leader has a lease in the store, like that of an occurrence, and renews it as often. A node that finds it free takes
+it under a new term. The leader leads until the lease ends by its own estimate of the store's time, which is ahead of
+that time by no more than its clock has gained since the last renewal. Before each pass of maintenance it reads the
+store's clock again, so a node that was frozen notices that its lease is over. A node that freezes between that reading
+and the pass may still make this one pass beside the next leader, so maintenance must be safe for two at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def beat_once(node: Node) -> None:
-    """Tell that this node is alive, and what it serves."""
+    """Record that this node is alive, and the routes it serves."""
     now = await node.time()
     if node.started is None:
         node.started = now
@@ -39,8 +39,8 @@ async def beat_once(node: Node) -> None:
 
 
 async def lead_once(node: Node) -> LeadReport:
-    """Take the lead, or keep it, or learn who has it. Whoever leads tells which nodes were lost."""
-    # By the store's time as it is now: by a false one, every other node is lost.
+    """Take or renew leadership, or learn who has it. The leader reports lost nodes."""
+    # By a fresh reading of the store's clock: by a false time, every other node is lost.
     await node.read_clock()
     if node.is_in_doubt:
         return LeadReport()
@@ -56,10 +56,10 @@ async def lead_once(node: Node) -> LeadReport:
 
 
 async def _miss_the_lost(node: Node) -> int:
-    """Tell of every node that fell silent; of two that take each other for the leader, one does."""
+    """Report every node that fell silent. If two nodes believe that they lead, one of them reports."""
     count = 0
     for one in await node.executor.call(node.store.nodes):
-        # This one is here; if it was silent for so long, its next beat will tell.
+        # Not this node itself, however long it was silent: its next heartbeat follows.
         if one.is_lost and one.name != node.id:
             event = of_lost_node(
                 one.name,
@@ -76,7 +76,7 @@ async def _miss_the_lost(node: Node) -> int:
 
 
 async def still_leads(node: Node) -> bool:
-    """Whether this node leads, by the store's time as it is now."""
+    """Whether this node leads, by a fresh reading of the store's clock."""
     if node.leadership is None or node.leadership.leader != node.id:
         return False
     await node.read_clock()
@@ -84,7 +84,7 @@ async def still_leads(node: Node) -> bool:
 
 
 async def leave(node: Node) -> None:
-    """Tell that this node has stopped, and give up the lead."""
+    """Record that this node has stopped, and give up leadership."""
     await node.executor.call(node.store.leave, node.id)
     led, node.leadership = node.leadership, None
     if led is not None and led.leader == node.id:

@@ -1,7 +1,7 @@
-"""Housekeeping: what nobody else would end is ended, and what nobody needs any more is forgotten.
+"""Maintenance: end what would stay open forever, delete old history, repair what a wrong clock left.
 
-Every node ends what has overstayed its deadline and what nobody can serve: somebody may wait for the place it holds,
-which must not take longer because a leader was lost. Only the leader forgets.
+Every node ends deliveries past their deadline and occurrences that no node can serve: others may wait for the slot they
+hold, and must not wait longer because the leader was lost. Only the leader prunes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.driver")
 
 INSPECTED = 500
-"""So many rows the leader looks at in each pass, round and round, and tells which are damaged."""
+"""How many rows the leader inspects in each pass, over and over, to report damaged ones."""
 ATTENDED = 32
-"""So many deliveries are looked at one by one; more of them learn of a request to stop when leases are renewed."""
+"""Up to this many deliveries are checked one by one; with more, stop requests arrive with the next renewal."""
 
 
 async def is_asked_to_stop(node: Node) -> bool:
-    """Whether somebody asked a delivery of this node to stop that does not know of it yet. Changes nothing."""
+    """Whether a delivery of this node has a new stop request. Changes nothing."""
     delivered = [one for one in node.deliveries.values() if one.stop_reason is None]
     for one in delivered if len(delivered) <= ATTENDED else ():
         stored = await node.executor.call(node.store.occurrence, one.occurrence.id)
@@ -49,34 +49,31 @@ async def is_asked_to_stop(node: Node) -> bool:
 
 
 async def adopt_once(node: Node) -> bool:
-    """Serve the functions that other processes have named since the last look; whether that is more than before."""
+    """Serve functions that other processes registered since the last call; whether there are any."""
     routes = set(await node.executor.call(node.store.routes, TRUSTED))
     fresh, node.routes_seen = routes - node.routes_seen, routes
     return node.runtime.target.adopt(fresh)
 
 
 async def reap_once(node: Node) -> ReapReport:
-    """Tell that this node is alive, then end what has overstayed its deadline, and what nobody can serve."""
+    """Send a heartbeat, then end deliveries past their deadline, and occurrences that no node can serve."""
     # All of them: what could not be imported a while ago may be there by now.
     node.routes_seen = set(await node.executor.call(node.store.routes, TRUSTED))
     adopted = node.runtime.target.adopt(node.routes_seen)
     if not await node.trusts_time():
         return ReapReport(adopted=adopted)
     await beat_once(node)
-    # By a time that has just leapt, no route was served lately.
+    # Right after a leap of the clock, no route seems to be served.
     orphans = await _end_orphans(node) if node.hears_others else 0
     return ReapReport(adopted=adopted, overdue=await _end_overdue(node), orphans=orphans)
 
 
 async def prune_once(node: Node) -> PruneReport:
-    """Forget one batch of what is old, or more than is kept of its schedule or tenant; nothing, if it does not lead.
-
-    And look at some of what is kept, whether it is sound.
-    """
+    """Delete one batch of old and surplus history, if this node leads, and inspect some rows for damage."""
     if not await still_leads(node) or not node.trust.may_forget:
         return PruneReport()
     timing = node.timing
-    # Damage that lets a row never be found, a time that is none, is seen by nobody else.
+    # No query finds a row whose time is damaged, so only an inspection notices it.
     node.inspected = (await node.executor.call(node.store.inspect, node.inspected, limit=INSPECTED)).after
     before, limit = node.now - timing.keep_for, timing.batch
     forgotten = await node.executor.call(node.store.prune, before=before, keep=timing.keep_count, limit=limit)
@@ -90,10 +87,10 @@ async def prune_once(node: Node) -> PruneReport:
 
 
 async def rewind_once(node: Node) -> RewindReport:
-    """Plan anew what a clock that was ahead had planned, and set back the times that it left behind.
+    """Plan again what a fast clock had planned too far, and set back the false times it wrote.
 
-    Only when nobody has written such times for a lease: a node whose own clock is behind would take the others for
-    ahead. Any node may do it, and several at once: each plan is written once, by watermark.
+    Only once no such time was written for a lease: to a node whose own clock is slow, all others seem fast. Several
+    nodes may do it at once: each plan is written once, by watermark.
     """
     if not await node.trusts_time():
         return RewindReport()
@@ -117,7 +114,7 @@ async def rewind_once(node: Node) -> RewindReport:
 
 
 async def _give_back_far(node: Node) -> None:
-    """What was claimed ahead of a false time is claimed again when it is due by the right one."""
+    """Release what was claimed by a false time; it is claimed again when it is due."""
     far = [claim for claim in node.held.values() if claim.occurrence.due > node.now + LEAP]
     if far:
         holds = [Lease(occurrence_id=one.occurrence.id, fence=one.occurrence.fence) for one in far]
@@ -145,16 +142,16 @@ async def _rewind_all(node: Node) -> int:
 
 
 def _rewind(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan | None:
-    """Rewind one schedule; a record that makes no sense keeps nobody from the others."""
+    """Rewind one schedule. A record that cannot be rewound does not block the others."""
     try:
         return rewind(snapshot, now=now, lookahead=lookahead)
     except Exception:
-        logger.exception("schedule %s cannot be rewound", snapshot.schedule.schedule_id)
+        logger.exception("could not rewind schedule %s", snapshot.schedule.schedule_id)
         return None
 
 
 async def _end_overdue(node: Node) -> int:
-    """Whoever delivers it may be gone, or deaf; it loses, because the phase is no longer what it knew."""
+    """End a delivery past its deadline. Its node may be gone or stuck; it loses, since the phase has changed."""
     settlements = []
     for one in await node.executor.call(node.store.overdue, now=node.now, limit=node.timing.batch):
         snapshot = await node.executor.call(node.store.snapshot, one.uid)
@@ -169,7 +166,7 @@ async def _end_overdue(node: Node) -> int:
 
 
 async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
-    """Write ends together. If one of them makes no sense to the store, the others do by themselves."""
+    """Write ends together. If the store cannot write one of them, write each alone."""
     try:
         written: list[bool] = await node.executor.call(node.store.settle, settlements)
     except NoonmarkError:
@@ -177,7 +174,7 @@ async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
     except Exception:
         if len(settlements) > 1:
             return [done for one in settlements for done in await _settle(node, [one])]
-        logger.exception("the end of occurrence %s cannot be written", settlements[0].occurrence.id)
+        logger.exception("could not write the end of occurrence %s", settlements[0].occurrence.id)
         return [False]
     return written
 
@@ -194,6 +191,6 @@ async def _end_orphans(node: Node) -> int:
     done = {one.id for one in ended}
     left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]
     if left:
-        # If only the revision has moved, they are still this node's, and would wait for the end of their lease.
+        # If only the revision changed, this node still holds them, and they would wait for the end of their lease.
         await node.executor.call(node.store.release, [Lease(occurrence_id=one.id, fence=one.fence) for one in left])
     return len(ended)

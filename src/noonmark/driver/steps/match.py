@@ -1,4 +1,4 @@
-"""Matching: events that were emitted set off the schedules that wait for them."""
+"""Match: emitted events set off the schedules that listen for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def match_once(node: Node) -> MatchReport:
     audiences: list[UnmatchedEvent] = await node.executor.call(node.store.unmatched, limit)
     if not audiences:
         return MatchReport()
-    # By the store's own time, not by this node's reckoning of it: it decides about the order of what waits in line.
+    # By the store's clock itself, not this node's estimate: it decides the order in line.
     now = await node.read_clock()
     if node.is_in_doubt:
         return MatchReport()
@@ -47,24 +47,24 @@ async def match_once(node: Node) -> MatchReport:
 
 
 def _react(audience: UnmatchedEvent, *, now: Micros) -> Reaction:
-    """Decide for every listener."""
+    """Decide for each schedule that may want the event."""
     if audience.problem:
-        logger.error("event %s cannot be read, and nobody hears it: %s", audience.event.event_id, audience.problem)
+        logger.error("event %s is unreadable and sets nothing off: %s", audience.event.event_id, audience.problem)
     rows = [_match(audience, one, now=now) for one in audience.listeners]
     return Reaction(audience=audience, occurrences=tuple(row for row in rows if row is not None))
 
 
 def _match(audience: UnmatchedEvent, listener: Schedule, *, now: Micros) -> Occurrence | None:
-    """Decide for one of them; one that makes no sense keeps nobody from the others."""
+    """Decide for one schedule. One that cannot be matched does not block the others."""
     try:
         return match(audience.event, listener, now=now)
     except Exception as error:
-        logger.exception("event %s cannot be matched by %s", audience.event.event_id, listener.schedule_id)
+        logger.exception("could not match event %s with schedule %s", audience.event.event_id, listener.schedule_id)
         return unreadable(audience.event, listener, repr(error))
 
 
 async def _commit(node: Node, reactions: Sequence[Reaction]) -> list[bool]:
-    """Write reactions together. If one of them makes no sense to the store, the others do by themselves."""
+    """Write reactions together. If the store cannot write one of them, write each alone."""
     try:
         written: list[bool] = await node.executor.call(node.store.commit_reactions, reactions)
     except NoonmarkError:
@@ -73,9 +73,9 @@ async def _commit(node: Node, reactions: Sequence[Reaction]) -> list[bool]:
         if len(reactions) > 1:
             return [done for one in reactions for done in await _commit(node, [one])]
         [reaction] = reactions
-        logger.exception("what event %s sets off cannot be written", reaction.audience.event.event_id)
+        logger.exception("could not write what event %s sets off", reaction.audience.event.event_id)
         if not reaction.occurrences:
             return [False]
-        # It would be in the way of every later one.
+        # It would block every later event of the tenant.
         return await _commit(node, [replace(reaction, occurrences=())])
     return written

@@ -1,4 +1,4 @@
-"""Planning: schedules whose time has come get their next occurrences."""
+"""Plan: schedules whose time has come get their next occurrences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("noonmark.driver")
 
 
 async def plan_once(node: Node) -> PlanReport:
-    """Plan one batch of schedules. Several nodes may plan the same one; the first to commit wins."""
+    """Plan one batch of schedules. If several nodes plan the same one, the first to commit wins."""
     if not await node.trusts_time():
         return PlanReport()
     limit = node.timing.batch
@@ -46,17 +46,17 @@ async def plan_once(node: Node) -> PlanReport:
 
 
 async def _plan(node: Node, snapshot: Snapshot, *, now: Micros) -> Plan | None:
-    """Plan one schedule; a record that makes no sense keeps nobody from the others, and is set aside."""
+    """Plan one schedule. One that cannot be planned is set aside and does not block the others."""
     try:
         return plan(snapshot, now=now, lookahead=node.timing.lookahead)
     except Exception as error:
-        logger.exception("schedule %s cannot be planned, and is set aside", snapshot.schedule.schedule_id)
+        logger.exception("could not plan schedule %s; it is set aside", snapshot.schedule.schedule_id)
         await node.executor.call(node.store.set_aside, snapshot.schedule.uid, f"it cannot be planned: {error!r}")
         return None
 
 
 async def commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
-    """Write plans together. If one of them makes no sense to the store, the others do by themselves."""
+    """Write plans together. If the store cannot write one of them, write each alone."""
     try:
         written: list[bool] = await node.executor.call(node.store.commit_plans, plans)
     except NoonmarkError:
@@ -65,16 +65,17 @@ async def commit(node: Node, plans: Sequence[Plan]) -> list[bool]:
         if len(plans) > 1:
             return [done for one in plans for done in await commit(node, [one])]
         schedule = plans[0].snapshot.schedule
-        logger.exception("the plan of schedule %s cannot be written, and it is set aside", schedule.schedule_id)
+        logger.exception("could not write the plan of schedule %s; it is set aside", schedule.schedule_id)
         await node.executor.call(node.store.set_aside, schedule.uid, f"its plan cannot be written: {error!r}")
         return [False]
     return written
 
 
 def _splits_a_gap(made: Plan, *, now: Micros) -> bool:
-    """Whether a plan closes late fires while an earlier one, late as well, is still claimed: together they are one gap.
+    """Whether a plan closes late fires while an earlier late one is still claimed: together they are one gap.
 
-    Every node was down for a while. Whoever takes over the claim sends it back, and then the gap is decided as a whole.
+    Every node was down for a while. The node that takes over the claim sends it back, and then the gap is decided as a
+    whole.
     """
     policy = made.snapshot.schedule.declaration.misfire_policy
     if made.catch_up is None or made.catch_up.late_by <= policy.grace:

@@ -1,4 +1,4 @@
-"""Telling: what deliveries that go on have put out so far is written, of all of them in one transaction."""
+"""Progress: the output so far of all deliveries in progress is written in one transaction."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 async def progress_once(node: Node) -> ProgressReport:
-    """Write what is new of whatever goes on. What could not be written is kept for the next time, unless it is old."""
-    told: list[tuple[Assignment, Underway]] = []
+    """Write new output. What could not be written stays for the next time, unless there is newer output."""
+    reports: list[tuple[Assignment, Underway]] = []
     while node.underway:
-        told.append(node.underway.popitem()[1])
-    told = [(assignment, underway) for assignment, underway in told if _goes_on(node, assignment)]
-    if not told:
+        reports.append(node.underway.popitem()[1])
+    reports = [(assignment, underway) for assignment, underway in reports if _goes_on(node, assignment)]
+    if not reports:
         return ProgressReport()
-    written = [False] * len(told)
-    interims = [interim(assignment.occurrence, underway, node=node.id) for assignment, underway in told]
+    written = [False] * len(reports)
+    interims = [interim(assignment.occurrence, underway, node=node.id) for assignment, underway in reports]
     try:
         written = await node.executor.call(node.store.progress, interims)
     finally:
-        for (assignment, underway), done in zip(told, written, strict=True):
+        for (assignment, underway), done in zip(reports, written, strict=True):
             if not done and _goes_on(node, assignment):
                 node.underway.setdefault(assignment.occurrence.id, (assignment, underway))
     return ProgressReport(written=sum(written), left=len(written) - sum(written))

@@ -1,4 +1,4 @@
-"""What each duty of the driver did, so that a loop knows whether to go on and a test knows what happened."""
+"""What each step did: the loop decides by it whether to go on, and tests what happened."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
-    """Schedules planned, and those whose plan came too late because somebody else was faster."""
+    """Planned schedules, and those whose plan came too late because another node was faster."""
 
     planned: int = 0
     outrun: int = 0
     more: bool = False
-    """As many were due as fit in one transaction; there may be more."""
+    """The batch was full; there may be more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchReport:
-    """Events that were matched, or a page of their listeners, and those for which somebody else was faster."""
+    """Matched events, or pages of their listeners, and those for which another node was faster."""
 
     matched: int = 0
     occurrences: int = 0
-    """What they set off."""
+    """Occurrences they set off."""
     outrun: int = 0
     more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimReport:
-    """Occurrences that this node holds from now on."""
+    """Occurrences that this node has claimed."""
 
     claimed: int = 0
     more: bool = False
@@ -36,7 +36,7 @@ class ClaimReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitReport:
-    """What became of the occurrences that were due."""
+    """Outcomes of the claims that were due for a decision."""
 
     started: int = 0
     ended: int = 0
@@ -44,24 +44,24 @@ class AdmitReport:
     replanned: int = 0
     lost: int = 0
     postponed: int = 0
-    """A place was taken, but the due time has not come yet: they are decided then."""
+    """A place was taken, but the due time is still ahead: they are decided then."""
     late: int = 0
-    """Of those that started, so many did so late, which somebody may want to hear."""
+    """Late starts, for which an event is emitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleReport:
-    """Deliveries whose end was written, and those that no longer counted."""
+    """Deliveries whose end was written, and those whose lease was lost."""
 
     settled: int = 0
     lost: int = 0
     frees_others: bool = False
-    """Another occurrence may have got its turn, or a retry its time."""
+    """Another occurrence may have its turn, or a retry its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """Deliveries of which something new was written, and those of which it could not be."""
+    """Deliveries whose output was written, and those whose output was not."""
 
     written: int = 0
     left: int = 0
@@ -69,7 +69,7 @@ class ProgressReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewReport:
-    """Leases that were extended, those that were lost, and runs that were asked to stop."""
+    """Extended leases, lost leases, and runs that were asked to stop."""
 
     renewed: int = 0
     lost: int = 0
@@ -78,28 +78,28 @@ class RenewReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadReport:
-    """Whether this node leads, since just now or not, and the term of whoever does."""
+    """Whether this node leads, whether it has just begun to, and the current term."""
 
     leads: bool = False
     gained: bool = False
     term: int = 0
     lost: int = 0
-    """So many nodes were told to be lost."""
+    """Nodes that were reported lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapReport:
-    """Deliveries that had overstayed their deadline, and occurrences that nobody could serve."""
+    """Deliveries past their deadline, and occurrences that no node could serve."""
 
     overdue: int = 0
     orphans: int = 0
     adopted: bool = False
-    """This node serves more than before."""
+    """This node serves more routes than before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewindReport:
-    """Schedules that a clock which was ahead had planned, and times that it had left behind."""
+    """Schedules that a fast clock had planned too far, and rows with false times that were repaired."""
 
     rewound: int = 0
     mended: int = 0
@@ -107,7 +107,7 @@ class RewindReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport:
-    """Occurrences, events, notes of what callers did, and keys they used, that were forgotten."""
+    """Deleted occurrences, events, audit entries and idempotency keys."""
 
     forgotten: int = 0
     events: int = 0

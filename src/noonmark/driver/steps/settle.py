@@ -1,4 +1,4 @@
-"""Settling: how deliveries ended is decided and written, many in one transaction."""
+"""Settle: decide and write the ends of deliveries, many in one transaction."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.jobs")
 
 LAST_CALL: Micros = 6 * SECOND
-"""How long a node that stops waits for what is made to end, before it hands that back."""
+"""How long a stopping node waits for runs that it has stopped, before it hands them back."""
 
 QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.CANCELLED})
-"""Outcomes that are no news to whoever reads a log."""
+"""Outcomes that are not logged."""
 
 _LEAVE_NO_LINE = (Skip, Allow)
 
 
 async def settle_once(node: Node) -> SettleReport:
-    """Write the ends of one batch of deliveries. What cannot be written now is kept, and tried again."""
+    """Write the ends of one batch of deliveries. On a failure they stay for the next try."""
     count = min(len(node.finished), node.batch)
     batch = [node.finished.popleft() for _ in range(count)]
     if not batch:
@@ -53,8 +53,8 @@ async def settle_once(node: Node) -> SettleReport:
         node.finished.extendleft(reversed(batch))
         raise
     except Exception:
-        # One of them makes no sense to the store; by themselves, the others do.
-        logger.exception("%d ends cannot be written together", count)
+        # The store cannot write one of them; each is written alone.
+        logger.exception("could not write %d ends together", count)
         reports = [await _write_alone(node, one) for one in batch]
         settled = sum(one.settled for one in reports)
         return SettleReport(settled=settled, lost=count - settled, frees_others=True)
@@ -92,7 +92,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
 
 
 async def _write_alone(node: Node, one: End) -> SettleReport:
-    """Write one end. If it cannot be, whoever takes the row over when its lease has run out has to see to it."""
+    """Write one end. If that fails, the node that takes the row over when its lease expires decides it."""
     assignment, _ = one
     try:
         return await _write(node, [one])
@@ -100,16 +100,16 @@ async def _write_alone(node: Node, one: End) -> SettleReport:
         node.finished.append(one)
         return SettleReport()
     except Exception:
-        logger.exception("the end of occurrence %s cannot be written", assignment.occurrence.id)
+        logger.exception("could not write the end of occurrence %s", assignment.occurrence.id)
         if node.deliveries.get(assignment.occurrence.id) is assignment:
             del node.deliveries[assignment.occurrence.id]
         return SettleReport(lost=1)
 
 
 def hand_back(node: Node, only: Sequence[Assignment] | None = None, *, waits: bool = False) -> int:
-    """Report everything that is still being delivered, or only some of it, as not finished; it is asked to stop.
+    """Stop all deliveries, or some of them, and report them as not finished; returns how many.
 
-    If it `waits`, what can be made to end is reported by its target, when it has ended: nobody begins it before that.
+    With `waits`, the target reports those that it can stop once they have ended: no node starts them before that.
     """
     now = node.now
     running = [one for one in (node.deliveries.values() if only is None else only) if not one.is_closed]
@@ -126,7 +126,7 @@ def hand_back(node: Node, only: Sequence[Assignment] | None = None, *, waits: bo
 
 
 async def until_ended(node: Node, news: Wakeup, until: Callable[[], Micros | None]) -> None:
-    """Wait until what runs has ended, or so long; not for that to be written, which may take a while, or fail."""
+    """Wait until all runs have ended, or until a time; not for the writes, which may take a while, or fail."""
     while not all(one.is_closed for one in node.deliveries.values()):
         ends = until()
         left = None if ends is None else ends - node.store_clock.monotonic()

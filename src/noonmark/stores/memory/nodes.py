@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Leadership, is_known
+from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Leadership, node_record
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -66,7 +66,7 @@ class Register:
         """Those that were heard of lately, and those of whose loss nobody was told yet, by name."""
         lately = [self.heard[name] for name in sorted(self.heard) if self.heard[name].is_listed(now)]
         return [
-            is_known(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
+            node_record(one.beat, seen=one.seen, left=one.left, is_leader=self._leads(one.beat.node, now), now=now)
             for one in lately
         ]
 

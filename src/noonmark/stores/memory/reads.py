@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
-    from noonmark.ports.reads import Place
-    from noonmark.ports.records import Activity, ScheduleFilter, StoredSchedule
+    from noonmark.ports.records import Activity, PageKey, ScheduleFilter, StoredSchedule
     from noonmark.stores.memory.records import Row
     from noonmark.stores.memory.unit_of_work import UnitOfWork
 
@@ -86,7 +85,7 @@ class ReadVerbs:
 
     @atomic
     def occurrences(
-        self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
+        self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
         found = [
@@ -106,7 +105,7 @@ class ReadVerbs:
         return [*exact[:limit], *sorted(gaps, key=lambda one: one.missed_last or 0)[:limit]]
 
     @atomic
-    def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+    def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
         runs = [run for row in self._rows(uid) for run in self._runs(row)]
         found = [run for run in runs if before is None or (run.started, run.id) < before]

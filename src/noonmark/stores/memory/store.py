@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.frozen import evolve
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
-from noonmark.ports.inspection import Condition, Inspected
-from noonmark.ports.records import Renewal, StoreTraits
+from noonmark.ports.records import Condition, Inspected, Renewal, StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.memory import (
     admission,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.settlement import Interim, Settlement
-    from noonmark.ports.inspection import Position
     from noonmark.ports.records import (
         Admitted,
         Backlog,
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
         Lease,
         LeaseLost,
         NodeRecord,
+        Position,
         Shares,
     )
     from noonmark.stores.memory.records import Row, ScheduleState
@@ -88,7 +87,7 @@ class MemoryStore(ReadVerbs, ClockRepairVerbs):
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - there are no others
         """Never rings."""
         return _do_nothing
 

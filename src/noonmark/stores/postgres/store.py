@@ -10,8 +10,7 @@ from weakref import WeakSet
 from noonmark.core.admission import times_in_question
 from noonmark.core.instants import SECOND
 from noonmark.core.run import Outcome
-from noonmark.ports.inspection import Condition
-from noonmark.ports.records import StoreTraits
+from noonmark.ports.records import Condition, StoreTraits
 from noonmark.stores import fork_safety
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.transactions import Transactions
@@ -103,9 +102,9 @@ class PostgresStore(Transactions, SharedVerbs):
         _inherited.append((self._lines, self._news))
         self._begin_anew()
 
-    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Ring when another process has written."""
-        return self._news.listen(ring)
+        return self._news.listen(wake)
 
     def clock(self) -> Micros:
         """The time of the server."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from noonmark.ports.inspection import Damaged, Inspected
+from noonmark.ports.records import Damaged, Inspected
 from noonmark.stores.sql.row_checks import KINDS, RowCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from noonmark.ports.inspection import Position
+    from noonmark.ports.records import Position
     from noonmark.stores.sql.session import Values
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Heartbeat, Leadership, is_known
+from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Heartbeat, Leadership, node_record
 from noonmark.stores.sql.row_checks import FURTHEST, RowCheck
 
 if TYPE_CHECKING:
@@ -99,4 +99,4 @@ def _read(rows: Sequence[Sequence[Any]], leader: str | None, now: Micros) -> Ite
                 started=started,
                 lease=lease,
             )
-            yield is_known(said, seen=seen, left=left, is_leader=name == leader, now=now)
+            yield node_record(said, seen=seen, left=left, is_leader=name == leader, now=now)

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
     from noonmark.core.settlement import Interim
-    from noonmark.ports.inspection import Inspected, Position
-    from noonmark.ports.reads import Place
-    from noonmark.ports.records import Activity, Backlog, ScheduleFilter, StoredSchedule
+    from noonmark.ports.records import Activity, Backlog, Inspected, PageKey, Position, ScheduleFilter, StoredSchedule
     from noonmark.stores.sql.schedule_documents import ScheduleCache
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
@@ -130,7 +128,7 @@ class SharedVerbs(ABC):
         return self._read(lambda uow: history.one(uow, occurrence_id))
 
     def occurrences(
-        self, uid: str, limit: int | None = None, *, before: Place | None = None, phases: Collection[Phase] = ()
+        self, uid: str, limit: int | None = None, *, before: PageKey | None = None, phases: Collection[Phase] = ()
     ) -> list[Occurrence]:
         """A schedule's occurrences, newest nominal time first."""
         return self._read(lambda uow: history.of_schedule(uow, uid, limit, before, phases))
@@ -139,7 +137,7 @@ class SharedVerbs(ABC):
         """A schedule's occurrences that stand for a time."""
         return self._read(lambda uow: history.standing_for(uow, uid, time, limit))
 
-    def runs(self, uid: str, limit: int | None = None, *, before: Place | None = None) -> list[Run]:
+    def runs(self, uid: str, limit: int | None = None, *, before: PageKey | None = None) -> list[Run]:
         """A schedule's runs, newest start first."""
         return self._read(lambda uow: runs.of_schedule(uow, uid, limit, before))
 

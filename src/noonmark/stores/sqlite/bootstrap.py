@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
-from noonmark.ports.inspection import Condition
+from noonmark.ports.records import Condition
 from noonmark.stores.sql.version import TABLE, VERSION, stored_version
 
 if TYPE_CHECKING:

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from noonmark.core.policies.dependencies import Standings
     from noonmark.core.reactions import Reaction, UnmatchedEvent
     from noonmark.core.settlement import Settlement
-    from noonmark.ports.inspection import Condition
     from noonmark.ports.records import (
         Admitted,
         Backlog,
+        Condition,
         Graph,
         Heartbeat,
         Leadership,
@@ -87,7 +87,7 @@ class SqliteStore(SharedVerbs):
         """Let go of the file."""
         self._connections.close()
 
-    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - nobody can tell
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002 - nobody can tell
         """Never rings: whoever wants to know has to look."""
         return do_nothing
 
