@@ -296,7 +296,7 @@ def test_a_document_in_json_says_what_was_created(desk):
     document = desk.json("schedule", "create", *DAILY, *REPORT, "--id", "chosen")
     assert (document["schedule_id"], document["source"], document["revision"]) == ("chosen", "cli", 1)
     assert desk.problem(4, "schedule", "create", *DAILY, *REPORT, "--id", "chosen") == {
-        "title": "Not in the present state",
+        "title": "Conflict with the current state",
         "status": 409,
         "code": "conflict",
         "detail": "there is a schedule 'chosen' already",

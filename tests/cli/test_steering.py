@@ -362,7 +362,7 @@ def test_nodes_and_the_worker(desk, node):
     shown = desk("node", "list")
     assert listed["node"] in shown
     assert "function:report" in shown
-    assert desk.problem(4, "worker", "status")["detail"].startswith("there is no driver in this process")
+    assert desk.problem(4, "worker", "status")["detail"].startswith("this process has no worker")
 
 
 @pytest.mark.parametrize(("typed", "code", "phase"), [("y\n", 0, "deleted"), ("n\n", 1, "active"), ("\n", 1, "active")])
