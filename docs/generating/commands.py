@@ -1,4 +1,4 @@
-"""The page about the command line, from the commands themselves."""
+"""The reference page of the command line, generated from the commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from docs.generating.words import NOTE, names
-from noonmark.cli.app import GROUPS, STARTING, app
+from noonmark.cli.app import GROUPS, PROGRAM_COMMANDS, app
 from noonmark.operations.errors import STATUS
 from noonmark.server.config import SETTINGS
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from cyclopts.argument import Argument
 
 
-SHARED = ("When", "What it starts", "On which terms", "Where")
-"""Groups of options that are told once, for all commands that take them."""
+SHARED = ("Trigger", "Target", "Name and policies", "Connection")
+"""Groups of options that several commands share; each is described once."""
 EXITS = {
-    0: "done",
+    0: "success",
     1: "failed",
-    2: "usage, or invalid input",
+    2: "usage error or invalid input",
     3: "not found",
-    4: "not in the present state",
-    5: "not allowed, or a limit is reached",
-    6: "no server, or no store, answers",
+    4: "conflict with the current state",
+    5: "not allowed, or over a limit",
+    6: "server or store unreachable",
 }
 
 
 def cli_page() -> str:
-    """Every command with its arguments and options, the options that several share, and the exit codes."""
+    """Every command with its arguments and options, the shared options, and the exit codes."""
     paths = [(name,) for name in app if not name.startswith("-") and name not in GROUPS]
     paths += [(group, name) for group, (_, commands) in GROUPS.items() for name in commands]
     commands = {path: list(_app(path).assemble_argument_collection()) for path in paths}
@@ -46,22 +46,22 @@ def cli_page() -> str:
     ]
     return (
         f"{NOTE}# Command line\n\n"
-        "`noonmark` after an install, `.venv/bin/noonmark` after `make setup`, or `python -m noonmark`. To learn it,\n"
-        "begin with [the guide](../guides/cli.md).\n\n"
-        "- Commands of two words ask a server, or work on a store: [where](#where).\n"
+        "`noonmark` after an install, `.venv/bin/noonmark` after `make setup`, or `python -m noonmark`. For an\n"
+        "introduction, see [the guide](../guides/cli.md).\n\n"
+        "- Commands of two words use a server or a store: [connection](#connection).\n"
         "- Instants are RFC 3339 with `Z` or an offset: `2027-05-25T02:00:00Z`.\n"
-        "- Lengths of time are a number with `ms`, `s`, `m`, `h` or `d`; without any, seconds: `250ms`, `1.5h`, `90`.\n"
-        "- With `--json` a command prints one JSON document on standard output, and nothing else. What went wrong is\n"
-        "  one object on standard error, with `title`, `status`, `code` and `detail`, and with `field` and `problems`\n"
-        "  if there are any. Without `--json` it is a line each: `noonmark: <field>: <what is wrong and allowed>`.\n"
-        "- In a pipe, lines are as long as they have to be; on a narrow terminal, tables leave some columns out.\n\n"
+        "- Durations are a number and `ms`, `s`, `m`, `h` or `d`; seconds without a unit: `250ms`, `1.5h`, `90`.\n"
+        "- With `--json`, a command prints one JSON document on standard output and nothing else. An error is one\n"
+        "  object on standard error, with `title`, `status`, `code` and `detail`, and with `field` and `problems` if\n"
+        "  there are any. Without `--json`, each error is a line: `noonmark: <field>: <what is wrong and allowed>`.\n"
+        "- In a pipe, lines are never folded; on a narrow terminal, tables leave some columns out.\n\n"
         + "\n".join(_command(path, arguments) for path, arguments in commands.items())
-        + "\n## Options that several commands share\n\n"
+        + "\n## Shared options\n\n"
         + "\n".join(f"### {title}\n\n{_options(shared[title].values())}" for title in SHARED)
         + "\n## Exit codes\n\n| code | meaning | errors |\n| --- | --- | --- |\n"
         + "\n".join(exits)
-        + "\n\n`noonmark schedule run-now --wait` and `noonmark schedule backfill --wait` exit with 1 unless all\n"
-        "that they waited for has `completed`: also when it failed, timed out, was skipped or was cancelled.\n"
+        + "\n\n`noonmark schedule run-now --wait` and `noonmark schedule backfill --wait` exit with 1 unless\n"
+        "everything they waited for `completed`; failed, timed out, skipped and cancelled runs count as failures.\n"
     )
 
 
@@ -73,7 +73,7 @@ def _app(path: tuple[str, ...]) -> App:
 
 
 def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
-    """One command: what it does, how it is called, and the options that are its own."""
+    """One command: what it does, its usage, and its own options."""
     taken = [one for one in arguments if one.show]
     words = "".join(f" {one.name}" if one.required else f" [{one.name}]" for one in taken if one.index is not None)
     settings = {flag for one in SETTINGS.values() for flag in one.flag.split(", ")}
@@ -84,7 +84,9 @@ def _command(path: tuple[str, ...], arguments: list[Argument]) -> str:
     for title in SHARED[:-1]:
         options = [one.name for one in taken if _group(one) == title]
         told += [f"[{title}](#{title.lower().replace(' ', '-')}): {names(options)}.\n"] if options else []
-    call = f"noonmark {' '.join(path)}{words} [OPTIONS]" + (" [-- PROGRAM ARGUMENT...]" if path in STARTING else "")
+    call = f"noonmark {' '.join(path)}{words} [OPTIONS]" + (
+        " [-- PROGRAM ARGUMENT...]" if path in PROGRAM_COMMANDS else ""
+    )
     parts = [f"## `noonmark {' '.join(path)}`\n", f"{inspect.getdoc(_app(path).default_command)}\n", f"    {call}\n"]
     return "\n".join([*parts, *([_options(own)] if own else []), *told])
 
@@ -95,13 +97,13 @@ def _group(argument: Argument) -> str:
 
 
 def _options(arguments: Iterable[Argument]) -> str:
-    rows = [f"| {names(one.names)} | {one.parameter.help} {_unless(one)}|" for one in arguments]
+    rows = [f"| {names(one.names)} | {one.parameter.help} {_default(one)}|" for one in arguments]
     return "| argument | meaning |\n| --- | --- |\n" + "\n".join(rows) + "\n"
 
 
-def _unless(argument: Argument) -> str:
-    """The default that `--help` shows too."""
+def _default(argument: Argument) -> str:
+    """The default, as `--help` shows it."""
     default = argument.field_info.default
     if argument.parameter.show_default is False or default in (argument.field_info.empty, None, "", (), False):
         return ""
-    return f"`{default}` unless given. "
+    return f"Default: `{default}`. "

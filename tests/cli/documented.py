@@ -1,8 +1,7 @@
-"""The commands that users of the job runtime's command line know, and what each has to give here.
+"""The commands that users of the job runtime's command line know, and what each answers here.
 
-Where theirs named a bundle, ours names a function: bundles are not run yet. `{id}` is a schedule that is there before,
-`{paused}` one that is paused, `{trigger}` one that waits for an event, and `{event}` an event;
-`tests/cli/test_documented.py` carries all of them out.
+Where theirs names a bundle, ours names a function: bundles are not run yet. `{id}` is an existing schedule, `{paused}`
+a paused one, `{trigger}` one that waits for an event, and `{event}` an event. `tests/cli/test_documented.py` runs them.
 """
 
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 
 class Documented(NamedTuple):
-    """One command, and a part of the document that it prints with `--json`; of a list, ids that it has or lacks."""
+    """A command and a part of its JSON document; for a list, ids that it has or lacks."""
 
     does: str
     command: tuple[str, ...]
@@ -103,7 +102,7 @@ COMMANDS = (
         {"misfire_policy": {"type": "catch_up_all", "limit": 10}},
     ),
     Documented(
-        "Create a schedule from the schedule of a manifest; options go before it",
+        "Create a schedule from the schedule of a manifest; options take precedence",
         (
             *("schedule", "create", "--function", "evaluate", "--name", "from-manifest", "--schedule-json"),
             MANIFEST,
@@ -169,12 +168,12 @@ COMMANDS = (
         },
     ),
     Documented(
-        "Which of the last events would set it off",
+        "Which recent events would trigger it",
         ("trigger", "test", "{trigger}", "--last", "50"),
         {"matched": 0},
     ),
     Documented(
-        "Which of the last events filters match",
+        "Which recent events match filters",
         ("event", "match", "file_uploaded", "--filter-json", '{"path":{"prefix":"/datasets/"}}', "--last", "50"),
     ),
     Documented(

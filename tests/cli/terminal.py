@@ -1,4 +1,4 @@
-"""Running commands as a user does: in a pipe, or in a terminal of 80 columns."""
+"""Runs commands in processes: in a pipe, or on a terminal of 80 columns."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds that a command may take on a busy machine."""
 NOONMARK = (sys.executable, "-m", "noonmark")
-# What the developer's own terminal asks for must not decide the outcome.
+# The developer's own terminal must not change the outcome.
 PERSONAL = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "COLORTERM", "TTY_COMPATIBLE", "PYTHONIOENCODING")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in PERSONAL} | {
     "PYTHONUTF8": "1",
@@ -21,7 +21,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 
 
 def in_pipe(*command, stdin=b"", **environment):
-    """Run to the end; the output as text."""
+    """Run to the end; returns the output as text."""
     done = subprocess.run(
         command,
         input=stdin,
@@ -35,7 +35,7 @@ def in_pipe(*command, stdin=b"", **environment):
 
 
 def in_terminal(*command, typed=""):
-    """Run to the end on a pseudo-terminal, where somebody has typed ahead; the exit code and everything shown."""
+    """Run to the end on a pseudo-terminal with typed input; returns the exit code and the output."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=ENVIRONMENT) as process:
@@ -51,5 +51,5 @@ def in_terminal(*command, typed=""):
 def _read(terminal):
     try:
         return os.read(terminal, 65_536)
-    except OSError:  # how Linux says that the other side was closed
+    except OSError:  # Linux reports a closed terminal this way
         return b""

@@ -1,25 +1,25 @@
-"""Every documented command of the job runtime's command line that needs no bundle, carried out."""
+"""Runs every documented command of the job runtime's command line that needs no bundle."""
 
 import re
 from collections.abc import Mapping
 
 import pytest
 
-from tests.cli.calling import Desk, contains
 from tests.cli.documented import COMMANDS
+from tests.cli.runner import Cli, contains
 
 PLACE = re.compile(r"\{(id|paused|trigger|event)\}")
 
 
-class Stage:
-    """What a command finds when it is given, made as far as the command speaks of it."""
+class Fixtures:
+    """Creates what a command refers to."""
 
-    def __init__(self, desk):
-        self.desk = desk
+    def __init__(self, cli):
+        self.cli = cli
         self._made = {}
 
     def put(self, value):
-        """A value with the ids of what is there in their places."""
+        """Replace placeholders with the ids of existing things."""
         if isinstance(value, Mapping):
             return {name: self.put(one) for name, one in value.items()}
         return PLACE.sub(lambda match: self._id(match[1]), value) if isinstance(value, str) else value
@@ -30,25 +30,25 @@ class Stage:
         return self._made[what]
 
     def _make_id(self):
-        return self.desk.create("--cron", "0 0 1 1 *")
+        return self.cli.create("--cron", "0 0 1 1 *")
 
     def _make_paused(self):
-        made = self.desk.create("--cron", "0 0 1 1 *")
-        return self.desk.json("schedule", "pause", made)["schedule_id"]
+        made = self.cli.create("--cron", "0 0 1 1 *")
+        return self.cli.json("schedule", "pause", made)["schedule_id"]
 
     def _make_trigger(self):
-        return self.desk.json("trigger", "create", "--function", "nobody", "--event", "never")["schedule_id"]
+        return self.cli.json("trigger", "create", "--function", "nobody", "--event", "never")["schedule_id"]
 
     def _make_event(self):
-        return self.desk.json("event", "emit", "something")["event_id"]
+        return self.cli.json("event", "emit", "something")["event_id"]
 
 
-def carry_out(desk, one):
-    stage = Stage(desk)
-    command = [stage.put(word) for word in one.command]
-    has, lacks = [set(map(stage.put, ids)) for ids in (one.has, one.lacks)]
-    answer = desk.json(*command)
-    assert contains(answer, stage.put(one.gives)), answer
+def check_documented(cli, one):
+    fixtures = Fixtures(cli)
+    command = [fixtures.put(word) for word in one.command]
+    has, lacks = [set(map(fixtures.put, ids)) for ids in (one.has, one.lacks)]
+    answer = cli.json(*command)
+    assert contains(answer, fixtures.put(one.gives)), answer
     listed = (
         {entry.get("schedule_id") or entry.get("event_id") for entry in next(iter(answer.values()))} if has else set()
     )
@@ -57,13 +57,13 @@ def carry_out(desk, one):
 
 
 @pytest.fixture(scope="module")
-def on_store(tmp_path_factory):
-    return Desk("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'documented.db'}")
+def store_cli(tmp_path_factory):
+    return Cli("--store", f"sqlite:///{tmp_path_factory.mktemp('store') / 'documented.db'}")
 
 
 @pytest.mark.parametrize("one", COMMANDS, ids=lambda one: one.does)
-def test_a_documented_command_on_a_store(on_store, one):
-    command = carry_out(on_store, one)
-    shown = on_store(*command)
+def test_documented_command_on_a_store(store_cli, one):
+    command = check_documented(store_cli, one)
+    shown = store_cli(*command)
     assert shown.replace("\n", "").isprintable()
     assert not shown.startswith("{")

@@ -3,7 +3,7 @@
 import pytest
 
 from noonmark.telemetry.metrics import Metrics
-from tests.cli.calling import Desk
+from tests.cli.runner import Cli
 from tests.server.live_server import GREET, serving
 from tests.server.parity import Stage
 
@@ -62,8 +62,8 @@ def test_the_task_scheduler(server):
 
 
 def test_the_command_line_of_the_job_runtime(server, tmp_path):
-    desk, busy = Desk("--server", server.url), Stage(server.service).busy()
-    assert "in flight" in desk.refused(4, "schedule", "run-now", busy)[0]
-    assert desk.json("schedule", "run-now", busy, "--overlap", "allow")["phase"] == "pending"
-    [refused] = desk.refused(2, "schedule", "create", tmp_path, "--cron", "@daily")
+    cli, busy = Cli("--server", server.url), Stage(server.service).busy()
+    assert "in flight" in cli.refused(4, "schedule", "run-now", busy)[0]
+    assert cli.json("schedule", "run-now", busy, "--overlap", "allow")["phase"] == "pending"
+    [refused] = cli.refused(2, "schedule", "create", tmp_path, "--cron", "@daily")
     assert "--function, --http, --command or --emit" in refused

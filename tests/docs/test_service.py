@@ -4,7 +4,7 @@ import re
 import shlex
 import tomllib
 
-from noonmark.cli.flags import Flags
+from noonmark.cli.commands.server import ServerOptions
 from noonmark.server.config import load
 from noonmark.telemetry.metrics import Metrics
 from tests.cli.terminal import NOONMARK, in_pipe
@@ -52,6 +52,6 @@ def test_every_metric_is_on_the_page_with_its_kind():
 
 def test_every_flag_on_the_page_exists():
     known = {"--config", "--json", "--function", "--store"} | {
-        f"--{no}{name.replace('_', '-')}" for name in Flags.__dataclass_fields__ for no in ("", "no-")
+        f"--{no}{name.replace('_', '-')}" for name in ServerOptions.__dataclass_fields__ for no in ("", "no-")
     }
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE)) <= known

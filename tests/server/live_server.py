@@ -1,4 +1,4 @@
-"""A real server on a socket of its own, over whichever store, with a driver that can be started."""
+"""A real server on its own socket, over any store, with a driver that can be started."""
 
 import socket
 import threading
@@ -23,7 +23,7 @@ GREET = {"target_kind": "function", "function": "greet"}
 
 
 class Driver:
-    """The driver of this process, as the service steers it."""
+    """The driver of this process, as the service controls it."""
 
     def __init__(self, scheduler):
         self.scheduler, self.running, self.clock_ahead = scheduler, False, None
@@ -44,7 +44,7 @@ class Driver:
 
 
 class Served:
-    """What a test sees of a server: a client, the address, the service behind it."""
+    """A running server: its client, address and service."""
 
     def __init__(self, service, app, port):
         self.service, self.app, self.port = service, app, port
@@ -52,7 +52,7 @@ class Served:
         self.client = httpx2.Client(base_url=self.url, timeout=SOON)
 
     def create(self, **fields):
-        """A schedule as the server tells it."""
+        """Create a schedule and return its document."""
         answer = self.client.post("/schedules", json={"trigger": NOON, "target": GREET, **fields})
         assert answer.status_code == 201, answer.text
         return answer.json()
@@ -121,7 +121,7 @@ def serving(
 
 @contextmanager
 def hosting(service, *, health=None, metrics=None, **settings):
-    """Serve a service, whoever drives it."""
+    """Serve a service that has its own driver, or none."""
     app = create_app(service, HttpSettings(**settings), metrics, health=health)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)

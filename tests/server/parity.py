@@ -1,4 +1,4 @@
-"""What is asked of every transport: a row for each operation, and rows that each has to refuse alike."""
+"""The requests of the parity tests: rows for each operation, and rows that every transport must reject alike."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _numbers = count(1)
 
 
 class Stage:
-    """What an operation finds; what is there is made by operations, for nothing is told of it."""
+    """The data that operations work on; it is created by operations."""
 
     def __init__(self, service):
         self.service = service
@@ -34,7 +34,7 @@ class Stage:
         return perform(self.service, LOCAL, operation, arguments)
 
     def name(self):
-        """One that nothing else has."""
+        """A unique name."""
         return f"parity-{next(_numbers)}"
 
     def schedule(self, **fields):
@@ -42,7 +42,7 @@ class Stage:
         return made["schedule_id"]
 
     def upload(self):
-        """A file that is kept."""
+        """A stored upload."""
         intake = Intake(self.service, LOCAL, self.name())
         intake.write(b"something")
         made = intake.finish({"filename": "a.txt"}, "text/plain")
@@ -56,11 +56,11 @@ class Stage:
         return self.do("schedule/pause", schedule_id=self.schedule())["schedule_id"]
 
     def waiting(self):
-        """An occurrence that nobody can serve."""
+        """An occurrence that no node can run."""
         return self.do("schedule/run", schedule_id=self.schedule(), key="waiting")["occurrence_id"]
 
     def accepted(self):
-        """An occurrence whose end somebody else has to tell, as a target leaves it that has taken it over."""
+        """An occurrence that awaits its completion by a client."""
         one = self.do("schedule/run", schedule_id=self.schedule(target=WORKFLOW), key="taken")["occurrence_id"]
         store, lease = self.service.store, 60 * SECOND
         now = store.clock()
@@ -71,7 +71,7 @@ class Stage:
         return one
 
     def busy(self):
-        """A schedule of which an occurrence is in flight."""
+        """A schedule with an occurrence in flight."""
         return self.do("occurrence/get", occurrence_id=self.accepted())["schedule_id"]
 
     def completed(self):
@@ -87,19 +87,19 @@ class Stage:
 
 @dataclass(frozen=True)
 class Row:
-    """One request: its arguments for what a stage has, and the command that asks the same, if there is one."""
+    """One request: its arguments, and the command that does the same, if there is one."""
 
     operation: str
     arguments: Callable[[Stage], dict] = lambda _: {}
     command: Callable[[dict], tuple] | None = None
     of_command: Callable[[dict], dict] = lambda document: document
-    """What a command prints may be more than the answer to the operation."""
+    """Extracts the answer of the operation from what the command prints."""
     audited: int = 0
-    """How many entries the stage and the request leave in the audit log of their schedule; 0 if there is none."""
+    """Entries in the audit log of the schedule after the request; 0 if there is no schedule."""
 
 
 def _on(*words, **options):
-    """A command on the id that comes first among the arguments, with some of the others as options."""
+    """A command with the first argument as id, and some of the others as options."""
 
     def command(arguments):
         ids = [arguments[one] for one in arguments if one.endswith("_id")][:1]
@@ -189,24 +189,24 @@ UPLOADS = (
     Row("upload/list", lambda _: {"limit": 10}, _on("upload", "list", limit="--limit")),
     Row("upload/delete", lambda at: {"upload_id": at.upload()}, _on("upload", "delete")),
 )
-"""Files are kept by a server: a command that works on a store itself has none."""
+"""Uploads need a server: a command on a store has none."""
 WORKER = (
     Row("worker/start", command=_on("worker", "start")),
     Row("worker/stop", command=_on("worker", "stop")),
     Row("worker/confirm-time", command=_on("worker", "confirm-time")),
     Row("worker/status", command=_on("worker", "status")),
 )
-"""They speak of the process that is asked: a command that works on a store itself has none."""
+"""These concern the worker of the server process: a command on a store has none."""
 
 
 @dataclass(frozen=True)
 class Wrong(Row):
-    """One request that is refused."""
+    """One request that is rejected."""
 
     code: str = "not_found"
     field: str = "schedule_id"
     is_typed: bool = True
-    """Whether the methods of a client can say it at all."""
+    """Whether a method of the client can express it."""
 
 
 GONE = {"schedule_id": "nowhere"}

@@ -1,4 +1,4 @@
-"""Many callers at once: one schedule for one key, one winner for one revision, no more than the limit."""
+"""Concurrent clients: one schedule per key, one winner per revision, and never more than the quota."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Callers beside others who delete the same schedule: an upsert always keeps it, and nobody is told what is not so."""
+"""Requests beside concurrent deletes: an upsert always succeeds, and no answer is wrong."""
 
 from collections import Counter
 
@@ -20,7 +20,7 @@ def served(request, tmp_path):
 
 
 def beside_deletes(served, act, callers=3):
-    """What callers get who do something with a schedule that one upserts and another deletes all the while."""
+    """The answers to requests for a schedule that others upsert and delete meanwhile."""
 
     def call(number):
         if number == 0:

@@ -1,4 +1,4 @@
-"""Documents of other schedulers, translated; and what became of their work, in their words."""
+"""Documents of other schedulers are translated, and so are the results of their work."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""Each call that is documented for schedules of sessions and mobs is made, and answered as the document says."""
+"""Every documented call for sessions and mobs is answered as documented."""
 
 import json
 from pathlib import Path

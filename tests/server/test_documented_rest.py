@@ -1,4 +1,4 @@
-"""Each call that is documented for other schedulers' callers is made over a socket, and answered as the table says."""
+"""Every documented request of other schedulers' clients is answered as documented."""
 
 import json
 from pathlib import Path

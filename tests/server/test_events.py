@@ -1,4 +1,4 @@
-"""Events over HTTP: what sets a schedule off through whichever door, and what comes again and again."""
+"""Events over HTTP: they trigger schedules over every transport, and repeated deliveries count once."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ import pytest
 
 from noonmark import Scheduler
 from noonmark.client import Client
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.server.live_server import GREET, serving
 

@@ -1,4 +1,4 @@
-"""The guard: which Host and Origin are let through, ids of requests, and errors that nobody thought of."""
+"""The guard: allowed Host and Origin headers, request ids, and unexpected errors."""
 
 import json
 import logging

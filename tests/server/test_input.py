@@ -1,4 +1,4 @@
-"""What a server refuses before it costs anything, and that what it takes comes back unchanged."""
+"""Invalid input is rejected early, and valid input comes back unchanged."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ SOUND = {"trigger": NOON, "target": GREET}
 
 @pytest.fixture(scope="module")
 def served():
-    # However busy the machine is, nobody is given up whom a test keeps waiting.
+    # Long enough for the busiest machine: no test relies on this timeout.
     with serving(body_seconds=600) as server:
         yield server
 
@@ -57,7 +57,7 @@ def test_a_body_that_is_not_strict_json_is_refused(served, path, what):
 
 
 def posted_field(what):
-    """Where it is told that something is wrong."""
+    """The field that the error names."""
     inside = {"one key twice": "name", "NUL": "name", "a lone surrogate": "name"}
     inside |= dict.fromkeys(("NaN", "infinity", "more than a double"), "timeout_seconds")
     return (inside | dict.fromkeys(("5,000 digits", "2^64"), "max_runs")).get(what)
@@ -208,11 +208,11 @@ def test_a_body_larger_than_a_mebibyte_is_rejected(served):
     problem(posted(served, large, "/api/v1/schedules"), 413, "payload_too_large")
     in_parts = (large[start : start + 100_000] for start in range(0, len(large), 100_000))
     problem(posted(served, in_parts), 413, "payload_too_large")
-    # Whoever asks first is told before anything is sent.
+    # A client that sends Expect gets the answer before it sends the body.
     head = "POST /schedules HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     status, _, body = served.send(f"{head}Content-Length: 20000000\r\n\r\n".encode())
     assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
-    # Nor is anybody kept waiting who says that too much will come, and sends nothing.
+    # A client that declares too much and sends nothing does not wait either.
     head = head.removesuffix("Expect: 100-continue\r\n")
     status, _, body = served.send(f"{head}Content-Length: 99999999999\r\n\r\n".encode())
     assert (status, json.loads(body)["code"]) == (413, "payload_too_large")
@@ -259,7 +259,7 @@ def test_slow_clients_do_not_delay_others(served):
         for _ in range(20):
             assert served.client.get("/health").status_code == 200
             assert served.client.get("/schedules?limit=1").status_code == 200
-        # They have not been given up meanwhile: it was not by turning them away that others were answered.
+        # The slow ones are still connected: others were not answered at their expense.
         lines[0].settimeout(0)
         with pytest.raises(BlockingIOError):
             lines[0].recv(1)

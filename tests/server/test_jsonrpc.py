@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 to the letter: single calls, notifications, batches, ids, params, and what is answered to nonsense."""
+"""JSON-RPC 2.0 as specified: calls, notifications, batches, ids, params, and malformed input."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The OpenAPI document: it describes what is served, its examples work, and what it promises is kept."""
+"""The OpenAPI document: it covers every route, its examples work, and answers match it."""
 
 import re
 import subprocess

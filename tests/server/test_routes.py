@@ -1,4 +1,4 @@
-"""Every canonical route over a real socket: its status, its headers, its document."""
+"""Every canonical route over a real socket: status, headers and document."""
 
 import threading
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ def one_of(served, schedule_id):
 
 
 def problem(answer, status, code, field=None):
-    """The problem that an answer tells of."""
+    """The problem document of an answer."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()

@@ -1,4 +1,4 @@
-"""Strict JSON: what is refused, with which words, and at which place."""
+"""Strict JSON: what is rejected, with which message and path."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Uploads over HTTP: files of any size and with any name, from senders of every kind."""
+"""Uploads over HTTP: files of any size and name, from every kind of client."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ import pytest
 from noonmark.client import AsyncClient, Client
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotFound, PayloadTooLarge, QuotaExceeded
 from noonmark.stores.files import UploadFolder
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.cli.terminal import NOONMARK, in_pipe
 from tests.embedded.waiting import eventually
 from tests.server.live_server import read_answer, serving
@@ -41,7 +41,7 @@ def server(folder):
 @pytest.fixture
 def served(server, folder):
     yield server
-    # A sender who was refused knows that before the server does.
+    # The client sees the rejection before the server has finished.
     eventually(lambda: left_behind(folder) == [])
     for one in server.client.get("/uploads").json()["uploads"]:
         assert server.client.delete(f"/uploads/{one['upload_id']}").status_code == 200
@@ -422,7 +422,7 @@ class TestClients:
         assert call("upload", "delete", "nope", *there).code == 3
         assert call("upload", tmp_path / "b", *there).code == 3
         assert call("upload", tmp_path, *there).code == 2
-        assert call("upload", "add", tmp_path / "a.csv", *there).out.startswith("Kept a.csv (8 bytes) as upl_")
+        assert call("upload", "add", tmp_path / "a.csv", *there).out.startswith("Uploaded a.csv (8 bytes) as upl_")
         gone = call("upload", tmp_path / "a.csv", "--store", f"sqlite:///{tmp_path}/s.db")
         assert (gone.code, "--server" in gone.err) == (4, True)
 

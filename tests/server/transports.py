@@ -12,7 +12,7 @@ from noonmark.operations.errors import STATUS
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import OPERATIONS, Body, perform
 from noonmark.server.routes import ROUTES
-from tests.cli.calling import call
+from tests.cli.runner import call
 
 
 class CallError(Exception):

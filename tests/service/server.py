@@ -1,4 +1,4 @@
-"""Real servers: `noonmark serve` in a process of its own, on a free port of the loopback interface."""
+"""Real servers: `noonmark serve` in its own process, on a free loopback port."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ LINE = re.compile(r"Noonmark \S+ listens on (http://\S+) \(store (\S+), worker (
 
 
 class Answer:
-    """What a server said to one request."""
+    """The answer to one request."""
 
     def __init__(self, response):
         self.status, self.headers, self.body = response.status, response.headers, response.read()
@@ -30,24 +30,24 @@ class Answer:
 
 
 class Server:
-    """One process. Its log is kept in a file, since a pipe that nobody reads would stop it."""
+    """One server process. It logs to a file, because a full pipe would block it."""
 
     def __init__(self, folder, process, out, log):
         self.folder, self.process, self._out, self._log = folder, process, out, log
 
     @property
     def printed(self):
-        """What it wrote to standard output."""
+        """Its standard output."""
         return self._out.read_text()
 
     @property
     def log(self):
-        """What it logged, as text."""
+        """Its log, as text."""
         return self._log.read_bytes().decode(errors="surrogateescape")
 
     @property
     def records(self):
-        """What it logged, record by record."""
+        """Its log, as records."""
         return [json.loads(line) for line in self.log.splitlines()]
 
     def wait_until_it_listens(self):
@@ -81,13 +81,13 @@ class Server:
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     def stop(self, number=signal.SIGTERM):
-        """Ask it to stop; its exit code."""
+        """Stop it; returns its exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
 
 def launch(folder, *arguments, name="server", port="0", through=(), **environment):
-    """Start a server in a folder, perhaps through another program; perhaps it does not come far."""
+    """Start a server in a folder, perhaps through another program; startup may fail."""
     out, log = folder / f"{name}.out", folder / f"{name}.log"
     with out.open("wb") as stdout, log.open("wb") as stderr:
         process = subprocess.Popen(
@@ -103,7 +103,7 @@ def launch(folder, *arguments, name="server", port="0", through=(), **environmen
 
 @contextmanager
 def serving(folder, *arguments, **options):
-    """A server that answers, for as long as the block lasts."""
+    """A running server until the block ends."""
     server = launch(folder, *arguments, **options)
     try:
         yield server.wait_until_it_listens()

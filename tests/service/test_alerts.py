@@ -1,4 +1,4 @@
-"""Alerts of a real server: what fails, is late or is lost reaches a real receiver, exactly once, also after a crash."""
+"""Alerts of a real server: failures, delays and losses reach a real receiver exactly once, even after a crash."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL are one cluster: when one is killed in the midst of requests, nothing is lost."""
+"""Two servers on one PostgreSQL form one cluster: killing one under load loses nothing."""
 
 import threading
 from collections import Counter
@@ -42,7 +42,7 @@ class Writer(threading.Thread):
         try:
             self.acknowledged[number] = self._clients[0].create(**document).schedule_id
         except Unreachable:
-            # Whether it has done what it did not answer, the key tells the other one.
+            # The key shows the other server whether the unanswered request was processed.
             self._clients.pop(0).close()
             self._create(number, document)
         except NoonmarkError as error:

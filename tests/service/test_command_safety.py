@@ -1,4 +1,4 @@
-"""Programs under attack, at a real server: what the network can start, say, read, leave running and fill up."""
+"""Commands under attack, on a real server: what clients can start, pass, read, leave running and fill up."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Programs started by a server: what it allows, what it kills, what it leaves behind when it is killed itself."""
+"""Commands of a server: which are allowed, how they are stopped, and what remains when the server is killed."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Connections that do not say what they want: each is given up in time, and many do not keep others out."""
+"""Slow and silent connections: each is closed in time, and many do not block others."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Circles through a real server's own routes: they come to an end, as those that never leave it do."""
+"""Cycles through a real server's own routes end, as cycles inside the scheduler do."""
 
 import json
 import sys
@@ -51,7 +51,7 @@ def phases(server, *names):
 
 
 def is_quiet(server, names, least):
-    """Whether everything has ended, and every event was heard, by an event that comes after all of them."""
+    """Whether everything has ended and every event was matched; a later event proves it."""
     before = phases(server, *names)
     if sum(map(len, before)) < least or any(phase not in FINAL for each in before for phase in each):
         return False
@@ -128,7 +128,7 @@ def test_a_schedule_that_requests_its_own_run_ends(server):
 
 
 def test_a_cycle_of_runs_does_not_multiply(server):
-    """Else 2 to the power of 16 would have to be run before it ended."""
+    """Otherwise it would end only after 2 to the power of 16 runs."""
     call = {"jsonrpc": "2.0", "method": "schedule/run", "params": {"schedule_id": "doubled"}}
     create(server, "doubled", posting(f"{server.url}/rpc", [{**call, "id": 1}, {**call, "id": 2}]), NEVER)
     server.ask("POST", "/schedules/doubled/run", {})

@@ -1,4 +1,4 @@
-"""Callers that ask for much and read little, against a server that is a process of its own."""
+"""Clients that request much and read little, against a server process."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def memory(server, name):
 
 
 def is_answered(server):
-    """Whether somebody else is, who may be told to come again; health always is."""
+    """Whether another client is answered, perhaps with 503; health always is."""
     assert server.get("/health").status == 200
     assert server.get("/metrics").status == 200
     answer = server.get("/schedules/count")

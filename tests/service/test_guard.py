@@ -1,4 +1,4 @@
-"""Where requests may go from a server, by how it is reached."""
+"""Which addresses HTTP targets of a server may reach, depending on how clients reach the server."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of programs and of calls: another goes on, and all that it does is known."""
+"""A server is killed during commands and calls: another one continues, and every outcome is recorded."""
 
 import signal
 from collections import Counter

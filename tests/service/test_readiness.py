@@ -1,4 +1,4 @@
-"""`/health/ready` of a real server that cannot plan or write: which check fails and why, and that it is well again."""
+"""`/health/ready` of a real server that cannot plan or write: which check fails, why, and how it recovers."""
 
 import resource
 import shutil
@@ -28,7 +28,7 @@ def ready(server):
 
 
 def failing(server, check):
-    """What is told of a check, once that fails."""
+    """The problem of a check, once it fails."""
 
     def problem():
         answer = server.get("/health/ready")

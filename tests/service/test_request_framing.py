@@ -1,4 +1,4 @@
-"""Requests that two readers could understand differently: none is carried out, and the connection ends."""
+"""Ambiguous requests are rejected, and the connection is closed."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Secrets of a real server, at its most talkative: twenty marks go in, and none comes out where anybody reads."""
+"""Secrets of a real server at debug level: twenty marks go in, and none appears where it could be read."""
 
 import json
 from base64 import b64encode
@@ -16,7 +16,7 @@ from noonmark.operations.service import Service
 from noonmark.server.config import load
 from noonmark.targets.outbound import Outbound
 from noonmark.wiring import make_seal
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets.receiving import receiving

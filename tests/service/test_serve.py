@@ -1,4 +1,4 @@
-"""`noonmark serve`, run for real: how it starts, answers, works, refuses to start, and stops."""
+"""`noonmark serve` as a real process: startup, requests, runs, startup errors, and shutdown."""
 
 import json
 import queue
@@ -209,7 +209,7 @@ def test_a_stop_waits_for_runs_until_a_second_signal(tmp_path):
         assert phases(scheduler, job) == ["pending"]
         (node,) = [one for one in scheduler.nodes() if one.name in first.log]
         assert node.left is not None
-        # What was handed back is run by the next server, which nobody hurries.
+        # The next server runs what was released, and is not stopped early.
         (folder / "begun").unlink()
         with serving(folder, *OFFERS, "--grace", "600", name="next") as following:
             asked_to_stop_while_it_runs(following)
@@ -223,7 +223,7 @@ def test_a_stop_waits_for_runs_until_a_second_signal(tmp_path):
 
 
 def asked_to_stop_while_it_runs(server, times=1):
-    """It still answers whoever had begun to ask, then nobody any more, and waits; unless it was asked twice."""
+    """It finishes open requests, accepts no new ones, and waits for runs unless it is stopped twice."""
     eventually((server.folder / "begun").exists)
     body = json.dumps({"trigger": {"type": "cron", "expression": "0 9 * * *"}}).encode()
     head = f"POST /schedules/preview HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
@@ -354,7 +354,7 @@ def test_reload_restarts_when_a_file_changes(tmp_path):
 
 
 def node_of(server):
-    """The node that answers; None while nobody does."""
+    """The node that answers; None while there is none."""
     try:
         return server.get("/health").json["node"]
     except OSError:

@@ -1,14 +1,14 @@
-"""Settings: which source wins, what is refused and how, and what is never shown."""
+"""Settings: precedence of sources, errors, and masking."""
 
 import json
 from dataclasses import fields
 
 import pytest
 
-from noonmark.cli.flags import Flags
+from noonmark.cli.commands.server import ServerOptions
 from noonmark.core.errors import InvalidSchedule
 from noonmark.server.config import SETTINGS, Settings, load
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.cli.terminal import NOONMARK, in_pipe
 
 MARK = "hunter2-marked"
@@ -228,7 +228,7 @@ def test_passwords_are_never_shown(url):
 
 
 def test_every_setting_has_a_flag():
-    assert [one.name for one in fields(Flags)] == ["config", *SETTINGS]
+    assert [one.name for one in fields(ServerOptions)] == ["config", *SETTINGS]
 
 
 def noonmark(*arguments, **environment):

@@ -1,10 +1,10 @@
-"""A server that was given no key at all: it signs and offers callbacks with keys that follow from its store's own."""
+"""A server without a configured key signs requests and callbacks with a key derived from its store."""
 
 import pytest
 
 from noonmark.client import verify
 from noonmark.core.errors import NotAllowed
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.embedded.waiting import eventually
 from tests.service.server import serving
 from tests.targets.receiving import arrived, receiving

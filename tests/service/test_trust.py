@@ -1,4 +1,4 @@
-"""Code by wire, at a real server: what callers can make of the functions that a program declared in its own process."""
+"""What clients of a real server can do with functions that a program declared in its own process."""
 
 import json
 import subprocess

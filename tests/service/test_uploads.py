@@ -1,4 +1,4 @@
-"""Uploads of a server that is a process of its own: what it takes in memory, and what is left when it is killed."""
+"""Uploads of a server process: its memory, and what remains after it is killed."""
 
 import os
 import re

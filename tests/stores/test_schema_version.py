@@ -11,7 +11,7 @@ from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.version import OLDEST, VERSION, stored_version
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing.conformance import HandClock
-from tests.cli.calling import call
+from tests.cli.runner import call
 from tests.cli.terminal import NOONMARK, in_pipe
 
 OURS = {"alembic_version", "schedules", "schedule_states", "occurrences"}
@@ -147,9 +147,9 @@ def test_a_damaged_version_of_a_file_is_refused(tmp_path, damage, fault):
     assert refusal(lambda: Scheduler(place.url).list_jobs()) == said
     for command in (["migrate"], ["schedule", "list"]):
         told = call(*command, "--store", place.url)
-        assert (told.code, told.complaints) == (6, [said])
+        assert (told.code, told.errors) == (6, [said])
     told = call("backup", tmp_path / "copy.db", "--store", place.url)
-    assert (told.code, told.complaints) == (6, [said])
+    assert (told.code, told.errors) == (6, [said])
     assert place.content() == before
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_version_is_replaced_by_a_backup_on_request(tmp_path):
     place.run("DELETE FROM alembic_version")
     told = call("restore", copy, "--store", place.url)
     assert told.code == 4
-    assert told.complaints[0].endswith("; --force replaces what it holds")
+    assert told.errors[0].endswith("; --force replaces what it holds")
     assert call("restore", copy, "--store", place.url, "--force").code == 0
     place.open()
 
@@ -176,7 +176,7 @@ def test_damaged_versions_of_a_schema_on_a_server_are_refused(database):
         assert f" is damaged: {fault}" in said
         assert said.endswith(WAY_OUT)
         told = call("migrate", "--store", place.url)
-        assert (told.code, told.complaints) == (6, [said])
+        assert (told.code, told.errors) == (6, [said])
         assert place.content() == before
         database.sql("DROP SCHEMA noonmark CASCADE")
 

@@ -1,4 +1,4 @@
-"""The command line. It asks the same functions as everything else, and only reads and prints by itself."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -7,45 +7,44 @@ import sys
 from io import TextIOWrapper
 from pathlib import Path
 
-from noonmark.cli import exits
-from noonmark.cli.output import complain
+from noonmark.cli.output import EXIT_FAILED, EXIT_INTERRUPTED, print_errors
 
 __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command that the arguments name and answer with its exit code; no traceback, whatever happens."""
+    """Run the command that the arguments name and return its exit code. Never prints a traceback."""
     _prepare_streams()
     try:
-        from noonmark.cli.app import run  # noqa: PLC0415 - so that Ctrl-C while it loads ends quietly too
+        from noonmark.cli.app import run  # noqa: PLC0415 - so that Ctrl-C while it loads is quiet too
 
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return exits.INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough, as in `noonmark preview .. | head -1`
-        _drop_output()
-        return exits.FAILED
-    except Exception as error:  # noqa: BLE001 - a full disk or a mistake of ours: one line, not a traceback
-        _drop_output()
-        complain([f"{type(error).__name__}: {error}"])
-        return exits.FAILED
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # as in `noonmark preview .. | head -1`
+        _discard_output()
+        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - a full disk or a bug: one line, not a traceback
+        _discard_output()
+        print_errors([f"{type(error).__name__}: {error}"])
+        return EXIT_FAILED
     return code
 
 
 def _prepare_streams() -> None:
-    """Give a closed stream somewhere to write to, and print what a terminal cannot show as escapes."""
-    sys.stdout = sys.stdout or _nowhere()
-    sys.stderr = sys.stderr or _nowhere()
+    """Replace closed streams, and escape characters that a terminal cannot show."""
+    sys.stdout = sys.stdout or _null_stream()
+    sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _nowhere() -> TextIOWrapper:
-    return Path(os.devnull).open("w", encoding="utf-8")  # for as long as the process lives
+def _null_stream() -> TextIOWrapper:
+    return Path(os.devnull).open("w", encoding="utf-8")  # open until the process ends
 
 
-def _drop_output() -> None:
-    """Give the unwritten rest to nobody, or Python would complain about it once more at exit."""
+def _discard_output() -> None:
+    """Discard what is still buffered; otherwise Python reports the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The commands, and how each way of ending becomes an exit code. A command's module is loaded when it is called."""
+"""The table of commands, and the exit code for each error. A command's module is loaded when it is called."""
 
 from __future__ import annotations
 
@@ -8,222 +8,205 @@ from typing import TYPE_CHECKING
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 import noonmark
-from noonmark.cli.output import complain, complain_in_json
+from noonmark.cli.output import print_error_json, print_errors
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError
 from noonmark.operations.errors import STATUS, error_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-app = App(
-    name="noonmark",
-    help="Durable schedules that say what they will do, do it, and can tell you why.",
-    help_format="plaintext",
-    help_formatter="plain",
-    version=lambda: str(noonmark.__version__),
-    exit_on_error=False,
-    print_error=False,
-    result_action="return_int_as_exit_code_else_zero",
-)
-app.command(
-    "noonmark.cli.preview:preview",
-    help="Show the next fires of cron expressions, or of any trigger.",
-    usage="Usage: noonmark preview [OPTIONS] EXPRESSION...",
-)
-app.command(
-    "noonmark.cli.check:check",
-    help="Check a schedule document, and say in words what it does.",
-    usage="Usage: noonmark check [OPTIONS] FILE",
-)
-app.command(
-    "noonmark.cli.serve:serve",
-    help="Run a server that answers requests and runs what is due.",
-    usage="Usage: noonmark serve [OPTIONS]",
-)
-app.command(
-    "noonmark.cli.migrate:migrate",
-    help="Create the schema of a store, or bring it up to date.",
-    usage="Usage: noonmark migrate [OPTIONS]",
-)
-app.command(
-    "noonmark.cli.backup:backup",
-    help="Write a consistent copy of a SQLite store to a file.",
-    usage="Usage: noonmark backup [OPTIONS] FILE",
-)
-app.command(
-    "noonmark.cli.backup:restore",
-    help="Replace a SQLite store by a backup.",
-    usage="Usage: noonmark restore [OPTIONS] FILE",
-)
-app.command(
-    "noonmark.cli.doctor:doctor",
-    help="Say whether a store is sound, which rows are damaged, and what to do.",
-    usage="Usage: noonmark doctor [OPTIONS]",
-)
-app.command(
-    "noonmark.cli.config:config",
-    help="Show the settings of a server, and where each comes from.",
-    usage="Usage: noonmark config [OPTIONS]",
-)
-app.command(
-    "noonmark.cli.call:call",
-    help="Do any operation by its name, and print its answer.",
-    usage="Usage: noonmark call [OPTIONS] OPERATION",
-)
+COMMANDS = {
+    "preview": (
+        "preview:preview",
+        "Show the next fires of cron expressions, or of any trigger.",
+        "[OPTIONS] EXPRESSION...",
+    ),
+    "check": ("preview:check", "Check a schedule document and describe it.", "[OPTIONS] FILE"),
+    "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
+    "migrate": ("store:migrate", "Create or upgrade the schema of a store.", "[OPTIONS]"),
+    "backup": ("store:backup", "Write a consistent copy of a SQLite store to a file.", "[OPTIONS] FILE"),
+    "restore": ("store:restore", "Replace a SQLite store with a backup.", "[OPTIONS] FILE"),
+    "doctor": ("store:doctor", "Check a store for damage, and say how to repair it.", "[OPTIONS]"),
+    "config": ("server:config", "Show the settings of a server and their sources.", "[OPTIONS]"),
+    "call": ("call:call", "Call any operation by name and print its answer.", "[OPTIONS] OPERATION"),
+}
+"""The single commands: where each is, what it does, and its usage."""
 
 GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
     "schedule": (
-        "Create schedules, look at them, steer them.",
+        "Create, show and control schedules.",
         {
-            "create": ("declaring:create", "Create a schedule."),
-            "delay": ("declaring:delay", "Create a schedule that runs once."),
-            "list": ("looking:list_schedules", "List schedules."),
-            "status": ("looking:status", "Show a schedule, its next fires and its last occurrences."),
-            "pause": ("steering:pause", "Let nothing start by itself until it is resumed."),
-            "resume": ("steering:resume", "Let it run again, from now on."),
-            "run-now": ("running:run_now", "Run it now, beside its own times."),
-            "update": ("declaring:update", "Change a schedule."),
-            "delete": ("steering:delete", "Let nothing of it start any more; its history stays."),
-            "preview": ("previewing:preview", "Show when a schedule runs next."),
-            "backfill": ("steering:backfill", "Run past times of a schedule again."),
-            "explain": ("looking:explain", "Say why something ran, or did not."),
-            "occurrences": ("looking:list_occurrences", "List what a schedule did and let pass, and why."),
-            "runs": ("looking:list_runs", "List the runs of a schedule, with what each gave."),
+            "create": ("schedule:create", "Create a schedule."),
+            "delay": ("schedule:delay", "Create a schedule that runs once."),
+            "list": ("schedule:list_schedules", "List schedules."),
+            "status": ("schedule:status", "Show a schedule, its next fires and its last occurrences."),
+            "pause": ("schedule:pause", "Pause; fires missed meanwhile are recorded as skipped."),
+            "resume": ("schedule:resume", "Resume a paused schedule."),
+            "run-now": ("run:run_now", "Run a schedule now, in addition to its own fires."),
+            "update": ("schedule:update", "Change a schedule."),
+            "delete": ("schedule:delete", "Delete a schedule; its history is kept."),
+            "preview": ("schedule:preview", "Show the next fires of a schedule."),
+            "backfill": ("run:backfill", "Run past fires of a schedule."),
+            "explain": ("run:explain", "Explain why something ran or did not run."),
+            "occurrences": ("run:list_occurrences", "List the occurrences of a schedule, with reasons."),
+            "runs": ("run:list_runs", "List the runs of a schedule, with results."),
         },
     ),
     "run": (
-        "Single runs.",
-        {"cancel": ("running:cancel", "Let one occurrence not begin, or ask its run to stop.")},
+        "Control single runs.",
+        {"cancel": ("run:cancel", "Cancel a pending occurrence, or ask its run to stop.")},
     ),
     "trigger": (
-        "Schedules that events set off.",
+        "Create, list and test schedules that events trigger.",
         {
-            "create": ("declaring:create_trigger", "Create a schedule that an event sets off."),
-            "list": ("looking:list_triggers", "List the schedules that events set off."),
-            "delete": ("steering:delete_trigger", "Let no event set it off any more; its history stays."),
-            "test": ("matching:try_trigger", "Say which of the last events would set it off, and why not the others."),
+            "create": ("trigger:create", "Create a schedule that an event triggers."),
+            "list": ("trigger:list_triggers", "List the schedules that events trigger."),
+            "delete": ("trigger:delete", "Delete a schedule that events trigger; its history is kept."),
+            "test": ("trigger:match_trigger", "Show which recent events would trigger it, and why others would not."),
         },
     ),
     "event": (
-        "Emit events, and list those that were.",
+        "Emit, list and match events.",
         {
-            "emit": ("steering:emit", "Emit an event."),
-            "list": ("looking:list_events", "List the events that were emitted."),
-            "match": ("matching:match", "Say which of the last events filters match, and why not the others."),
+            "emit": ("event:emit", "Emit an event."),
+            "list": ("event:list_events", "List emitted events."),
+            "match": ("event:match", "Show which recent events match filters, and why others do not."),
         },
     ),
     "upload": (
-        "Files that a server keeps, and tells of by events.",
+        "Upload files to a server; each upload emits an event.",
         {
-            "add": ("uploading:add", "Send a file; noonmark upload FILE does the same."),
-            "list": ("uploading:list_uploads", "List the files that are kept."),
-            "get": ("uploading:get", "Get a file back."),
-            "delete": ("uploading:delete", "Forget a file, which makes room for others."),
+            "add": ("upload:add", "Upload a file; noonmark upload FILE does the same."),
+            "list": ("upload:list_uploads", "List uploads."),
+            "get": ("upload:get", "Download an upload."),
+            "delete": ("upload:delete", "Delete an upload and free its space."),
         },
     ),
     "worker": (
-        "Start and stop what a server runs.",
+        "Control the worker of a server.",
         {
-            "start": ("steering:start_worker", "Let the server run what is due."),
-            "stop": ("steering:stop_worker", "Let the server start nothing more; other nodes go on."),
-            "confirm-time": ("steering:confirm_time", "Tell the server that its store's time is right."),
-            "status": ("steering:worker_status", "Say whether the server runs what is due."),
+            "start": ("cluster:start_worker", "Start the worker."),
+            "stop": ("cluster:stop_worker", "Stop the worker; other nodes continue."),
+            "confirm-time": ("cluster:confirm_time", "Confirm that the time of the store is right."),
+            "status": ("cluster:worker_status", "Show whether the worker is running."),
         },
     ),
     "secret": (
-        "What requests carry in their headers, and nobody may read.",
+        "Manage secrets for request headers.",
         {
-            "set": ("secret:set_secret", "Keep a secret that requests to some hosts may carry."),
-            "list": ("secret:list_secrets", "List the secrets, without their values."),
-            "delete": ("secret:delete_secret", "Forget a secret."),
-            "key": ("secret:fresh_key", "Print a fresh key to seal secrets with."),
-            "signing-key": ("secret:signing_key", "Print the key that requests are signed with."),
+            "set": ("secret:set_secret", "Store a secret for requests to given hosts."),
+            "list": ("secret:list_secrets", "List secrets, without their values."),
+            "delete": ("secret:delete_secret", "Delete a secret."),
+            "key": ("secret:generate_key", "Generate a key that encrypts secrets."),
+            "signing-key": ("secret:signing_key", "Print the key that signs requests."),
         },
     ),
-    "node": ("The nodes of a cluster.", {"list": ("looking:list_nodes", "List the nodes.")}),
-    "audit": ("Who changed what.", {"list": ("looking:list_audit", "List who changed what.")}),
+    "node": ("Show the nodes of a cluster.", {"list": ("cluster:list_nodes", "List nodes.")}),
+    "audit": ("Show the audit log.", {"list": ("cluster:list_audit", "List changes and who made them.")}),
 }
-"""The commands by group: where each is, and what it does."""
+"""The commands of each group: where each is, and what it does."""
 
-_OPTION = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
-STARTING = {
+PROGRAM_COMMANDS = {
     ("schedule", "create"): "[BUNDLE]",
     ("schedule", "delay"): "[BUNDLE]",
     ("schedule", "update"): "SCHEDULE-ID",
     ("trigger", "create"): "[BUNDLE]",
 }
-"""The commands that may end in `--` and a program with its arguments; and what stands before."""
+"""The commands that may end in `--` and a program with its arguments, and the arguments before that."""
+_SECRET_WORD = re.compile(r"--[a-z-]+|set|list|delete|key|signing-key")
 
 
-def _usage(*path: str) -> str | None:
-    """How a command that may start programs is called; of others, the app says it by itself."""
-    before = STARTING.get((path[0], path[1]))
-    return before and f"Usage: noonmark {' '.join(path)} [OPTIONS] {before} [-- PROGRAM ARGUMENT...]"
+def _make_app() -> App:
+    root = App(
+        name="noonmark",
+        help="Durable schedules that say what they will do, do it, and can tell you why.",
+        help_format="plaintext",
+        help_formatter="plain",
+        version=lambda: str(noonmark.__version__),
+        exit_on_error=False,
+        print_error=False,
+        result_action="return_int_as_exit_code_else_zero",
+    )
+    for name, (location, help_text, usage) in COMMANDS.items():
+        root.command(
+            f"noonmark.cli.commands.{location}", name=name, help=help_text, usage=f"Usage: noonmark {name} {usage}"
+        )
+    for group_name, (group_help, commands) in GROUPS.items():
+        group = App(name=group_name, help=group_help)
+        for name, (location, help_text) in commands.items():
+            group.command(
+                f"noonmark.cli.commands.{location}", name=name, help=help_text, usage=_program_usage(group_name, name)
+            )
+        root.command(group)
+    return root
 
 
-for _group, (_about, _commands) in GROUPS.items():
-    _part = App(name=_group, help=_about)
-    for _name, (_place, _does) in _commands.items():
-        _part.command(f"noonmark.cli.{_place}", name=_name, help=_does, usage=_usage(_group, _name))
-    app.command(_part)
+def _program_usage(group: str, name: str) -> str | None:
+    """The usage of a command that may start programs; None lets the app write it."""
+    before = PROGRAM_COMMANDS.get((group, name))
+    return before and f"Usage: noonmark {group} {name} [OPTIONS] {before} [-- PROGRAM ARGUMENT...]"
+
+
+app = _make_app()
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; what went wrong is told on stderr, a line for each thing, or as one JSON object."""
-    words, rest = _parted(_spelled_out(arguments))
+    """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
+    words, rest = _split_at_dashes(_expand_upload(arguments))
+    as_json = "--json" in words
     try:
-        code: int = app([*words, *_program(words, rest)])
+        code: int = app([*words, *_program_arguments(words, rest)])
     except UnusedCliTokensError as error:
-        return _fail(_too_many(error), is_json="--json" in words)
+        return _fail(_too_many_arguments(error), as_json=as_json)
     except CycloptsError as error:
-        return _fail(InvalidRequest(f"{_misread(error, words)} See noonmark --help."), is_json="--json" in words)
+        return _fail(InvalidRequest(f"{_usage_error(error, words)} See noonmark --help."), as_json=as_json)
     except NoonmarkError as error:
-        return _fail(error, is_json="--json" in words)
+        return _fail(error, as_json=as_json)
     return code
 
 
-def _too_many(error: UnusedCliTokensError) -> InvalidRequest:
-    """What stands where nothing belongs is not repeated: it may be a secret."""
+def _too_many_arguments(error: UnusedCliTokensError) -> InvalidRequest:
+    """The error without the extra arguments themselves: one may be a secret."""
     command = " ".join(["noonmark", *(error.command_chain or ())])
-    return InvalidRequest(f"{len(error.unused_tokens or ())} more arguments than {command} takes; see {command} --help")
+    count = len(error.unused_tokens or ())
+    return InvalidRequest(f"{count} too many {'argument' if count == 1 else 'arguments'}; see {command} --help")
 
 
-def _misread(error: CycloptsError, words: list[str]) -> str:
-    """What is wrong with the arguments; among those about a secret, only options are repeated, which are none."""
+def _usage_error(error: CycloptsError, words: list[str]) -> str:
+    """What is wrong with the arguments; `noonmark secret` repeats only options, which are never secret."""
     text = str(error)
-    if words[:1] == ["secret"] and any(word in text for word in words[1:] if not _OPTION.fullmatch(word)):
-        return "There is no such command or option of noonmark secret."
+    if words[:1] == ["secret"] and any(word in text for word in words[1:] if not _SECRET_WORD.fullmatch(word)):
+        return "Unknown command or option of noonmark secret."
     return text
 
 
-def _spelled_out(arguments: Sequence[str]) -> list[str]:
-    """The arguments, with the word that may be left out: `upload FILE` is `upload add FILE`."""
+def _expand_upload(arguments: Sequence[str]) -> list[str]:
+    """Expand `upload FILE` to `upload add FILE`."""
     words = list(arguments)
     if words[:1] == ["upload"] and len(words) > 1 and words[1] not in (*GROUPS["upload"][1], "--help", "-h"):
         words.insert(1, "add")
     return words
 
 
-def _parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def _split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
     """The arguments before `--`, and the rest."""
-    words = list(arguments)
-    place = words.index("--") if "--" in words else len(words)
-    return words[:place], words[place:]
+    position = words.index("--") if "--" in words else len(words)
+    return words[:position], words[position:]
 
 
-def _program(words: list[str], rest: list[str]) -> list[str]:
-    """What stands from `--` on: behind a command that starts programs, that is one, with its arguments."""
-    if not rest or tuple(words[:2]) not in STARTING:
+def _program_arguments(words: list[str], rest: list[str]) -> list[str]:
+    """The arguments from `--` on, as `--command` options for commands that start programs."""
+    if not rest or tuple(words[:2]) not in PROGRAM_COMMANDS:
         return rest
     if any(word.partition("=")[0] == "--command" for word in words):
-        raise InvalidRequest("cannot stand beside a program behind --: give one of them", field="--command")
+        raise InvalidRequest("conflicts with a program after --: give one of them", field="--command")
     return [f"--command={word}" for word in rest[1:]]
 
 
-def _fail(error: NoonmarkError, *, is_json: bool) -> int:
+def _fail(error: NoonmarkError, *, as_json: bool) -> int:
     row = STATUS[error.code]
-    if is_json:
-        complain_in_json({"title": row.title, "status": row.http, **error_document(error)})
+    if as_json:
+        print_error_json({"title": row.title, "status": row.http, **error_document(error)})
     else:
-        complain(error.problems if isinstance(error, InvalidSchedule) else [error])
+        print_errors(error.problems if isinstance(error, InvalidSchedule) else [error])
     return row.exit

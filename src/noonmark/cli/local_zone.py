@@ -1,4 +1,4 @@
-"""The time zone of this machine by its IANA name, never by an abbreviation: EST names an offset, and no rules."""
+"""The IANA time zone of this machine. Abbreviations are replaced: EST names an offset, not rules."""
 
 from __future__ import annotations
 
@@ -27,28 +27,27 @@ _ABBREVIATIONS = {
     "PST8PDT": "America/Los_Angeles",
     "WET": "Europe/Lisbon",
 }
-"""Names of the database that are abbreviations, and the places whose time it says they are."""
+"""Abbreviations in the time zone database, and the zones it links them to."""
 _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu", "Etc/GMT", "GMT"})
 _INSIDE = re.compile(r"zoneinfo(?:\.default)?/(?:posix/|right/)?(.+)$")
 
 
 def local_zone(environment: Mapping[str, str] = os.environ, *, link: Path = LINK, file: Path = FILE) -> str:
-    """What `TZ` says, or the link to the rules in force, or the file that names them; UTC where nothing is known."""
-    if told := environment.get("TZ"):
-        return _known(told.removeprefix(":")) or "UTC"
-    return _linked(link) or _written(file) or "UTC"
+    """The zone of `TZ`, else of `/etc/localtime`, else of `/etc/timezone`, else UTC."""
+    if variable := environment.get("TZ"):
+        return _known(variable.removeprefix(":")) or "UTC"
+    return _from_link(link) or _from_file(file) or "UTC"
 
 
-def _linked(link: Path) -> str | None:
-    """The zone whose rules a link leads to."""
+def _from_link(link: Path) -> str | None:
     try:
-        # One step only: inside the database, one zone may be a link to another.
+        # Not resolved further: in the database, a zone may be a link to another one.
         return _known(str(link.readlink()))
     except OSError:
         return None
 
 
-def _written(file: Path) -> str | None:
+def _from_file(file: Path) -> str | None:
     try:
         return _known(file.read_text("utf-8").strip())
     except (OSError, UnicodeDecodeError):
@@ -56,12 +55,12 @@ def _written(file: Path) -> str | None:
 
 
 def _known(name: str) -> str | None:
-    """The IANA name that a name, or a path into the database, stands for."""
+    """The IANA name for a name or a path into the database."""
     if (inside := _INSIDE.search(name)) is not None:
         name = inside[1]
     name = _ABBREVIATIONS.get(name, name)
     if name == "UTC" or name in _UTC:
         return "UTC"
-    # Read here, for the triggers take as long to load as all else that a list needs.
+    # `noonmark.core.triggers` has these names too, but takes longer to load than the rest of a list command.
     names = Path(tzdata.__file__).with_name("zones").read_text("utf-8").split()
     return name if name in names else None

@@ -1,7 +1,7 @@
-"""The `schedule` part of a job's manifest, told in the words of a schedule document.
+"""Translates the schedule part of a job manifest to a schedule document.
 
-It says `kind`, `crons`, `run_at`, `delay_ms` and so on, where a document has a trigger and policies. What it has in
-common with a document is left as it is, so both may be given, and mixed.
+A manifest has `kind`, `crons`, `run_at`, `delay_ms` and so on where a document has a trigger and policies. Fields that
+both have in common pass unchanged, so a text may be either, or a mixture.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KINDS = ("periodic", "delayed", "event")
-LIMITED = ("catch_up_all", "catchup_all")
-"""The misfire policies that have a limit; with the others, a manifest may give one that means nothing."""
+LIMITED_POLICIES = ("catch_up_all", "catchup_all")
+"""The misfire policies that have a limit; beside others, a manifest may give one that has no effect."""
 
 
 def to_document(given: Mapping[str, Any], *, field: str) -> dict[str, Any]:
-    """The document that a manifest, or a document, stands for."""
-    document = dict(_part(given, field))
+    """The schedule document for a manifest or a document."""
+    document = dict(_schedule_part(given, field))
     kind = document.pop("kind", None)
     if kind is not None and kind not in KINDS:
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}, not {shown(kind)}", field=field)
@@ -32,8 +32,8 @@ def to_document(given: Mapping[str, Any], *, field: str) -> dict[str, Any]:
     return document
 
 
-def _part(given: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """What is said of the schedule, where a whole manifest is given: its `schedule`, or the one of its `triggers`."""
+def _schedule_part(given: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """The schedule of a whole manifest: its `schedule`, or the only one of its `triggers`."""
     if len(given) != 1:
         return given
     [(name, value)] = given.items()
@@ -48,46 +48,46 @@ def _part(given: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _trigger(document: dict[str, Any], kind: object) -> dict[str, Any] | None:
-    """The trigger of a manifest, whose parts are taken out of it; none when it has none of them."""
-    said: dict[str, Any] = {}
+    """Take the trigger fields out of a manifest; None if it has none."""
+    trigger: dict[str, Any] = {}
     zone = document.pop("timezone", document.pop("time_zone", None))
     if (crons := document.pop("crons", None)) is not None:
-        said = {"type": "cron", "crons": crons}
+        trigger = {"type": "cron", "crons": crons}
     elif (cron := document.pop("cron", None)) is not None:
-        said = {"type": "cron", "expression": cron}
+        trigger = {"type": "cron", "expression": cron}
     elif (run_at := document.pop("run_at", None)) is not None:
-        said = {"type": "once", "due_at_utc": run_at}
+        trigger = {"type": "once", "due_at_utc": run_at}
     elif (delay := document.pop("delay_ms", None)) is not None:
-        said = {"type": "once", "delay_seconds": _seconds(delay)}
-    elif (event := document.pop("event_type", None)) is not None:
-        said = {"type": "event", "event_type": event, "filters": document.pop("filters", {})}
-    elif isinstance(within := document.get("trigger"), dict) and "type" not in within and kind in ("event", None):
-        said = {"type": "event", **within}
-    elif zone is not None and within is None:
-        said = {"type": "cron"}  # the expressions come by options
-    if said.get("type") == "cron" and zone is not None:
-        said["timezone"] = zone
-    return said or None
+        trigger = {"type": "once", "delay_seconds": _seconds(delay)}
+    elif (event_type := document.pop("event_type", None)) is not None:
+        trigger = {"type": "event", "event_type": event_type, "filters": document.pop("filters", {})}
+    elif isinstance(nested := document.get("trigger"), dict) and "type" not in nested and kind in ("event", None):
+        trigger = {"type": "event", **nested}
+    elif zone is not None and nested is None:
+        trigger = {"type": "cron"}  # options give the expressions
+    if trigger.get("type") == "cron" and zone is not None:
+        trigger["timezone"] = zone
+    return trigger or None
 
 
 def _set_policies(document: dict[str, Any]) -> None:
     if (is_prohibited := document.pop("prohibit_overlap", None)) is not None:
         document.setdefault("overlap_policy", "skip" if is_prohibited else "allow")
     policy, limit = document.pop("missed_policy", None), document.pop("catchup_limit", None)
-    said = {} if policy is None else {"type": policy}
-    if policy in LIMITED and limit is not None:
-        said["limit"] = limit
+    misfire = {} if policy is None else {"type": policy}
+    if policy in LIMITED_POLICIES and limit is not None:
+        misfire["limit"] = limit
     if (grace := document.pop("missed_grace_ms", None)) is not None:
-        said = {"type": "skip", **said, "grace_seconds": _seconds(grace)}
-    if said:
-        document["misfire_policy"] = said
+        misfire = {"type": "skip", **misfire, "grace_seconds": _seconds(grace)}
+    if misfire:
+        document["misfire_policy"] = misfire
     window = document.get("window")
     if isinstance(window, dict) and "duration_ms" in window:
-        rest = {name: value for name, value in window.items() if name != "duration_ms"}
-        document["window"] = {"duration_seconds": _seconds(window["duration_ms"]), **rest}
+        others = {name: value for name, value in window.items() if name != "duration_ms"}
+        document["window"] = {"duration_seconds": _seconds(window["duration_ms"]), **others}
 
 
 def _seconds(milliseconds: object) -> object:
-    """A number of milliseconds in seconds; anything else is left to whoever judges the document."""
+    """Milliseconds as seconds; any other value passes unchanged and is refused later."""
     is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
     return milliseconds / 1_000 if is_number else milliseconds  # type: ignore[operator]  # it is a number here

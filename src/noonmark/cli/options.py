@@ -1,4 +1,4 @@
-"""Options that several commands take, in groups: each group is one argument of a command."""
+"""Options that several commands share. Each class is one argument of a command."""
 
 from __future__ import annotations
 
@@ -7,137 +7,138 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-WHEN = Group("When", sort_key=1)
-WHAT = Group("What it starts", sort_key=2)
-TERMS = Group("On which terms", sort_key=3)
-WHERE = Group("Where", sort_key=9)
+TRIGGER = Group("Trigger", sort_key=1)
+TARGET = Group("Target", sort_key=2)
+POLICIES = Group("Name and policies", sort_key=3)
+CONNECTION = Group("Connection", sort_key=9)
 
 Text = Annotated[str | None, Parameter(show_default=False)]
 Number = Annotated[int | None, Parameter(show_default=False)]
 Texts = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
+ScheduleId = Annotated[str, Parameter(help="The id of the schedule.")]
+Reason = Annotated[str | None, Parameter(show_default=False, help="The reason, for the audit log.")]
+Limit = Annotated[int, Parameter(help="The maximum number of entries, newest first.")]
+OldestLimit = Annotated[int, Parameter(help="The maximum number of entries, oldest first.")]
+AsJson = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Print JSON.")]
+Confirm = Annotated[
+    bool, Parameter(negative=(), show_default=False, help="Ask for confirmation if there is a terminal.")
+]
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Whom to ask, and how to print the answer."""
+class Connection:
+    """The server or store to use, and how to print the answer."""
 
     server: Annotated[
         Text,
-        Parameter(group=WHERE, help="The server to ask; NOONMARK_SERVER or http://127.0.0.1:8001 unless given."),
+        Parameter(group=CONNECTION, help="The server; default: NOONMARK_SERVER, else http://127.0.0.1:8001."),
     ] = None
     store: Annotated[
-        Text, Parameter(group=WHERE, help="Work on this store itself, without a server: sqlite:///noonmark.db.")
+        Text, Parameter(group=CONNECTION, help="Use this store directly, without a server: sqlite:///noonmark.db.")
     ] = None
     as_json: Annotated[
-        bool, Parameter(name="--json", negative=(), group=WHERE, help="Print JSON.", show_default=False)
+        bool, Parameter(name="--json", negative=(), group=CONNECTION, help="Print JSON.", show_default=False)
     ] = False
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Moment:
-    """One moment: an instant, or so long from now."""
+class OnceOptions:
+    """A single instant, absolute or relative to now."""
 
-    at: Annotated[Text, Parameter(group=WHEN, help="Once, at this instant: 2027-05-25T02:00:00Z.")] = None
-    delay: Annotated[Text, Parameter(name="--in", group=WHEN, help="Once, so long from now: 30m.")] = None
+    at: Annotated[Text, Parameter(group=TRIGGER, help="Once, at this instant: 2027-05-25T02:00:00Z.")] = None
+    delay: Annotated[Text, Parameter(name="--in", group=TRIGGER, help="Once, after this delay: 30m.")] = None
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Listening:
-    """An event that is waited for."""
+class EventOptions:
+    """The events that trigger a schedule."""
 
     event: Annotated[
-        Texts, Parameter(group=WHEN, help="When an event of this type is emitted; may be repeated, for one of several.")
+        Texts, Parameter(group=TRIGGER, help="On events of this type; repeat for any of several types.")
     ] = ()
-    filter_json: Annotated[Text, Parameter(group=WHEN, help="Only events whose payload meets these filters.")] = None
+    filter_json: Annotated[Text, Parameter(group=TRIGGER, help="Only events whose payload matches these filters.")] = (
+        None
+    )
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Timing(Listening, Moment):
-    """When a schedule fires: one of the kinds, and its bounds."""
+class TriggerOptions(EventOptions, OnceOptions):
+    """When a schedule fires: one kind of trigger and its bounds."""
 
     cron: Annotated[
-        Texts, Parameter(group=WHEN, help="A cron expression in quotes; may be repeated.", allow_leading_hyphen=True)
+        Texts, Parameter(group=TRIGGER, help="A cron expression in quotes; repeatable.", allow_leading_hyphen=True)
     ] = ()
-    every: Annotated[Text, Parameter(group=WHEN, help="Every so often: 10s, 15m, 1.5h.")] = None
+    every: Annotated[Text, Parameter(group=TRIGGER, help="At an interval: 10s, 15m, 1.5h.")] = None
     timezone: Annotated[
-        Text, Parameter(group=WHEN, help="IANA zone of the expressions; that of this machine unless given.")
+        Text, Parameter(group=TRIGGER, help="IANA time zone of the cron expressions; default: this machine's.")
     ] = None
-    start_at: Annotated[Text, Parameter(group=WHEN, help="Not before this instant.")] = None
-    end_at: Annotated[Text, Parameter(group=WHEN, help="Not after this instant.")] = None
-    jitter: Annotated[Text, Parameter(group=WHEN, help="Up to so long after each time, spread evenly.")] = None
+    start_at: Annotated[Text, Parameter(group=TRIGGER, help="Not before this instant.")] = None
+    end_at: Annotated[Text, Parameter(group=TRIGGER, help="Not after this instant.")] = None
+    jitter: Annotated[Text, Parameter(group=TRIGGER, help="Delay each fire by up to this long, spread evenly.")] = None
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Receiver:
-    """What a schedule starts: exactly one of the kinds."""
+class TargetOptions:
+    """What a schedule starts: exactly one kind of target."""
 
-    function: Annotated[Text, Parameter(group=WHAT, help="A function that a node has registered, by name.")] = None
-    payload_json: Annotated[Text, Parameter(group=WHAT, help="What the function, program or event gets.")] = None
-    http: Annotated[Text, Parameter(group=WHAT, help="A request to this URL.")] = None
-    method: Annotated[Text, Parameter(group=WHAT, help="The method of the request; POST unless given.")] = None
-    header: Annotated[Texts, Parameter(group=WHAT, help='A header, as "Name: value"; may be repeated.')] = ()
+    function: Annotated[Text, Parameter(group=TARGET, help="A function that a node has registered, by name.")] = None
+    payload_json: Annotated[Text, Parameter(group=TARGET, help="The payload of the function, command or event.")] = None
+    http: Annotated[Text, Parameter(group=TARGET, help="A request to this URL.")] = None
+    method: Annotated[Text, Parameter(group=TARGET, help="The method of the request; default: POST.")] = None
+    header: Annotated[Texts, Parameter(group=TARGET, help='A header, as "Name: value"; repeatable.')] = ()
     secret_header: Annotated[
-        Texts, Parameter(group=WHAT, help='A header that carries a secret, as "Name: secret"; may be repeated.')
+        Texts, Parameter(group=TARGET, help='A header with the value of a secret, as "Name: secret"; repeatable.')
     ] = ()
-    body_json: Annotated[Text, Parameter(group=WHAT, help="The body of the request.")] = None
+    body_json: Annotated[Text, Parameter(group=TARGET, help="The body of the request.")] = None
     command: Annotated[
         Texts,
         Parameter(
-            group=WHAT,
+            group=TARGET,
             consume_multiple=True,
-            help="A program and its arguments, in quotes; or put them behind -- at the end. No shell runs.",
+            help="A program and its arguments, in quotes; or put them after -- at the end. Not run in a shell.",
         ),
     ] = ()
-    emit: Annotated[Text, Parameter(group=WHAT, help="An event of this type.")] = None
+    emit: Annotated[Text, Parameter(group=TARGET, help="An event of this type.")] = None
 
 
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What a schedule is called, and what it does in the awkward cases."""
+class PolicyOptions:
+    """The name, the labels and the policies of a schedule."""
 
-    name: Annotated[Text, Parameter(group=TERMS, help="What people call it.")] = None
-    description: Annotated[Text, Parameter(group=TERMS, help="What it is for.")] = None
-    label: Annotated[Texts, Parameter(group=TERMS, help="A label, as name=value; may be repeated.")] = ()
+    name: Annotated[Text, Parameter(group=POLICIES, help="A name for people.")] = None
+    description: Annotated[Text, Parameter(group=POLICIES, help="What the schedule is for.")] = None
+    label: Annotated[Texts, Parameter(group=POLICIES, help="A label, as name=value; repeatable.")] = ()
     allow_overlap: Annotated[
         bool,
-        Parameter(negative=(), group=TERMS, show_default=False, help="Start a new run beside one that still goes on."),
+        Parameter(negative=(), group=POLICIES, show_default=False, help="Start a run while another one is running."),
     ] = False
     overlap: Annotated[
-        Text, Parameter(group=TERMS, help="When busy: skip, queue, queue_one, allow or cancel_running.")
+        Text, Parameter(group=POLICIES, help="When busy: skip, queue, queue_one, allow or cancel_running.")
     ] = None
     misfire: Annotated[
         Text,
         Parameter(
             name=("--misfire", "--missed-policy"),
-            group=TERMS,
+            group=POLICIES,
             help="When late: skip, catch_up_one, catch_up_all, catch_up_within or spread.",
         ),
     ] = None
     catchup_limit: Annotated[
-        Number, Parameter(group=TERMS, help="How many missed ones run at most under catch_up_all.")
+        Number, Parameter(group=POLICIES, help="The maximum number of missed fires that catch_up_all runs.")
     ] = None
-    window: Annotated[Text, Parameter(group=TERMS, help="Only within so long of the time it was due: 2h.")] = None
-    timeout: Annotated[Text, Parameter(group=TERMS, help="How long a run may take.")] = None
-    retries: Annotated[Number, Parameter(group=TERMS, help="How often a failed run is tried again.")] = None
-    max_runs: Annotated[Number, Parameter(group=TERMS, help="Stop after so many.")] = None
+    window: Annotated[Text, Parameter(group=POLICIES, help="Run only within this long of the due time: 2h.")] = None
+    timeout: Annotated[Text, Parameter(group=POLICIES, help="The maximum duration of a run.")] = None
+    retries: Annotated[Number, Parameter(group=POLICIES, help="How often a failed run is retried.")] = None
+    max_runs: Annotated[Number, Parameter(group=POLICIES, help="Complete the schedule after this many runs.")] = None
     depends_on: Annotated[
-        Texts, Parameter(group=TERMS, help="Only after this schedule has completed; may be repeated.")
+        Texts, Parameter(group=POLICIES, help="Run after this schedule has completed; repeatable.")
     ] = ()
     schedule_json: Annotated[
-        Text, Parameter(group=TERMS, help="A schedule document; what other options say goes before it.")
+        Text, Parameter(group=POLICIES, help="A schedule document; other options take precedence over it.")
     ] = None
-
-
-Where = Annotated[Place, Parameter(name="*")]
-Whenever = Annotated[Timing, Parameter(name="*")]
-Once = Annotated[Moment, Parameter(name="*")]
-OnEvent = Annotated[Listening, Parameter(name="*")]
-Starts = Annotated[Receiver, Parameter(name="*")]
-OnTerms = Annotated[Terms, Parameter(name="*")]
-
-USUAL_PLACE, USUAL_TERMS = Place(), Terms()
-NO_TIMING, NO_MOMENT, NO_EVENT, NO_TARGET = Timing(), Moment(), Listening(), Receiver()
-
-ScheduleId = Annotated[str, Parameter(help="The id of the schedule.")]
-Reason = Annotated[str | None, Parameter(show_default=False, help="Why, for the audit log.")]
-Limit = Annotated[int, Parameter(help="How many at most, the newest first.")]

@@ -1,45 +1,83 @@
-"""What commands print without ornament: JSON on stdout, complaints on stderr."""
+"""Plain output and exit codes: JSON and sentences on stdout, errors and progress on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+# Exit codes of errors are in the table of `noonmark.operations.errors`.
+EXIT_FAILED = 1
+EXIT_INVALID = 2
+EXIT_INTERRUPTED = 130
+"""What shells report for a program that Ctrl-C ended."""
 
 MAX_LINE = 1_000
 
 
 def print_json(document: Mapping[str, object]) -> None:
-    """One object on one line, and nothing else; in ASCII, so that every terminal and pipe can carry it."""
+    """Print one object on one line, in ASCII so that every terminal and pipe can carry it."""
     sys.stdout.write(json.dumps(document) + "\n")
 
 
-def complain(messages: Iterable[object]) -> None:
-    """One line for each thing that went wrong; it may repeat an argument, which can be of any length."""
+def print_line(text: str) -> None:
+    """Print a sentence on one line."""
+    sys.stdout.write(one_line(text) + "\n")
+
+
+def print_answer(document: Mapping[str, object], sentence: str, *, as_json: bool) -> None:
+    """Print the document for programs, or the sentence for people."""
+    if as_json:
+        print_json(document)
+    else:
+        print_line(sentence)
+
+
+def print_errors(messages: Iterable[object]) -> None:
+    """Print one line per error; a message may repeat an argument of any length, so long lines are cut."""
     for message in messages:
-        line = printable(" ".join(str(message).split()))
-        sys.stderr.write(f"noonmark: {line if len(line) <= MAX_LINE else f'{line[:MAX_LINE]}…'}\n")
+        sys.stderr.write(f"noonmark: {shorten(one_line(message))}\n")
 
 
-def complain_in_json(problem: Mapping[str, object]) -> None:
-    """What went wrong, as one object on stderr."""
+def print_error_json(problem: Mapping[str, object]) -> None:
+    """Print an error as one object on stderr."""
     sys.stderr.write(json.dumps(problem) + "\n")
 
 
-def called(schedule: Mapping[str, object]) -> str:
-    """A schedule for people: its name, if it has one, and its id."""
+def display_name(schedule: Mapping[str, object]) -> str:
+    """The name of a schedule, if it has one, and its id."""
     name, schedule_id = schedule["name"], schedule["schedule_id"]
     return f"{name} ({schedule_id})" if name else str(schedule_id)
 
 
+def shorten(text: str, limit: int = MAX_LINE) -> str:
+    """Cut a text that is longer than the limit."""
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
 def one_line(text: object) -> str:
-    """Text of any length and shape for one cell of a table."""
+    """Any value as printable text on one line."""
     return printable(" ".join(str(text).split()))
 
 
 def printable(text: str) -> str:
-    """Text for a terminal: no control characters, which a document from elsewhere may hold."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    """Replace control characters, which a document from elsewhere may contain."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+@contextmanager
+def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar if stderr is a terminal and the total is known; yields the function that advances it."""
+    if total is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to load
+    from rich.progress import Progress  # noqa: PLC0415 - slow to load
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda count: progress.advance(task, count)

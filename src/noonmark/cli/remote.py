@@ -1,6 +1,6 @@
-"""Whom a command asks: a server over HTTP, or, if a store is named, the operations themselves in this process.
+"""Where commands are carried out: a server over HTTP, or a store in this process.
 
-Never one where the other was meant: without a server there is an error, not a store of this machine.
+There is no fallback from one to the other: without a server a command fails, and never uses a local store.
 """
 
 from __future__ import annotations
@@ -11,167 +11,184 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.cli.output import progress_bar
 from noonmark.core.errors import Conflict, InvalidRequest, NotFound, Unreachable
+from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from noonmark.cli.options import Place
+    from noonmark.cli.options import Connection
     from noonmark.client import Client
     from noonmark.client.uploads import Sink
     from noonmark.operations.service import Service
 
-SERVER = "http://127.0.0.1:8001"
-CHAIN = "NOONMARK_CHAIN"
-"""Where a program that a node has started finds which run it is the work of."""
-VARIABLE = "NOONMARK_SERVER"
-MAKERS = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
-"""Whoever asks for one of these may begin with a new file; all else is about what is in it already."""
-LOOKERS = frozenset({"doctor"})
-"""Those that take a store as it is, and do not bring it up to date."""
+DEFAULT_SERVER = "http://127.0.0.1:8001"
+SERVER_VARIABLE = "NOONMARK_SERVER"
+CHAIN_VARIABLE = "NOONMARK_CHAIN"
+"""Tells a program that a node started which run it belongs to."""
+CREATING = frozenset({"schedule/create", "schedule/upsert", "event/emit", "secret/set"})
+"""Operations that may create the SQLite file; the others need an existing one."""
+UNMIGRATED = frozenset({"doctor"})
+"""Operations that use a store as it is, without opening and upgrading it."""
 KEYED = frozenset({"secret/set", "signing/key", "occurrence/complete", "occurrence/fail"})
-"""Those that need the keys of the settings; no other asks for settings at all."""
-
-NO_FILES = "files are kept by servers, not in a store; name one with --server"
+"""Operations that need the keys of the settings."""
+MAX_PAGE = 1_000
+"""The largest page of a list."""
+NO_UPLOADS = "a store has no uploads; name a server with --server"
 
 
 class Remote(Protocol):
-    """Whoever carries out operations, by their names."""
+    """Carries out operations by name."""
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Do it and give the answer; raises the error of whoever did it."""
+        """Carry out an operation and return its answer; raises its error."""
 
-    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
-        """Send a file, and give what is told of it."""
+    def upload(self, file: str, *, key: str | None, **metadata: str | None) -> dict[str, Any]:
+        """Send a file and return its upload document."""
 
     def download(self, upload_id: str, to: Sink) -> int:
-        """Write what is in an upload, and give the number of bytes."""
+        """Write the content of an upload and return the number of bytes."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the connection or the store."""
 
 
 @contextmanager
-def connected(place: Place) -> Iterator[Remote]:
-    """Whom the options name."""
-    if place.store is not None and place.server is not None:
-        raise InvalidRequest("cannot stand beside --server: name one of them", field="--store")
-    remote = _to_server(place.server) if place.store is None else OnStore(place.store)
+def connect(connection: Connection) -> Iterator[Remote]:
+    """Use the server or store that the options name."""
+    if connection.store is not None and connection.server is not None:
+        raise InvalidRequest("conflicts with --server: give one of them", field="--store")
+    remote = _server(connection.server) if connection.store is None else StoreRemote(connection.store)
     try:
         yield remote
     finally:
         remote.close()
 
 
-def _to_server(url: str | None) -> Remote:
-    from noonmark.client import Client  # noqa: PLC0415 - the operations on a store need no HTTP
+def _server(url: str | None) -> Remote:
+    from noonmark.client import Client  # noqa: PLC0415 - --store needs no HTTP client
 
-    address = url or os.environ.get(VARIABLE) or SERVER
+    address = url or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
     try:
-        return OnServer(Client(address))
+        return ServerRemote(Client(address))
     except InvalidRequest as error:
-        raise InvalidRequest(error.message, field=VARIABLE if url is None else "--server") from None
+        raise InvalidRequest(error.message, field=SERVER_VARIABLE if url is None else "--server") from None
 
 
-class OnServer:
-    """A server; where none answers, the error says what can be done about it."""
+def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entries: str, limit: int) -> dict[str, Any]:
+    """Read up to `limit` entries of a list, page by page; the cursor of the answer continues after them."""
+    if limit < 1:
+        raise InvalidRequest(f"must be at least 1, not {shown(limit)}", field="--limit")
+    found: list[Any] = []
+    cursor: str | None = None
+    with progress_bar("Reading", limit if limit > MAX_PAGE else None) as advance:
+        while True:
+            page = {**arguments, "limit": min(limit - len(found), MAX_PAGE)}
+            answer = remote.call(name, page if cursor is None else {**page, "cursor": cursor})
+            found += answer[entries]
+            advance(len(answer[entries]))
+            cursor = answer["next_cursor"]
+            if cursor is None or len(found) >= limit:
+                return {entries: found, "next_cursor": cursor}
+
+
+class ServerRemote:
+    """A server. If it cannot be reached, the error says what to do."""
 
     def __init__(self, client: Client) -> None:
-        """Nothing is sent yet."""
         self._client = client
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the server."""
-        with self._helping():
+        """Call the server."""
+        with self._advice():
             return self._client.call(name, arguments)
 
-    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:
-        """Send it to the server."""
+    def upload(self, file: str, *, key: str | None, **metadata: str | None) -> dict[str, Any]:
+        """Send a file to the server."""
         from noonmark.client import uploads  # noqa: PLC0415 - as the client itself
 
-        with self._helping():
-            kept = self._client.upload(file, idempotency_key=key, **said)
-        return uploads.document(kept)
+        with self._advice():
+            upload = self._client.upload(file, idempotency_key=key, **metadata)
+        return uploads.document(upload)
 
     def download(self, upload_id: str, to: Sink) -> int:
-        """Get it from the server."""
-        with self._helping():
+        """Get a file from the server."""
+        with self._advice():
             return self._client.download(upload_id, to)
 
     @contextmanager
-    def _helping(self) -> Iterator[None]:
+    def _advice(self) -> Iterator[None]:
         try:
             yield
         except Unreachable as error:
-            told = error.message if error.message.endswith("?") else f"{error.message}."
+            message = error.message if error.message.endswith("?") else f"{error.message}."
             raise Unreachable(
-                f"{told} Start a server with `noonmark serve`, name another one with --server or {VARIABLE}, or work on"
-                " a store itself with --store sqlite:///noonmark.db"
+                f"{message} Start a server with `noonmark serve`, name another one with --server or {SERVER_VARIABLE},"
+                " or use a store directly with --store sqlite:///noonmark.db"
             ) from None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the client."""
         self._client.close()
 
 
-class OnStore:
-    """The operations on a store, in this process; a driver elsewhere sees what they change by itself."""
+class StoreRemote:
+    """The operations on a store, in this process. Nodes that use the same store see the changes."""
 
     def __init__(self, url: str) -> None:
-        """Nothing is opened yet. A file that is not there may be made, a database on a server is taken as it is."""
-        from noonmark.clocks import SystemClock  # noqa: PLC0415 - whoever asks a server needs none of these
+        """Prepare the store; the first call opens it. A database on a server is never migrated here."""
+        from noonmark.clocks import SystemClock  # noqa: PLC0415 - --server needs none of these
         from noonmark.operations.service import LOCAL, Service  # noqa: PLC0415 - likewise
         from noonmark.operations.table import perform  # noqa: PLC0415 - likewise
         from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
         from noonmark.wiring import MEMORY, file_of, fresh_id, make_store  # noqa: PLC0415 - likewise
 
         if url == MEMORY:
-            raise InvalidRequest("would be gone when this command ends; name a store that lasts", field="--store")
+            raise InvalidRequest("is lost when this command ends; name a durable store", field="--store")
         clock = SystemClock()
         self._store = make_store(url, clock, migrates=False)
-        service = Service(
+        self._service = Service(
             store=self._store,
             lookahead=Timing().lookahead,
             fresh_id=partial(fresh_id, clock),
             machine=clock.micros,
         )
-        self._service, self._perform = (
-            service,
-            partial(perform, caller=replace(LOCAL, source="cli", chain=os.environ.get(CHAIN, ""))),
-        )
+        caller = replace(LOCAL, source="cli", chain=os.environ.get(CHAIN_VARIABLE, ""))
+        self._perform = partial(perform, caller=caller)
         self._file = file_of(url)
         self._is_open = False
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry it out here."""
+        """Carry out the operation on the store."""
         if not self._is_open:
-            if self._file is not None and name not in MAKERS and not self._file.exists():
+            if self._file is not None and name not in CREATING and not self._file.exists():
                 raise NotFound(f"there is no file {self._file}", field="--store")
-            if name not in LOOKERS:
+            if name not in UNMIGRATED:
                 self._store.open()
                 self._is_open = True
         service = _with_keys(self._service) if name in KEYED else self._service
         return self._perform(service, name=name, arguments=arguments)
 
-    def upload(self, file: str, *, key: str | None, **said: str | None) -> dict[str, Any]:  # noqa: ARG002 - as the other
-        """A store keeps no files."""
-        raise Conflict(NO_FILES)
+    def upload(self, file: str, *, key: str | None, **metadata: str | None) -> dict[str, Any]:  # noqa: ARG002 - protocol
+        """Refuse: only servers have uploads."""
+        raise Conflict(NO_UPLOADS)
 
-    def download(self, upload_id: str, to: Sink) -> int:  # noqa: ARG002 - as the other
-        """Nor does it give any back."""
-        raise Conflict(NO_FILES)
+    def download(self, upload_id: str, to: Sink) -> int:  # noqa: ARG002 - protocol
+        """Refuse: only servers have uploads."""
+        raise Conflict(NO_UPLOADS)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._store.close()
 
 
 def _with_keys(service: Service) -> Service:
-    """With the keys that a server in this place would go by."""
-    from noonmark.core.signatures import KeySettings  # noqa: PLC0415 - likewise
-    from noonmark.server.config import load  # noqa: PLC0415 - no other operation needs a setting
+    """The service with the keys that a server started here would use."""
+    from noonmark.core.signatures import KeySettings  # noqa: PLC0415 - other operations need no settings
+    from noonmark.server.config import load  # noqa: PLC0415 - likewise
     from noonmark.wiring import make_seal  # noqa: PLC0415 - likewise
 
-    found = load({}, os.environ).settings
-    keys = KeySettings(signing_key=found.signing_key, secret_key=found.secret_key)
-    return replace(service, seal=make_seal(found.secret_key), keys=keys)
+    settings = load({}, os.environ).settings
+    keys = KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)
+    return replace(service, seal=make_seal(settings.secret_key), keys=keys)

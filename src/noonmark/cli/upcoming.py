@@ -1,4 +1,4 @@
-"""What a trigger will do: its next fires, its sentence and its traps."""
+"""A preview of a trigger: its next fires, its description and its warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upcoming:
-    """The fires after an instant, fewer than the `count` asked for when the trigger ends; `zone` is its own."""
+    """The fires after an instant: `count`, or fewer if the trigger ends. `zone` is the trigger's time zone."""
 
     text: str
     warnings: list[str]
@@ -28,20 +28,21 @@ class Upcoming:
     zone: str
 
     def to_document(self) -> dict[str, Any]:
-        """The preview as JSON shows it."""
+        """The preview as JSON."""
         times = [to_text(to_micros(fire)) for fire in self.fires]
         return {"fires": times, "description": self.text, "warnings": self.warnings}
 
 
-def look_ahead(trigger: Trigger, *, after: datetime, count: int) -> Upcoming:
-    """Ask the trigger; of one that waits for events no times are asked."""
-    asked = 0 if isinstance(trigger, EventTrigger) else count
+def preview_trigger(trigger: Trigger, *, after: datetime, count: int) -> Upcoming:
+    """Preview a trigger; one that waits for events has no fires."""
+    if isinstance(trigger, EventTrigger):
+        count = 0
     description = describe(trigger, now=after)
     return Upcoming(
         text=description.text,
         warnings=description.warnings,
-        fires=fires(trigger, after, asked),
+        fires=fires(trigger, after, count),
         after=after,
-        count=asked,
+        count=count,
         zone=trigger.timezone if isinstance(trigger, WallTrigger) else "UTC",
     )

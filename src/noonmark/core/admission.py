@@ -41,7 +41,7 @@ class Claim:
     schedule: Schedule
     claimed: Micros
     found_in: Phase = Phase.PENDING
-    """`dispatching` or `claimed` when it was taken over from a node that let its lease run out."""
+    """`dispatching` or `claimed` if it was taken over from a node whose lease expired."""
 
 
 class Place(StrEnum):
@@ -71,7 +71,7 @@ class End:
     reason: Reason
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     pause_after: int | None = None
-    """Pause the schedule when so many of its occurrences failed in a row."""
+    """Pause the schedule after this many consecutive failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Wait:
     replaces: bool = False
     """What trigger or events made wait for the slot before it ends as `skipped/replaced`."""
     cancel_grace: Micros | None = None
-    """Whoever holds the slot is asked to stop, and has so long to do so."""
+    """The slot's holder is asked to stop, and has this long to do so."""
     until: Micros | None = None
     """It can be claimed from then on, even if nothing has freed it."""
     seen: int | None = None
@@ -93,7 +93,7 @@ class Wait:
 
     @property
     def cancels(self) -> bool:
-        """Whether somebody is asked to stop for it."""
+        """Whether a running occurrence is asked to stop for it."""
         return self.cancel_grace is not None
 
 
@@ -131,7 +131,7 @@ def admit(claim: Claim, *, now: Micros, lease: Micros) -> Admission:
 
 
 def _under_own_terms(claim: Claim) -> Claim:
-    """What whoever asked for it said of it comes before what its schedule says."""
+    """The schedule's declaration with the overrides of this occurrence."""
     if claim.occurrence.overrides is None:
         return claim
     declared = replace(claim.schedule.declaration, **claim.occurrence.overrides.said)
@@ -178,7 +178,7 @@ def after_upstreams(claim: Claim, standings: Standings, *, now: Micros) -> End |
 
 
 def unserved(claim: Claim) -> End:
-    """Decide about one that nobody could serve for longer than its schedule has patience."""
+    """Decide a claim that no node could serve for longer than its schedule has patience."""
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
     if occurrence.has_begun:
         phase, pause_after = Phase.DELIVERY_FAILED, declaration.pause_on_failure
@@ -220,7 +220,7 @@ def _overlapping(claim: Claim, busy: Busy) -> Admission:
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.REPLACED)
         return Wait(claim=claim, waiting_for=Reason.QUEUED)
     match policy:
-        case overlap.Allow():  # whoever holds the slot took it under another rule
+        case overlap.Allow():  # the holder took the slot under another policy
             return _start(claim)
         case overlap.Skip():
             return End(claim=claim, phase=Phase.SKIPPED, reason=Reason.OVERLAP)
@@ -275,7 +275,7 @@ def _after_loss(claim: Claim) -> End | None:
 
 
 def _stopped(claim: Claim) -> End | None:
-    """What somebody asked to stop is not begun again when its node was lost."""
+    """A run that was asked to stop does not start again when its node is lost."""
     reason = claim.occurrence.stop
     return None if reason is None else End(claim=claim, phase=Phase.CANCELLED, reason=reason)
 

@@ -26,4 +26,4 @@ class AuditEntry:
     """What the caller gave for one; of a worker, which node it was."""
     request_id: str | None = None
     key: int | None = None
-    """Its number, once it is kept: of two notes of a tenant, the later one has the higher."""
+    """Its number once it is stored; later entries of a tenant have higher numbers."""

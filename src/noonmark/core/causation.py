@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
 
 MAX_DEPTH = 16
-"""So many events may set each other off, one after another."""
+"""The longest chain of events that set each other off."""
 MAX_FACTS = 2
-"""So many of them may be facts: one about what no fact has set off, and one about what that has set off."""
+"""How many of them may be system events: one about what none has set off, and one about what that one set off."""
 MAX_OF_TYPE = 2
 """So many may be of one type when the last is emitted by a schedule that listens for just such ones; the one from
 outside that began it counts too."""
@@ -46,7 +46,7 @@ def chain_of_system_event(occurrence: Occurrence) -> Chain | None:
 
 
 def chain_of_emitted(occurrence: Occurrence) -> Chain:
-    """That of an event which it is the work of an occurrence to emit; it is no fact, but may follow from some."""
+    """The chain of an event that an event target emits; it is not a system event, but may follow from some."""
     behind = chain_behind(occurrence)
     return replace(behind, depth=behind.depth + 1)
 
@@ -68,7 +68,7 @@ def why_not_emitted(trail: Chain, event_type: str, *, repeats: bool) -> str | No
 
 
 def chain_of_reported(occurrence: Occurrence, event_type: str) -> Chain:
-    """That of what follows from an event which the work of an occurrence has told over the network."""
+    """The chain of an event that a running occurrence reported over the network."""
     return chain_of_emitted(occurrence).then(occurrence.schedule_id, event_type)
 
 
@@ -91,7 +91,7 @@ def chain_after(occurrence: Occurrence) -> Chain | None:
 
 
 def chain_behind(occurrence: Occurrence) -> Chain:
-    """What led to an occurrence: an event, or its upstreams; nothing, where it was time or somebody asked for it."""
+    """What led to an occurrence: an event, or its upstreams; None for the trigger and for manual runs."""
     event, overrides = occurrence.payload, occurrence.overrides
     if overrides is not None and overrides.behind is not None:
         return overrides.behind
@@ -104,7 +104,7 @@ def chain_behind(occurrence: Occurrence) -> Chain:
 
 
 def chain_of(source: object, payload: object) -> list[str]:
-    """The schedules that a fact names as those which led to it, oldest first; none, where it is no fact of ours."""
+    """The schedules in the chain of a system event, oldest first; empty for any other event."""
     chain = payload.get("chain") if source == NOONMARK and isinstance(payload, dict) else None
     return chain if isinstance(chain, list) else []
 
@@ -120,12 +120,12 @@ def concerns(event: Event, schedule: Schedule) -> bool:
 
 
 def is_emitted_by(event: Event, schedule: Schedule) -> bool:
-    """Whether a run of a schedule has emitted an event; whoever gives its source and such an id is believed."""
+    """Whether a run of a schedule emitted the event, judged by its source and its id."""
     return event.source == f"{EMITTER}{schedule.schedule_id}" and chain_in(event.event_id or "") is not None
 
 
 def _trail_of(source: str, event_id: object, payload: object) -> Chain | None:
-    """The trail of an event, itself counted; None when somebody else has emitted it."""
+    """The chain of an event, itself included; None if Noonmark did not emit it."""
     led = chain_in(str(event_id)) if source == NOONMARK or source.startswith(EMITTER) else None
     return None if led is None else replace(led, schedules=tuple(chain_of(source, payload)))
 

@@ -19,7 +19,7 @@ MAX_STEPS = 9
 """So many steps are remembered, the newest ones, so that an id is one that a caller might choose, too; how many events
 there were is counted apart."""
 _OF_SCHEDULE, _OF_TYPE = 6, 3
-"""So many characters of a mark are for the one and the other, 6 bits each."""
+"""Characters of a mark for each of the two, 6 bits each."""
 _MARKS = r"(?:[0-9A-Za-z.:]{9})*"
 # The marks stand behind what ids had from the first: nodes of an older version read depth and facts there.
 _ID = re.compile(rf"evt(\d{{1,4}})(?:\.(\d{{1,4}}))?_(?:({_MARKS})-)?.+")
@@ -30,13 +30,13 @@ class Chain:
     """What led to something; nothing has, where it begins."""
 
     depth: int = 0
-    """So many events set each other off."""
+    """The number of events."""
     facts: int = 0
-    """So many of them are facts."""
+    """How many of them are system events."""
     marks: tuple[str, ...] = ()
     """A mark for each step, oldest first: an event that came from outside or from a schedule, or a dependency."""
     schedules: tuple[str, ...] = ()
-    """The ids of the schedules that it came through, as far as they are told: an id of an event tells only marks."""
+    """The ids of the schedules it came through, where known: the id of an event has only marks."""
 
     def event_id(self, key: str) -> str:
         """The id of an event of our own with this trail, itself counted."""
@@ -84,7 +84,7 @@ def mark(schedule_id: str = "", event_type: str = "") -> str:
 
 
 def chain_in(event_id: str) -> Chain | None:
-    """What the id of an event of our own says; None where it is no such id."""
+    """The chain in the id of a system event; None for other ids."""
     found = _ID.fullmatch(event_id)
     return None if found is None else Chain(int(found[1]), int(found[2] or 0), _split(found[3] or ""))
 

@@ -1,4 +1,4 @@
-"""Rewinding: a schedule that a clock ran ahead of, and fell back, is planned anew from the time that it is.
+"""Clock rewind: a schedule that a fast clock planned too far is planned again from the correct time.
 
 A watermark that lies further ahead than any plan made now could put it is set back to now. A gap that reaches beyond
 now is shortened to its fires up to now, or undone if it has none, and projections that no plan made now would have are

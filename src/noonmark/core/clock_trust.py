@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
 LEAP: Micros = 3_600 * SECOND
-"""The store's time may run ahead of the boot clock by so much, or fall behind it, before anybody minds."""
+"""How far the store's clock may run ahead of the boot clock, or fall behind it, without doubt."""
 LONG_SILENCE: Micros = 30 * DAY_SECONDS * SECOND
 """A store that remembers nothing newer was not used for so long, or its time is wrong."""
 AGREEMENT: Micros = 60 * SECOND

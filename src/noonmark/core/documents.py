@@ -31,7 +31,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=str)
 
 MAX_UNKNOWN = 20
-"""How many unknown fields of one object are told by name."""
+"""How many unknown fields of one object are named in an error."""
 
 _REQUIRED: Any = object()
 
@@ -199,7 +199,7 @@ class Reader:
         return Reader(self.raw(name), path=self.at(name), code=self.code, problems=self.problems)
 
     def entry(self, name: str, value: object) -> Reader | None:
-        """A reader for an object at a place of its own, such as in an array; None when it is no object."""
+        """A reader for an object at another path, such as in an array; None if it is not an object."""
         before = len(self.problems)
         reader = Reader(value, path=self.at(name), code=self.code, problems=self.problems)
         return reader if len(self.problems) == before else None
@@ -221,7 +221,7 @@ class Reader:
         return kind
 
     def close(self) -> None:
-        """Refuse what nobody asked for."""
+        """Refuse unknown fields."""
         asked = set(self._asked)
         number = len(self._fields) - sum(name in self._fields for name in asked)
         if number and not self._repeats:

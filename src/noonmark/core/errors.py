@@ -104,13 +104,13 @@ def refusal(problems: Sequence[Problem]) -> InvalidSchedule:
 
 
 class NotFound(NoonmarkError, LookupError):
-    """There is no such schedule, occurrence or run."""
+    """The schedule, occurrence or run does not exist."""
 
     code = "not_found"
 
 
 class MethodNotFound(NotFound):
-    """There is no such operation."""
+    """The operation does not exist."""
 
     code = "method_not_found"
 
@@ -134,7 +134,7 @@ class RevisionConflict(Conflict):
 
 
 class RunFailed(Conflict, RuntimeError):
-    """A run that somebody waited for did not complete, and no exception of a function says why."""
+    """A run that the caller waited for did not complete, and there is no exception of a function to raise."""
 
     code = "run_failed"
 

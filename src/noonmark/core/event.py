@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noonmark.core.chain import Chain
 
 NOONMARK = "noonmark"
-"""The source of what Noonmark tells of itself; nobody else may use it."""
+"""The source of Noonmark's own events; callers may not use it."""
 MAX_SOURCE = 200
 
 
@@ -30,11 +30,11 @@ class Event:
     event_id: str | None = None
     """Its own, or the one that it got when it was kept."""
     source: str = ""
-    """Who told of it."""
+    """Who emitted it."""
     payload: Any = field(default_factory=dict, hash=False, repr=False)
     """What there is to know of it, as JSON."""
     behind: Chain | None = None
-    """What led to it, itself counted, where the work of an occurrence has told of it over the network."""
+    """The chain that led to it, itself included, if a running occurrence reported it over the network."""
 
     @property
     def emitted_at(self) -> datetime:
@@ -73,7 +73,7 @@ def parse_event(document: object, *, now: datetime, path: str = "") -> Event:
 
 
 def _source(value: object) -> str:
-    """Who says so: anybody but Noonmark itself."""
+    """The source: any text except Noonmark's own."""
     text = text_value(value, 0, MAX_SOURCE, multiline=False)
     if text == NOONMARK:
         raise ValueError(f'"{NOONMARK}" is the source of what Noonmark tells of itself; give any other')

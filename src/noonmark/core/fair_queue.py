@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def rounds(lines: Sequence[Sequence[T]], limit: int) -> list[T]:
-    """The first of each line, then the second of each, and so on; so many in all."""
+    """The first of each line, then the second of each, and so on, up to `limit`."""
     longest = max((len(line) for line in lines), default=0)
     in_turn = (line[place] for place in range(longest) for line in lines if place < len(line))
     return list(islice(in_turn, limit))
@@ -108,7 +108,7 @@ class FairQueue(Generic[T]):
         return None if entry is None else entry[2]
 
     def take(self, now: Micros, limit: int) -> list[T]:
-        """So many of the things that are due, in turn; when that is all of them, in the order of their times."""
+        """Up to `limit` due items, by turns; if that is all of them, in the order of their times."""
         taken: list[tuple[Micros, int, T]] = []
         while len(taken) < limit and (entry := self._take(now)) is not None:
             taken.append(entry)
@@ -176,7 +176,7 @@ class FairQueue(Generic[T]):
         self._last = None
 
     def _call_up(self) -> None:
-        """Let the line with the earliest entry into the ring."""
+        """Add the line with the earliest entry to the ring."""
         _, number, line = heappop(self._later)
         if not line.is_in_ring and line.entries[0][1] == number:
             line.is_in_ring = True

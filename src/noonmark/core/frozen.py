@@ -31,7 +31,7 @@ def construct(kind: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def evolve(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the value
-    """A copy with some fields changed, made likewise."""
+    """A copy with some fields changed, made the same way."""
     kind = type(value)
     read, draft_of = _PARTS[kind]
     draft = draft_of(*read(value))

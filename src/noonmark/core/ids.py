@@ -72,7 +72,7 @@ def occurrence_id(uid: str, origin: Origin, nominal: Micros) -> str:
 
 
 def fact_id(*parts: str | int) -> str:
-    """The identity of something that happened, told from what it is about: told again, it is the same."""
+    """The id of a system event, computed from what it is about, so that a repeat has the same id."""
     return "fact_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-fact").hexdigest()
 
 

@@ -42,7 +42,7 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that could move the cursor or reorder the line of whoever reads it."""
+    """The text with everything escaped that could move a reader's cursor or reorder the line."""
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -148,7 +148,7 @@ def text_value(value: object, low: int, high: int, *, multiline: bool) -> str:
 
 
 def storable(text: str) -> str:
-    """What somebody's code said, without what a database cannot keep: NUL, and halves of characters."""
+    """Text from user code without what a database cannot store: NUL and lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 

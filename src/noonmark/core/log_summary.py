@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
 
 OWN = frozenset({"function"})
-"""The kinds of target that are code of the node's own; what it raises is for whoever reads its log."""
+"""The kinds of target that run the node's own code, whose exceptions belong in its log."""
 
 
 def log_summary(kind: str, run: Run, reason: Reason, own_words: str | None = None) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
 
 MAX_AHEAD = 1_000
-"""So many fires are planned at a time; a plan that stops there asks to be made again at once."""
+"""The most fires in one plan; a plan that stops there is repeated at once."""
 
 
 def first_plan(schedule: Schedule, *, lookahead: Micros) -> Plan:
@@ -104,7 +104,7 @@ def is_used_up(schedule: Schedule, runs: int) -> bool:
 
 
 def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
-    """Decide about every fire that is due and that nobody took up, all at once.
+    """Decide all fires that are due and were not claimed, at once.
 
     Projections at the end belong to one gap with the unplanned fires after them, so they are decided together. A late
     one apart from those, because a later fire was taken up before it or because it had been caught up already, is no
@@ -222,7 +222,7 @@ def _look_upstream(so_far: Plan, schedule: Schedule, *, now: Micros) -> Plan:
 
 
 def _listen(so_far: Plan, end: Micros | None, *, now: Micros) -> Plan:
-    """Plan a schedule that waits for events: when its trigger listens no more, nothing follows."""
+    """Plan a schedule that waits for events: nothing follows once its trigger has ended."""
     if end is None:
         return so_far
     return replace(so_far, exhausted=end < now, plan_at=end + 1 if end >= now else None)
@@ -283,7 +283,7 @@ def _decide(so_far: Plan, fires: Fires, rows: Sequence[Projection], *, after: Mi
 
 
 def _close(snapshot: Snapshot, missed: Missed, *, due: Micros) -> Occurrence:
-    """The row of a gap; lateness is not blamed where nobody could have been in time."""
+    """The row of a gap; its reason is not lateness if no node could have been in time."""
     phase = Phase.MISFIRED
     if snapshot.unserved:
         phase = snapshot.schedule.declaration.missing_target_policy.phase

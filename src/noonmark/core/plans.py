@@ -56,7 +56,7 @@ class Rewound:
     newest: Micros | None
     """The newest nominal time of the trigger that was admitted, or has ended."""
     undone: tuple[str, ...] = ()
-    """Gaps of which no fire has come yet: they vanish, and are counted no more."""
+    """Gaps whose fires are all still to come: they are deleted, and taken back from the counters."""
     shortened: tuple[Gap, ...] = ()
     """Gaps that end earlier, and count for less."""
 
@@ -116,13 +116,13 @@ class Plan:
     catch_up: CatchUp | None = None
     """The decision about what was overdue, for those who ask why."""
     note: AuditEntry | None = None
-    """Who asked for it, where somebody did; kept with what is written."""
+    """The caller's audit entry, if any, written with the plan."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
 
     @property
     def gone(self) -> frozenset[str]:
-        """The projections that are no more."""
+        """The removed projections."""
         return frozenset({*self.removed, *(row.id for row in self.closed)})
 
 

@@ -68,7 +68,7 @@ def payload_problem(schedule: Schedule, offered: Collection[str]) -> str | None:
 
 
 def _way_out(schedule: Schedule, offered: Collection[str]) -> str:
-    """What would let callers change a target, in words that follow the refusal; nothing does for most."""
+    """How callers can be allowed to change a target, as the end of the error text; empty for most targets."""
     target = schedule.declaration.target
     if not isinstance(target, FunctionTarget):
         return ""
@@ -78,7 +78,7 @@ def _way_out(schedule: Schedule, offered: Collection[str]) -> str:
 
 
 def _may_call(schedule: Schedule, changed: Declaration, offered: Collection[str]) -> bool:
-    """Whether a caller may let it call something else: from what is offered only to what is offered."""
+    """Whether a caller may change what is called: only from one offered function to another."""
     if schedule.source != TRUSTED:
         return not is_program_owned(schedule, offered)
     target = changed.target
@@ -87,6 +87,6 @@ def _may_call(schedule: Schedule, changed: Declaration, offered: Collection[str]
 
 
 def _says_the_same(one: Target | Trigger | None, other: Target | Trigger | None) -> bool:
-    """Whether two are the same to whoever is given what they say; Python takes true, 1 and 1.0 for equal."""
+    """Whether two values are the same JSON; to Python, true, 1 and 1.0 are equal."""
     said = [None if part is None else json.dumps(part.to_document(), sort_keys=True) for part in (one, other)]
     return said[0] == said[1]

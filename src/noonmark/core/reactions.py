@@ -41,7 +41,7 @@ class UnmatchedEvent:
     next_cursor: str | None = None
     """Where the next page begins; None when this is the last."""
     problem: str = ""
-    """What is wrong with the stored event, if it cannot be read; nobody hears it then."""
+    """What is wrong with an unreadable stored event, which sets nothing off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def match(event: Event, schedule: Schedule, *, now: Micros) -> Occurrence | None
         return None
     if not trigger.matches(event.event_type, event.payload, source=event.source) or concerns(event, schedule):
         return None
-    # Where the clock stood still or went back, events have moments ahead of it, and nobody has to wait for those.
+    # If the clock stood still or went back, events have moments ahead of it; occurrences need not wait for those.
     due = due_at(trigger, schedule.uid, event.emitted) - event.emitted + min(event.emitted, now)
     row = _occurrence(event, schedule, due)
     if schedule.phase is SchedulePhase.PAUSED:
@@ -68,7 +68,7 @@ def match(event: Event, schedule: Schedule, *, now: Micros) -> Occurrence | None
 
 
 def unreadable(event: Event, schedule: Schedule, problem: str) -> Occurrence:
-    """The end of an event for a schedule of which nobody can say whether it matches."""
+    """The end of an event for a schedule that could not be matched."""
     row = _occurrence(event, schedule, event.emitted)
     detail = json.dumps({"problem": problem})
     return replace(row, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, detail=detail)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 MASK = "***"
 SHORTEST = 4
-"""What is shorter cannot be told from other text."""
+"""A shorter value cannot be told apart from other text."""
 SCHEME = 8
-"""The first of several words of a value, if it is shorter, is no secret by itself: `Bearer`, for instance."""
+"""If shorter, the first of several words of a value is not secret: `Bearer`, for instance."""
 TAIL = 12
-"""By so many characters at its end a secret is known; a shorter one by all of it."""
+"""A secret is recognised by this many of its last characters; a shorter one by all of them."""
 MAX_DECODED = 24
-"""Whoever wraps a text more often than that has something to hide."""
+"""How many layers of encoding are unwrapped."""
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 
@@ -78,7 +78,7 @@ class Redactor:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """The words of a value, and what `Basic` stands before: whoever is sent it reads a password there."""
+    """The words of a value, and the password in a `Basic` credential."""
     first, *others = value.split() or [""]
     yield from [first, *others] if len(first) >= SCHEME else others
     if first.lower() == "basic" and len(others) == 1:
@@ -109,7 +109,7 @@ def _readings(text: str) -> Iterator[str]:
 
 
 def _ends(secret: str) -> tuple[str, str]:
-    """A secret as it is, and as whoever reads on and on has it in the end, where it looks like something encoded."""
+    """A secret as it is, and decoded, as often as it looks encoded."""
     *_, last = _readings(secret)
     return secret, last
 

@@ -93,6 +93,6 @@ class Run:
 
 
 def in_place_of(before: Run | None, run: Run) -> Run:
-    """A run, where one of its id was open; if it was cut off without a word, what that one has put out is kept."""
+    """A run that replaces the open run with its id; if it was cut off without output, it keeps that run's output."""
     is_mute = run.result is None and run.outcome in CUT_OFF
     return evolve(run, result=before.result) if before is not None and is_mute else run

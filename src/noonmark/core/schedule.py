@@ -121,7 +121,7 @@ class Owner:
 @drafted
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A declaration that is kept. `uid` is internal and never used again; `schedule_id` is the public name."""
+    """A stored declaration. `uid` is internal and never reused; `schedule_id` is the public name."""
 
     uid: str
     schedule_id: str
@@ -218,7 +218,7 @@ def _read(
 
 
 def _read_trigger(reader: Reader, *, now: datetime, key: str) -> Trigger | None:
-    """The trigger; its problems are told under `trigger`, with its own codes."""
+    """The trigger; its problems are reported under `trigger`, with their own codes."""
     document, upstreams = reader.raw("trigger"), reader.raw("depends_on")
     if document is None:
         if not (isinstance(upstreams, list | tuple) and upstreams):

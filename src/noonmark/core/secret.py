@@ -1,6 +1,6 @@
 """Secrets: values that requests carry in a header, known by their names, and each bound to the hosts that may see it.
 
-Messages never repeat what was given in place of a name or a value: somebody may have put the secret itself there.
+Messages never repeat what was given as a name or a value: it may be the secret itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from noonmark.core.urls import Url
 
 MAX_SECRETS = 1_000
-"""So many a tenant may have."""
+"""The limit per tenant."""
 MAX_HOSTS, MAX_HOST = 20, 270
 MIN_VALUE, MAX_VALUE = 4, 8_192
-"""What is shorter could not be told from other text where it has to be masked."""
+"""A shorter value could not be told apart from other text when it is masked."""
 
 # One or two dots would lead elsewhere in the path of a request.
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9._-]{1,63}")
@@ -47,7 +47,7 @@ _WORDS = re.compile(r"[A-Za-z]{1,20}(?:-[A-Za-z]{1,20}){0,4}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A secret as it is kept: its value is sealed, and told to nobody."""
+    """A stored secret. Its value is sealed and never shown."""
 
     name: str
     """What the headers of requests call it."""
@@ -111,7 +111,7 @@ def secret_name(value: object) -> str:
 
 
 def secret_value(value: object) -> str:
-    """What is kept secret: the whole value of a header."""
+    """The secret value: that of a whole header."""
     if isinstance(value, str) and _VALUE.fullmatch(value):
         return value
     raise ValueError(
@@ -128,7 +128,7 @@ def bound_host(value: object) -> str:
     if found is None or not 0 < int(found["port"] or 1) <= MAX_PORT:
         raise ValueError(_REFUSAL)
     port = "" if found["port"] is None else f":{int(found['port'])}"
-    # A host alone and one with https:// mean the same, so they are kept in the same form.
+    # A bare host and one with https:// mean the same, so they are stored in the same form.
     scheme = _IN_PLAIN_TEXT if found["scheme"] == "http" else ""
     return scheme + (found["any"] or "") + _address_or_name(found["host"], is_any=found["any"] is not None) + port
 

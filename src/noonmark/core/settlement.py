@@ -1,4 +1,4 @@
-"""Settlement: what becomes of an occurrence when its delivery has ended, in whichever way."""
+"""Settlement: what becomes of an occurrence when its delivery has ended."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Delivered:
     is_final: bool = False
     """It failed in a way that another attempt would not mend, or must not follow."""
     is_unknown: bool = False
-    """Contact was lost after the work may have begun: nobody knows how far it came."""
+    """Contact was lost after the work may have begun: the outcome is unknown."""
     retry_after: Micros = 0
     """The target asked for another attempt no sooner than that, from its end on."""
 
@@ -106,7 +106,7 @@ class Settlement:
 
     occurrence: Occurrence
     tenant: str
-    """Whose it is, so that a store can tell at once whether anybody listens for its end."""
+    """The owner, so that a store knows at once whether a schedule listens for its end."""
     phase: Phase
     reason: Reason
     run: Run
@@ -115,7 +115,7 @@ class Settlement:
     retry_at: Micros | None = None
     deadline: Micros | None = None
     pause_after: int | None = None
-    """Pause the schedule when so many of its occurrences failed in a row."""
+    """Pause the schedule after this many consecutive failures."""
     facts: Mapping[str, int | float | str] = field(default_factory=no_facts)
     own_words: str | None = None
     """What a log says of a failure that Noonmark decided on itself."""
@@ -153,7 +153,7 @@ def settle(occurrence: Occurrence, schedule: Schedule, delivered: Delivered | Ac
 
 
 def interim(occurrence: Occurrence, underway: Underway, *, node: str) -> Interim:
-    """What is told of a delivery until it ends."""
+    """The open run of a delivery in progress."""
     run = _run(occurrence, node=node, started=underway.started)
     return Interim(occurrence=occurrence, run=replace(run, result=underway.result))
 
@@ -179,13 +179,13 @@ def expire(occurrence: Occurrence, schedule: Schedule, *, now: Micros) -> Settle
 
 
 def lost_run(occurrence: Occurrence, *, now: Micros) -> Run:
-    """What is kept of a delivery whose lease ran out, told from its row as it was before somebody took it over."""
+    """The run of a delivery whose lease expired, made of its row before it was taken over."""
     error = lost_error(occurrence.node)
     return replace(open_run(occurrence, now=now), ended=now, outcome=Outcome.LEASE_LOST, error=error)
 
 
 def open_run(occurrence: Occurrence, *, now: Micros) -> Run:
-    """The run of a delivery that goes on, told from its row."""
+    """The run of a delivery in progress, made of its row."""
     # The start was committed a little before it was due, but nothing began before that.
     started = now if occurrence.started is None else max(occurrence.started, occurrence.due)
     return _run(occurrence, node=occurrence.node or "", started=started)

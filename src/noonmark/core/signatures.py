@@ -38,7 +38,7 @@ def read_signing_key(value: object) -> str:
 
 
 def signature(key: str, *, at: Micros, occurrence_id: str, body: bytes) -> str:
-    """What proves that whoever has the key sent this, at that time."""
+    """Proof that a holder of the key sent this at that time."""
     seconds = at // SECOND
     return f"t={seconds},v1={_digest(key, f'{seconds}.{occurrence_id}.'.encode() + body)}"
 

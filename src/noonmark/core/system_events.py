@@ -32,7 +32,7 @@ MAX_LINE = 300
 
 
 class SystemEvent(Explained):
-    """The type of an event; `sentence` says when it is told."""
+    """The type of an event; `sentence` says when it is emitted."""
 
     COMPLETED = "occurrence.completed", "The work was done."
     FAILED = "occurrence.failed", "The work failed, and no attempt is left."
@@ -61,7 +61,7 @@ ENDS = {
     Phase.MISFIRED: SystemEvent.MISFIRED,
     Phase.DELIVERY_FAILED: SystemEvent.DELIVERY_FAILED,
 }
-"""What is told of an occurrence that has ended; that an edit moved it is no end."""
+"""The event of each ended phase; a superseded occurrence has none."""
 
 
 def is_late(first_due: Micros, started: Micros) -> bool:
@@ -154,7 +154,7 @@ def of_lost_node(
 
 
 def _event(fact: SystemEvent, payload: dict[str, Any], key: str) -> Event:
-    # The moment that is kept is the store's own.
+    # The store replaces this moment with its own.
     return Event(event_type=str(fact), emitted=0, event_id=key, source=NOONMARK, payload=payload)
 
 

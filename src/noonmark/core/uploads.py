@@ -1,4 +1,4 @@
-"""Uploads: files that callers send, each told of by an event. What they may be called, and what is told of them.
+"""Uploads: files that callers send, each announced by an event. Their names, and the fields of that event.
 
 A name is that of a file on disk, so it is refused unless it means one file in one folder on every system, however
 somebody on the way reads it. A path is only text for filters: it is never looked up anywhere.
@@ -37,7 +37,7 @@ _PLAIN = re.compile(r"[a-z0-9_-]{1,100}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """One file that was sent, and is kept."""
+    """A stored file."""
 
     upload_id: str
     filename: str
@@ -58,7 +58,7 @@ class Upload:
         return f"evt_{self.upload_id}_{kept[:16]}"
 
     def is_same(self, other: Upload) -> bool:
-        """Whether somebody has sent the same file again."""
+        """Whether this is the same file, sent again."""
         told = [(one.filename, one.path, one.size, one.sha256) for one in (self, other)]
         return told[0] == told[1]
 
@@ -77,7 +77,7 @@ class Upload:
         }
 
     def to_event(self, stored_path: str) -> Event:
-        """What tells of it; programs of the same machine find it at `stored_path`."""
+        """The event that announces it; programs on the same machine find it at `stored_path`."""
         document = self.to_document()
         payload = {name: value for name, value in document.items() if name not in ("created_at_utc", "event_id")}
         return Event(
@@ -125,7 +125,7 @@ def file_name(value: object) -> str:
     """The name of a file, in the normal form of Unicode; ValueError says what is wrong with it."""
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {shown(value)}")
-    # Whoever unpacks escapes or folds look-alikes on the way to the file must not arrive elsewhere.
+    # Unpacking escapes or folding look-alikes must not lead to another file.
     name = normalize("NFC", value)
     readings = (name, unquote(name), normalize("NFKC", name), normalize("NFKC", unquote(name)))
     wrong = next((found for one in readings if (found := _name_problem(one)) is not None), None)
@@ -173,7 +173,7 @@ def virtual_path(value: object, filename: str) -> str:
 def media_type(value: str | None) -> str:
     """What a sender says the file is, without parameters; what says nothing, or nonsense, is unknown."""
     named = (value or "").partition(";")[0].strip().lower()
-    # What curl says of a body of which it was told nothing.
+    # curl's default for a body without a type.
     if named == "application/x-www-form-urlencoded" or not _MEDIA_TYPE.fullmatch(named):
         return UNKNOWN_TYPE
     return named

@@ -1,4 +1,4 @@
-"""The clock: where the time of day and the passing of time come from."""
+"""The clock: the time of day and monotonic time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Three readings that only ever meet in a node's own reckoning of now."""
+    """Three readings. Only a node's `StoreClock` combines them."""
 
     def micros(self) -> Micros:
-        """The time of day. It may jump, in either direction."""
+        """The time of day in microseconds. It may jump in either direction."""
 
     def monotonic(self) -> Micros:
-        """Time that passes evenly, from a beginning of no importance."""
+        """Monotonic microseconds."""
 
     def boot(self) -> Micros:
-        """The same, and it passes in sleep too; the time of day is judged by it."""
+        """Monotonic microseconds that include sleep; the time of day is judged by it."""

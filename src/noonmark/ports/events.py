@@ -1,4 +1,4 @@
-"""The sink: where a node tells what has happened. Each kind of happening is a value of its own type."""
+"""Driver events: what a node reports while it works, each kind as its own type, and the sink that takes them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan was written: it may close a gap, and add occurrences."""
+    """A plan was written; it may close a gap and add occurrences."""
 
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Of those that listen for an event, some or all were asked; what it set off was added."""
+    """An event was matched with some or all of its listeners, and their occurrences were added."""
 
     tenant: str
     event: Event
@@ -35,7 +35,7 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """This node holds an occurrence, ahead of its time or from a node that was lost."""
+    """This node claimed an occurrence, ahead of its time or from a lost node."""
 
     occurrence: Occurrence
     found_in: Phase
@@ -43,28 +43,28 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The dispatch of an occurrence was committed; it begins at its due time, or now if that is past."""
+    """The start of an occurrence was committed; it begins at its due time, or now if that is past."""
 
     occurrence: Occurrence
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An occurrence went back without a time, until what it waits for sets one."""
+    """An occurrence waits."""
 
     occurrence: Occurrence
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An occurrence ended without having been delivered."""
+    """An occurrence ended without delivery."""
 
     occurrence: Occurrence
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A delivery ended, and that is written: the end of its occurrence, or another attempt to come."""
+    """The end of a delivery was written: the end of its occurrence, or a retry."""
 
     occurrence: Occurrence
     phase: Phase
@@ -75,25 +75,25 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """Another node, an edit, or whoever told its end took it away; what this node does with it no longer counts."""
+    """Another node, an edit or a callback took the occurrence away; what this node does with it no longer counts."""
 
     occurrence_id: str
     run: Run | None = None
-    """What it did, where it had come to an end."""
+    """Its run, if it had ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """A run outlived its timeout in a thread that cannot be stopped."""
+    """A run outlived its timeout in a thread, which cannot be stopped."""
 
     occurrence: Occurrence
     threads: int
-    """How many such threads the node has."""
+    """The number of such threads of the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """So many occurrences, events, notes of what callers did, and keys they used, were forgotten."""
+    """Deleted occurrences, events, audit entries and idempotency keys."""
 
     count: int
     events: int = 0
@@ -103,7 +103,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed:
-    """A call to the store failed; it is made again after a while."""
+    """A step failed and will be retried."""
 
     duty: str
     error: str
@@ -112,24 +112,24 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """This node does the housekeeping from now on, or does it no longer."""
+    """This node became the leader, or is no longer."""
 
     node: str
     term: int
     leader: str | None
-    """This node, or the one that leads instead; None when it has given up its lease because it stops."""
+    """This node, or the new leader; None if it gave up leadership because it stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStarted:
-    """A driver began its work."""
+    """A driver started."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStopped:
-    """A driver ended its work; so many occurrences were handed back."""
+    """A driver stopped and handed back this many occurrences."""
 
     node: str
     handed_back: int
@@ -154,7 +154,7 @@ DriverEvent = (
 
 
 class EventSink(Protocol):
-    """Is told after the fact, from the thread of the driver; it should be quick, and must not raise."""
+    """Receives events after the fact, in the driver's thread. It should be quick and must not raise."""
 
     def tell(self, happenings: Sequence[DriverEvent]) -> None:
-        """Take note of what has happened, in order."""
+        """Receive events, in order."""

@@ -1,4 +1,4 @@
-"""The runtime: everything a driver is given, in one value."""
+"""The runtime: everything a driver needs, in one value."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ MILLISECOND: Micros = SECOND // 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How a node keeps time, and how much it does at once."""
+    """The intervals and batch sizes of a node."""
 
     lease: Micros = 15 * SECOND
-    """How long a claim, and the lead, hold without being renewed; they are renewed three times as often."""
+    """How long a claim, and leadership, hold without renewal; they are renewed three times in that time."""
     lookahead: Micros = 2 * SECOND
     """How far ahead of its due time an occurrence is claimed."""
     early: Micros = 20 * MILLISECOND
     """How far ahead of its due time a start is committed; it begins at its due time, never before."""
     batch: int = 1_000
-    """So many occurrences go into one transaction."""
+    """The maximum number of occurrences in one transaction."""
     capacity: int = 25_000
-    """So many occurrences a node holds at once; the last tenth is for owners who hold next to nothing there."""
+    """The maximum number of occurrences a node holds; the last tenth is for owners that hold next to nothing there."""
     keep_for: Micros = 30 * DAY_SECONDS * SECOND
-    """Occurrences that ended longer ago are forgotten, and so are events."""
+    """Occurrences that ended longer ago, and older events, are deleted."""
     keep_count: int = 10_000
-    """Of each schedule, so many ended occurrences are kept."""
+    """The number of ended occurrences stored per schedule."""
     keep_events: int = 100_000
-    """Of each tenant, so many matched events are kept."""
+    """The number of matched events stored per tenant."""
     prune_every: Micros = 60 * SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What wiring picked for one node."""
+    """The adapters and settings of one node."""
 
     node: str
     store: Store
@@ -50,5 +50,5 @@ class Runtime:
     target: Target
     sink: EventSink | None = None
     version: str = ""
-    """That of Noonmark, as other nodes are told it."""
+    """The version of Noonmark, as shown to other nodes."""
     timing: Timing = field(default_factory=Timing)

@@ -1,4 +1,4 @@
-"""The seal: what makes the value of a secret unreadable to everybody who only has the store."""
+"""The seal: encrypts the values of secrets, so that the store alone cannot reveal them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Seal(Protocol):
-    """Closes with one key, and opens with any that it has."""
+    """Encrypts with one key and decrypts with any of its keys."""
 
     def close(self, tenant: str, name: str, value: str) -> str:
-        """The value as the store keeps it; it opens for no other tenant, and under no other name."""
+        """The encrypted value; it decrypts only for this tenant and name."""
 
     def open(self, tenant: str, name: str, sealed: str) -> str | None:
-        """The value again; None where no key opens it."""
+        """The decrypted value; None if no key fits."""

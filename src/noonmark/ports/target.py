@@ -1,4 +1,4 @@
-"""The target: what carries out the work of an occurrence once it was admitted."""
+"""The target: what carries out the work of an admitted occurrence."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ if TYPE_CHECKING:
 
 
 class Signal(Protocol):
-    """What a run looks at to see whether it should end early."""
+    """Tells a run whether it should end early."""
 
     def set(self) -> None:
-        """From now on it should."""
+        """Ask it to end."""
 
 
 @dataclass(slots=True, eq=False)
 class Assignment:
-    """One delivery: what to do, when to begin, whether to stop. A target reports its end once."""
+    """One delivery: what to do, when to begin, whether to stop. The target reports its end once."""
 
     occurrence: Occurrence
     schedule: Schedule
     begins: Micros
-    """Not before this instant, by the node's clock."""
+    """Begin no earlier than this, by the node's clock."""
     started: Micros | None = None
     stop_reason: Reason | None = None
-    """Why it was asked to stop, if it was."""
+    """The reason of a stop request, if any."""
     signal: Signal | None = None
-    """Made by the target, when the run can look at one."""
+    """Set by the target if the run can check one."""
     result: object = None
-    """What the work returned, for a caller in the same process."""
+    """The return value, for a caller in the same process."""
     error: BaseException | None = None
-    """What the work raised, for a caller in the same process."""
+    """The exception, for a caller in the same process."""
     abandoned: int = 0
-    """How many threads the node had given up, this one's included, when it had to give up its thread."""
+    """The number of abandoned threads of the node, this one included, if its thread was abandoned."""
     ends_soon: bool = False
-    """Its target can make it end, and reports that soon after it was asked to; until then it is at work."""
+    """The target can stop it and reports that soon after a request; until then it runs."""
     is_closed: bool = False
-    """Its end was reported; whatever it still does is of no account."""
+    """Its end was reported; what it still does is ignored."""
 
     def stop(self, reason: Reason) -> None:
-        """Ask it to end early; the first reason counts."""
+        """Ask it to end early. The first reason counts."""
         self.stop_reason = self.stop_reason or reason
         if self.signal is not None:
             self.signal.set()
 
     def ends_by(self, started: Micros) -> Micros | None:
-        """When it has to be over, if it began then: at its timeout, or when its window closes."""
+        """When it has to end if it began then: at its timeout, or when its window closes."""
         declared = self.schedule.declaration
         ends = [] if declared.timeout is None else [started + declared.timeout]
         if (closes := interrupted_at(self.occurrence, declared)) is not None:
@@ -63,7 +63,7 @@ class Assignment:
         return min(ends, default=None)
 
     def is_timeout(self, ended: Micros) -> bool:
-        """Whether it was its timeout that ended it, not the window."""
+        """Whether its timeout ended it, not the window."""
         timeout = self.schedule.declaration.timeout
         return timeout is not None and self.started is not None and ended >= self.started + timeout
 
@@ -73,13 +73,13 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """One kind of work, or several."""
+    """Carries out one kind of work, or several."""
 
     def routes(self) -> Collection[str]:
-        """What it can serve at present."""
+        """The routes it can serve now."""
 
     def adopt(self, routes: Collection[str]) -> bool:
-        """Serve what it can of these as well; whether that is more than before."""
+        """Serve these routes as well, if it can; whether it serves more than before."""
 
     def open(self, report: Report, now: Callable[[], Micros]) -> None:
         """Make ready. `report` may be called from any thread; `now` is the node's time.
@@ -89,10 +89,10 @@ class Target(Protocol):
         """
 
     def deliver(self, assignments: Sequence[Assignment]) -> None:
-        """Begin each at its time, and report how it ended. Returns at once, and never raises for one of them."""
+        """Begin each at its time and report its end. Returns at once and never raises for one of them."""
 
     def withdraw(self) -> list[Assignment]:
-        """Give up what has surely not begun; it is not reported any more."""
+        """Take back assignments that have certainly not begun; they are not reported."""
 
     def close(self) -> None:
-        """Begin nothing more, and let go of what is idle. What still runs is not waited for."""
+        """Begin nothing more and release idle resources. Does not wait for what still runs."""

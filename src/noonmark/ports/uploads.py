@@ -1,4 +1,4 @@
-"""Where uploads are kept. Every verb may wait for a disk, so whoever calls one does so in a thread."""
+"""Where uploads are stored. Every verb may wait for a disk, so async code calls it in a thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from noonmark.core.uploads import Upload
 
 Place: TypeAlias = tuple[int, str]
-"""Where an upload stands in the list of a tenant's: when it came, and its id."""
+"""The position of an upload in a tenant's list: its time and its id."""
 
 
 class Receiving(Protocol):
@@ -21,7 +21,7 @@ class Receiving(Protocol):
     """
 
     def write(self, data: bytes) -> None:
-        """Add to it; PayloadTooLarge or QuotaExceeded as soon as it is more than may be kept."""
+        """Append; PayloadTooLarge or QuotaExceeded as soon as it exceeds a limit."""
 
     def keep(self, *, filename: str, path: str, content_type: str, now: Micros) -> Upload:
         """Keep all that has come, for good, and with all it is to be known by.
@@ -30,18 +30,18 @@ class Receiving(Protocol):
         """
 
     def drop(self) -> None:
-        """Be done with it; unless it is kept, nothing of it is left behind. A second time changes nothing."""
+        """Close it; unless it is stored, delete what has come. A second call does nothing."""
 
 
 class Uploads(Protocol):
-    """Uploads of tenants, each by its id. What the disk refuses is StoreUnavailable."""
+    """Uploads of tenants, by id. Disk errors are raised as StoreUnavailable."""
 
     @property
     def max_bytes(self) -> int:
-        """The largest file that is taken."""
+        """The maximum size of a file."""
 
     def receive(self, tenant: str, upload_id: str, *, expected: int = 0) -> Receiving:
-        """Begin to take a file, of which so many bytes are expected; Conflict while another comes under that id."""
+        """Begin an upload with an expected size; Conflict while another upload with that id is in progress."""
 
     def page(self, tenant: str, limit: int, *, after: Place | None = None) -> tuple[list[Upload], Place | None]:
         """So many of those that a tenant has, from after a place on, and where they end if there are more.
@@ -50,22 +50,22 @@ class Uploads(Protocol):
         """
 
     def find(self, tenant: str, upload_id: str) -> Upload | None:
-        """One of them."""
+        """One upload."""
 
     def open(self, tenant: str, upload: Upload) -> BinaryIO:
-        """What is in it."""
+        """Its content."""
 
     def stored_path(self, tenant: str, upload: Upload) -> str:
-        """Where programs of this machine find it."""
+        """Its path on this machine."""
 
     def remove(self, tenant: str, upload_id: str) -> Upload | None:
-        """Forget one, and tell which; None when there is none."""
+        """Delete an upload and return it; None if there is none."""
 
     def announced(self, tenant: str, upload_id: str) -> None:
-        """Remember that an event has told of it."""
+        """Record that its event was emitted."""
 
     def untold(self, tenant: str) -> list[Upload]:
-        """What was kept and not told of, and of which nobody is about to tell."""
+        """Stored uploads without an event, unless one is about to be emitted."""
 
     def sweep(self) -> Iterator[tuple[str, Upload]]:
-        """Clear away what servers that were killed left behind; gives what they kept and did not tell of."""
+        """Delete leftovers of killed servers; returns stored uploads without an event."""

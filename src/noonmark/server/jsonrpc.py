@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("noonmark.server")
 
 MAX_CALLS = 100
-"""So many calls may come in one batch."""
+"""Calls in one batch."""
 MAX_ANSWER = 8_388_608
-"""When the answers of a batch have so many bytes, the calls that follow are refused."""
+"""Bytes of the answers to a batch; beyond that, the remaining calls are rejected."""
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -37,12 +37,12 @@ MESSAGES = {
     METHOD_NOT_FOUND: "Method not found",
     INTERNAL_ERROR: "Internal error",
 }
-"""The words of the specification; other errors speak for themselves."""
+"""Messages of the specification; every other error has its own."""
 MEMBERS = ("jsonrpc", "method", "params", "id")
 
 
 class _Call(NamedTuple):
-    """A call that is sound, whatever its method makes of it."""
+    """A well-formed call; its method may still reject it."""
 
     method: str
     params: dict[str, Any] | list[Any]
@@ -51,115 +51,116 @@ class _Call(NamedTuple):
 
 
 def answer(service: Service, caller: Caller, body: bytes) -> bytes | None:
-    """What to send back; None if nothing but notifications came, which nobody answers."""
+    """The response to a body; None if it has only notifications."""
     try:
-        asked = parse(body, repeats=SETS_SECRET.encode() not in body)
+        message = parse(body, repeats=SETS_SECRET.encode() not in body)
     except InvalidRequest as error:
-        return _text(_failure(caller, None, error, PARSE_ERROR))
-    if not isinstance(asked, list):
-        one = _answer_one(service, caller, asked)
-        return None if one is None else _text(one)
-    if not 1 <= len(asked) <= MAX_CALLS:
-        refused = InvalidRequest(f"a batch has 1 to {MAX_CALLS} calls, not {len(asked)}")
-        return _text(_failure(caller, None, refused, INVALID_REQUEST))
-    given = _answer_several(service, caller, asked)
-    return b"[%s]" % b",".join(given) if given else None
+        return _encode(_failure(caller, None, error, PARSE_ERROR))
+    if not isinstance(message, list):
+        response = _answer_call(service, caller, message)
+        return None if response is None else _encode(response)
+    if not 1 <= len(message) <= MAX_CALLS:
+        wrong_size = InvalidRequest(f"a batch has 1 to {MAX_CALLS} calls, not {len(message)}")
+        return _encode(_failure(caller, None, wrong_size, INVALID_REQUEST))
+    responses = _answer_batch(service, caller, message)
+    return b"[%s]" % b",".join(responses) if responses else None
 
 
-def _answer_several(service: Service, caller: Caller, asked: list[Any]) -> list[bytes]:
-    """The responses to a batch, each as text, so that nothing else of it is held.
+def _answer_batch(service: Service, caller: Caller, batch: list[Any]) -> list[bytes]:
+    """The responses to a batch, each encoded, so that no more than the bytes are held.
 
-    Once they are too large together, nothing more is carried out: whoever asked knows which calls were, and which were
-    not, because the first refusal divides them.
+    Once they are too large together, no further call is processed. The first rejection separates the calls that were
+    processed from those that were not.
     """
-    given: list[bytes] = []
-    size = unheard = 0
-    for one in asked:
+    responses: list[bytes] = []
+    size = dropped_notifications = 0
+    for message in batch:
         if size <= MAX_ANSWER:
-            response = _answer_one(service, caller, one)
+            response = _answer_call(service, caller, message)
         else:
-            response = _refuse_rest(caller, one)
-            unheard += response is None
+            response = _reject_call(caller, message)
+            dropped_notifications += response is None
         if response is not None:
-            given.append(_text(response))
-            size += len(given[-1])
-    if unheard:
-        # Nobody answers a notification, but that it was not carried out has to be said.
-        given.append(_text(_too_large(caller, None, f"{unheard} notifications of this batch were not carried out")))
-    return given
+            responses.append(_encode(response))
+            size += len(responses[-1])
+    if dropped_notifications:
+        # A notification has no response, but the client must learn that it was not processed.
+        what = f"{dropped_notifications} notifications of this batch were not carried out"
+        responses.append(_encode(_too_large(caller, None, what)))
+    return responses
 
 
-def _refuse_rest(caller: Caller, asked: object) -> dict[str, Any] | None:
-    """The response to a call that comes after the limit; None for a notification."""
+def _reject_call(caller: Caller, message: object) -> dict[str, Any] | None:
+    """The response to a call beyond the limit; None for a notification."""
     try:
-        call = _read(asked)
+        call = _parse_call(message)
     except InvalidRequest as error:
-        return _failure(caller, _id_of(asked), error, INVALID_REQUEST)
+        return _failure(caller, _id_of(message), error, INVALID_REQUEST)
     return None if call.is_notification else _too_large(caller, call.id, "it was not carried out")
 
 
 def _too_large(caller: Caller, call_id: str | float | None, what: str) -> dict[str, Any]:
-    refused = AnswerTooLarge(f"the answers before it have more than {MAX_ANSWER:,} bytes: {what}; ask in another batch")
-    return _failure(caller, call_id, refused, STATUS[refused.code].jsonrpc)
+    error = AnswerTooLarge(f"the answers before it have more than {MAX_ANSWER:,} bytes: {what}; send another batch")
+    return _failure(caller, call_id, error, STATUS[error.code].jsonrpc)
 
 
-def _answer_one(service: Service, caller: Caller, asked: object) -> dict[str, Any] | None:
-    """The response to one call of a body; None for a notification, even for one that failed."""
+def _answer_call(service: Service, caller: Caller, message: object) -> dict[str, Any] | None:
+    """The response to one call; None for a notification, even if it fails."""
     try:
-        call = _read(asked)
+        call = _parse_call(message)
     except InvalidRequest as error:
-        return _failure(caller, _id_of(asked), error, INVALID_REQUEST)
+        return _failure(caller, _id_of(message), error, INVALID_REQUEST)
     try:
         result = perform(service, caller, call.method, _arguments(call))
         response: dict[str, Any] = {"jsonrpc": "2.0", "result": result, "id": call.id}
     except NoonmarkError as error:
         response = _failure(caller, call.id, error, STATUS[error.code].jsonrpc)
     except Exception:
-        logger.exception("%s went wrong (request %s)", call.method, caller.request_id)
-        hidden = NoonmarkError("something went wrong in the server; its log says what, under the same request_id")
-        response = _failure(caller, call.id, hidden, INTERNAL_ERROR)
+        logger.exception("%s failed (request %s)", call.method, caller.request_id)
+        internal = NoonmarkError("internal error; the server log has the cause under this request_id")
+        response = _failure(caller, call.id, internal, INTERNAL_ERROR)
     return None if call.is_notification else response
 
 
-def _read(asked: object) -> _Call:
-    """A call as the specification has it; InvalidRequest for anything else."""
-    if not isinstance(asked, dict):
-        raise InvalidRequest(f"a call is an object, not {shown(asked)}")
-    if unknown := [one for one in asked if one not in MEMBERS]:
+def _parse_call(message: object) -> _Call:
+    """A call as the specification defines it; InvalidRequest for anything else."""
+    if not isinstance(message, dict):
+        raise InvalidRequest(f"a call is an object, not {shown(message)}")
+    if unknown := [one for one in message if one not in MEMBERS]:
         raise InvalidRequest(f"unknown member; a call has {', '.join(MEMBERS)}", field=key_path(unknown[0]))
-    if asked.get("jsonrpc") != "2.0":
+    if message.get("jsonrpc") != "2.0":
         raise InvalidRequest('must be "2.0"', field="jsonrpc")
-    method, params = asked.get("method"), asked.get("params", {})
+    method, params = message.get("method"), message.get("params", {})
     if not isinstance(method, str):
         raise InvalidRequest("must be the name of a method", field="method")
     if not isinstance(params, dict | list):
         raise InvalidRequest("must be an object or an array, or absent", field="params")
-    if not _is_id(asked.get("id")):
+    if not _is_id(message.get("id")):
         raise InvalidRequest("must be text, a number or null", field="id")
-    return _Call(method, params, asked.get("id"), is_notification="id" not in asked)
+    return _Call(method, params, message.get("id"), is_notification="id" not in message)
 
 
 def _is_id(value: object) -> bool:
     return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
 
 
-def _id_of(asked: object) -> Any:  # noqa: ANN401 - whatever the caller took for one
-    """The id under which a call that is not sound is answered; null if it has none."""
-    found = asked.get("id") if isinstance(asked, dict) else None
-    return found if _is_id(found) else None
+def _id_of(message: object) -> Any:  # noqa: ANN401 - text, a number or null
+    """The id for the response to a malformed call; null if it has none."""
+    call_id = message.get("id") if isinstance(message, dict) else None
+    return call_id if _is_id(call_id) else None
 
 
 def _arguments(call: _Call) -> dict[str, Any]:
-    """The arguments of a call by name."""
+    """The arguments of a call, by name."""
     if isinstance(call.params, dict):
         return call.params
-    # An unknown method is refused by its name, whatever is asked of it.
+    # An unknown method is rejected by its name, whatever its params are.
     operation = OPERATIONS.get(call.method)
     if operation is None:
         return {}
     if len(call.params) > len(operation.parameters):
-        most = len(operation.parameters)
-        raise InvalidRequest(f"{call.method} takes at most {most} arguments, not {len(call.params)}", field="params")
+        maximum = len(operation.parameters)
+        raise InvalidRequest(f"{call.method} takes at most {maximum} arguments, not {len(call.params)}", field="params")
     return dict(zip(operation.parameters, call.params, strict=False))
 
 
@@ -169,7 +170,7 @@ def _failure(caller: Caller, call_id: str | float | None, error: NoonmarkError, 
     return {"jsonrpc": "2.0", "error": {"code": code, "message": message, "data": data}, "id": call_id}
 
 
-def _text(response: object) -> bytes:
+def _encode(response: object) -> bytes:
     return json.dumps(response, separators=(",", ":")).encode()
 
 
@@ -177,12 +178,12 @@ PATH = "/rpc"
 
 
 def handlers() -> dict[tuple[str, str], Handler]:
-    """The handler of the one path."""
+    """The handler of the JSON-RPC path."""
     return {("POST", PATH): _call}
 
 
-def _call(asked: ApiRequest) -> ApiResponse:
+def _call(request: ApiRequest) -> ApiResponse:
     """Answer a call or a batch; notifications alone get an empty answer."""
-    asked.query({})
-    said = answer(asked.service, replace(asked.caller, source="jsonrpc"), asked.body)
-    return ApiResponse(status=204, raw=(b"", JSON)) if said is None else ApiResponse(raw=(said, JSON))
+    request.query({})
+    response = answer(request.service, replace(request.caller, source="jsonrpc"), request.body)
+    return ApiResponse(status=204, raw=(b"", JSON)) if response is None else ApiResponse(raw=(response, JSON))

@@ -89,48 +89,48 @@ def handlers() -> dict[tuple[str, str], Handler]:
 
 
 def handle(route: Route, request: ApiRequest) -> ApiResponse:
-    """Do what a canonical route asks for."""
+    """Run the operation of a canonical route."""
     return execute(route, request, read_arguments(route, request))
 
 
 def read_arguments(route: Route, request: ApiRequest) -> dict[str, Any]:
-    """Everything a request says, under the names of the operation."""
-    said = _translated(request.query(route.query))
+    """The arguments of the operation, from path, query, headers and body."""
+    arguments = _rename_parameters(request.query(route.query))
     if route.body is not Body.NONE:
         document = request.document(required=route.body is Body.REQUIRED, repeats=route.operation != SETS_SECRET)
-        if twice := [name for name in document if name in said]:
-            raise InvalidRequest("is given as a parameter, too", field=twice[0])
-        said |= document
-    _take_key(said, route, request)
-    if inside := [name for name in request.path if name in said]:
-        raise InvalidRequest("stands in the path: leave it out", field=inside[0])
-    return said | dict(request.path)
+        if repeated := [name for name in document if name in arguments]:
+            raise InvalidRequest("is also given as a parameter", field=repeated[0])
+        arguments |= document
+    _add_idempotency_key(arguments, route, request)
+    if repeated := [name for name in request.path if name in arguments]:
+        raise InvalidRequest("is already given in the path", field=repeated[0])
+    return arguments | dict(request.path)
 
 
 def execute(route: Route, request: ApiRequest, arguments: Mapping[str, Any]) -> ApiResponse:
-    """Perform the operation of a route, on the conditions of its headers; the answer has its status and headers."""
+    """Run the operation of a route, if its If-Match header holds."""
     expected = read_if_match(request.headers.get("if-match")) if route.is_conditional else None
     if expected is None:
         return to_response(route, request.perform(route.operation, arguments))
-    present = request.perform("schedule/get", dict(request.path))
-    revision, tag = present["revision"], _tag(present)
-    # Who names the revision alone does not mind what people read of it, which keeps the revision.
+    current = request.perform("schedule/get", dict(request.path))
+    revision, tag = current["revision"], _tag(current)
+    # A revision alone ignores edits of the name or the description, which keep the revision.
     if tag not in expected and str(revision) not in expected:
-        raise _failed(f'the schedule is now "{tag}", which is not what If-Match names')
+        raise _precondition_failed(f'the schedule is now "{tag}", which If-Match does not name')
     if arguments.get("expected_revision", revision) != revision:
         raise InvalidRequest("is not the revision that If-Match names", field="expected_revision")
-    read = {"expected_revision": revision}
+    condition = {"expected_revision": revision}
     if tag in expected:
-        read["expected_updated_at_utc"] = present["updated_at_utc"]
+        condition["expected_updated_at_utc"] = current["updated_at_utc"]
     try:
-        document = request.perform(route.operation, {**arguments, **read})
+        document = request.perform(route.operation, {**arguments, **condition})
     except RevisionConflict as error:
-        raise _failed(error.message) from None
+        raise _precondition_failed(error.message) from None
     return to_response(route, document)
 
 
 def to_response(route: Route, document: dict[str, Any]) -> ApiResponse:
-    """An operation's document as the answer of a route."""
+    """The answer of an operation, with the status and headers of its route."""
     headers: dict[str, str] = {}
     if route.is_schedule:
         headers["ETag"] = f'"{_tag(document)}"'
@@ -140,27 +140,27 @@ def to_response(route: Route, document: dict[str, Any]) -> ApiResponse:
 
 
 def _tag(schedule: Mapping[str, Any]) -> str:
-    """What tells this state of a schedule from every other."""
+    """The ETag of a schedule: it changes with every edit."""
     return f"{schedule['revision']}-{schedule['updated_at_utc']}"
 
 
-def _failed(message: str) -> HttpError:
+def _precondition_failed(message: str) -> HttpError:
     return HttpError(412, RevisionConflict.code, message, field="If-Match")
 
 
-def _take_key(said: dict[str, Any], route: Route, request: ApiRequest) -> None:
-    """Put the key of a request among its arguments."""
+def _add_idempotency_key(arguments: dict[str, Any], route: Route, request: ApiRequest) -> None:
+    """Add the Idempotency-Key header to the arguments."""
     if route.key is None or (key := request.headers.get("idempotency-key")) is None:
         return
-    if said.setdefault(route.key, key) != key:
-        raise InvalidRequest("is not the key in the Idempotency-Key header", field=route.key)
+    if arguments.setdefault(route.key, key) != key:
+        raise InvalidRequest("differs from the Idempotency-Key header", field=route.key)
 
 
-def _translated(query: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of lists that have another name or form as arguments."""
+def _rename_parameters(query: dict[str, Any]) -> dict[str, Any]:
+    """Translate the parameters that have another name or form than the argument."""
     if (labels := query.pop("label", None)) is not None:
-        parted = [one.partition("=") for one in labels]
-        query["labels"] = {name: value for name, _, value in parted}
+        pairs = [label.partition("=") for label in labels]
+        query["labels"] = {name: value for name, _, value in pairs}
     if (user := query.pop("user_id", None)) is not None and query.setdefault("owner", user) != user:
-        raise InvalidRequest("is another one than owner", field="user_id")
+        raise InvalidRequest("differs from owner", field="user_id")
     return query

@@ -54,7 +54,7 @@ def find_warnings(trigger: Trigger, since: Micros, *, is_present: bool) -> list[
 
 
 def _fact_trap(event_type: str) -> str | None:
-    """A type that is almost one of the facts: whoever misspells it waits for nothing."""
+    """A type that is almost a system event: misspelled, it waits for nothing."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for those who wait for events
 
     from noonmark.core.system_events import SystemEvent  # noqa: PLC0415 - likewise

@@ -1,6 +1,6 @@
 """Why an occurrence ran, runs, will run, or did not: the rules that were asked, and one sentence.
 
-Nothing is decided here, and nothing is changed: the rules themselves are asked, and what they wrote down is told.
+Nothing is decided or changed here: this asks the rules themselves, and reports what they recorded.
 """
 
 from noonmark.core.explain.explanation import Explanation, Rule, Step

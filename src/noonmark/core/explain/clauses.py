@@ -152,7 +152,7 @@ def _deleted(case: Case) -> str:
 def _accepted(case: Case) -> str:
     row = case.occurrence
     by = "" if row.deadline is None else f" until {instant_words(row.deadline)}"
-    # Whoever asked it to stop may have drawn the deadline nearer.
+    # A request to stop may have brought the deadline forward.
     if by and row.stop is None and case.detail.get(SET_BY) == BY_WINDOW:
         by += ", when its window closes,"
     return f"the target accepted the work, and has time{by} to say how it ended"

@@ -1,4 +1,4 @@
-"""Where an occurrence stands: the rule that has decided about it, or that has its say next."""
+"""The rule that decided an occurrence, or that is next to decide."""
 
 from __future__ import annotations
 

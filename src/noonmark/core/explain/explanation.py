@@ -9,7 +9,7 @@ from typing import Any
 DOES_NOT_APPLY = "does_not_apply"
 """The schedule, or the way in which the occurrence came about, has nothing to do with this rule."""
 NOT_YET = "not_yet"
-"""The rule has its say later."""
+"""The rule decides later."""
 NOT_REACHED = "not_reached"
 """A rule before it has decided."""
 NOT_KNOWN = "not_known"
@@ -68,7 +68,7 @@ class Explanation:
     """One sentence in plain words."""
     steps: tuple[Step, ...]
     occurrence_id: str | None = None
-    """The occurrence it speaks of; None when no record is kept of one."""
+    """The explained occurrence; None if there is no record of one."""
     phase: str | None = None
     """Where that occurrence stands."""
 

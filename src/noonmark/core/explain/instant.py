@@ -37,7 +37,7 @@ NOTHING_MORE: Mapping[Rule, Facts] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moment:
-    """An instant, and what is kept around it."""
+    """An instant, and the records around it."""
 
     schedule: Schedule
     at: Micros
@@ -232,7 +232,7 @@ def _without_times(schedule: Schedule) -> str:
 
 
 def _unrecorded(moment: _Moment) -> Explanation:
-    """An instant that the trigger names, and of which there is no record, or none yet."""
+    """An instant of the trigger without a record, or without one yet."""
     schedule, at, now = moment.schedule, moment.at, moment.now
     if at <= now and not _is_open(moment):
         return _forgotten(moment)

@@ -1,4 +1,4 @@
-"""How a schedule fared last, and what comes next: for whoever asks about it without naming a time."""
+"""The last outcome of a schedule, and what comes next: the explanation without a time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _since(row: Occurrence, now: Micros) -> Micros:
 
 
 def _next(schedule: Schedule, after: Micros, next_run: Micros) -> str:
-    """When it is due again, after what is told of."""
+    """When it is next due, after the explained occurrence."""
     trigger = schedule.declaration.trigger
     following = next_run if next_run > after or trigger is None else trigger.next_micros(after)
     return "no other time is planned" if following is None else f"it is next due at {instant_words(following)}"

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
 
 MAX_ANSWER = 200
-"""So much is told of what a server answered, or a program wrote."""
+"""How much of a response or of a program's output is quoted."""
 MAX_LINES = 3
-"""So many lines are told of what a program wrote at last."""
+"""How many of the last lines of a program's output are quoted."""
 ENDED = {
     Outcome.COMPLETED: "completed",
     Outcome.FAILED: "failed",
@@ -91,7 +91,7 @@ def _beginning(body: Any) -> str | None:  # noqa: ANN401 - JSON
 
 
 def _end(output: Any) -> str | None:  # noqa: ANN401 - JSON
-    """The last lines of an output on one: what is no character to be seen is told as Python writes it."""
+    """The last lines of an output as one line, with unprintable characters escaped."""
     if not isinstance(output, str):
         return None
     lines = output.rstrip()[-4 * MAX_ANSWER :].splitlines()[-MAX_LINES:]

@@ -1,4 +1,4 @@
-"""The sentence that says it all: how an occurrence stands, and why, for somebody who was woken up for it."""
+"""One sentence for the operator: what happened to an occurrence, and why."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def instant(micros: Micros | None) -> str | None:
 
 
 def _placed(case: Case, at: Standing, step: Step) -> Step:
-    """A step as it is told of an occurrence that has come so far; each is given as if it had been passed."""
+    """The step of a rule, as if the occurrence had passed it."""
     if step.rule is at.rule:
         # Beside another reason than this one, the numbers are those of an earlier attempt.
         detail = case.detail if at.reason is case.occurrence.reason else {}

@@ -4,7 +4,7 @@ A trigger's discriminator is made of all its filters that hold for one scalar al
 digest of the values they want. An event has a digest for the same keys, or none where one of them leads nowhere or to
 no scalar. A trigger with another digest than the event's can never match; with the same, its filters decide.
 
-Stores keep what is said here, so whoever changes it has to bring what is stored up to date.
+Stores persist these entries, so a change here needs a migration.
 """
 
 from __future__ import annotations

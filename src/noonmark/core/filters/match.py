@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_FILTERS = 100
 MAX_PROBLEMS = 100
-"""A list of thousands of wrong entries is told once per entry only so far."""
+"""The maximum number of problems reported for one list."""
 
 Condition = Callable[[object], bool]
 

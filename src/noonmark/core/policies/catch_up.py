@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.misfire import MisfirePolicy
 
 MAX_IN_GRACE = 1_000
-"""So many fires in grace run at most: an interval of a millisecond has millions in an hour of grace."""
+"""The most fires in grace that run: an interval of a millisecond has millions in an hour of grace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

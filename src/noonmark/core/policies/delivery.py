@@ -1,4 +1,4 @@
-"""Delivery: what is promised when contact is lost, and what happens when nobody can serve the target."""
+"""Delivery: what is promised when contact is lost, and what happens when no node can serve the target."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Standing:
     ended: Micros | None = None
     """When it last ended in any way; a moment that no schedule which follows it has accounted for before."""
     completed: Micros | None = None
-    """When it last completed, likewise."""
+    """When it last completed."""
     leads: Chain | None = None
     """The trail of what its last end sets off, where anything follows it."""
 
@@ -124,7 +124,7 @@ class Standings:
 
     each: tuple[Standing, ...] = ()
     news: int = 0
-    """How often anything about them has changed so far; whoever decides does so on condition that it is still this."""
+    """The number of news so far; a decision holds only while it is unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Misfire: what happens to fires that nobody took up in time.
+"""Misfire: what happens to fires that were not started in time.
 
 Lateness counts from the due time. A fire that is late by at most the grace still runs; what happens to older ones
 is the policy. Event, manual and backfill origins never misfire.

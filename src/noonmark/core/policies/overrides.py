@@ -32,7 +32,7 @@ class Overrides:
         return present(overlap_policy=self.overlap_policy, concurrency=self.concurrency)
 
     def to_document(self) -> dict[str, Any]:
-        """What was said of it, as the document that `read_own` reads back; what led to it is kept apart."""
+        """The overrides as the document that `read_overrides` reads; the chain is stored apart."""
         overlap = None if self.overlap_policy is None else self.overlap_policy.to_document()
         return present(overlap_policy=overlap) | ({} if self.concurrency is None else self.concurrency.to_document())
 

@@ -45,7 +45,7 @@ class Window:
     def cuts_off_at(self, first_due: Micros) -> Micros | None:
         """When it ends what has begun, if it does.
 
-        What its target took over is cut off like any other run; it is never suspended, as nobody here runs it.
+        Work that the target took over is cut off like any other run, but never suspended: it does not run here.
         """
         return self.closes_at(first_due) if self.end_action is EndAction.CANCEL else None
 
@@ -110,7 +110,7 @@ class Spell:
     is_open: bool
     since: Micros
     until: Micros | None
-    """When it closes, or when the next one opens; None when there is none any more."""
+    """When it closes, or when the next one opens; None if there is no further one."""
 
 
 def spell_at(window: Window, trigger: Trigger | None, *, first_due: Micros, now: Micros) -> Spell:

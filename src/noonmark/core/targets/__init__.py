@@ -1,4 +1,4 @@
-"""Targets: what receives the work of a schedule. Nine kinds, told apart by `target_kind`.
+"""Targets: what receives the work of a schedule. Nine kinds, by `target_kind`.
 
 Those of agents and of the network are loaded when one is read: a program that runs its own functions has no need of
 them, and should not wait for them.

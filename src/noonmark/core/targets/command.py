@@ -137,7 +137,7 @@ TOLD = frozenset(
         "NOONMARK_CHAIN",
     }
 )
-"""What a program is told about its run; nobody else can say that."""
+"""Variables about the run, which callers cannot set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

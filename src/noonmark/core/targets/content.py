@@ -1,4 +1,4 @@
-"""What an agent is told: plain text, or blocks of text, images and video."""
+"""The content of a prompt: plain text, or blocks of text, images and video."""
 
 from __future__ import annotations
 

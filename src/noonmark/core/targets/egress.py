@@ -71,7 +71,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
 """What is not public; the first that fits counts."""
 _OF_THE_NEIGHBOURHOOD = ("a loopback address", "a private address")
 _NEVER_BELOW = ("a metadata address", "a link-local address", "a multicast address")
-"""What `*.` does not open: whoever can name a host below it would reach the credentials of a cloud."""
+"""What `*.` does not open: a host name below it could lead to the credentials of a cloud."""
 _NETWORKS = [(ip_network(one), kind) for kind, networks in _KINDS.items() for one in networks]
 _PUBLIC_6 = IPv6Network("2000::/3")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
@@ -95,7 +95,7 @@ class EgressPolicy:
 
     `*.` means all below it, but no metadata servers, link-local or multicast addresses."""
     networks: tuple[tuple[Network, int | None], ...] = ()
-    """Addresses that are open, likewise."""
+    """Allowed addresses."""
 
     def url_problem(self, url: Url) -> str | None:
         """Why a request to this URL is refused, if its spelling alone tells."""

@@ -79,7 +79,7 @@ class HttpTarget:
     expected_statuses: tuple[int | str, ...] | None = None
     """The answers that mean success: numbers, or classes such as `2xx`, which is what None stands for."""
     retry_statuses: tuple[int | str, ...] | None = None
-    """The other answers after which the retry policy has its say; None for those that tell of a passing trouble."""
+    """Further statuses that the retry policy applies to; None for the transient ones."""
     timeout: Micros | None = None
     completion_timeout: Micros | None = None
     """How long a receiver that takes the work over has to tell its end; None for a day."""

@@ -53,7 +53,7 @@ class CronTrigger(WallTrigger):
         texts = given if isinstance(given, tuple) else (given,)
         zone = zone_argument(timezone)
         override = NO_OVERRIDE if dst is None else dst_argument(dst)
-        # A key that nothing hashes is no part of what this trigger means.
+        # A key that nothing hashes is not part of the trigger's meaning.
         kept = key if key and any(one.hashed for one in parsed) else ""
         recurrence = Recurrence(zone, [(one.rule, override.over(one.dst)) for one in parsed])
         self._set(expressions=texts, timezone=timezone, dst=override, key=kept, parsed=parsed, _recurrence=recurrence)
@@ -77,7 +77,7 @@ class CronTrigger(WallTrigger):
         return tuple(one.rule for one in self.parsed if one.dst is FIXED)
 
     def bind(self, *, now: datetime, key: str = "") -> CronTrigger:
-        """Let `H` hash the schedule's key, unless the trigger brought its own."""
+        """Bind `H` to the schedule's key, unless the trigger has its own."""
         instant_argument("now", now)
         if self.key or not key or not any(one.hashed for one in self.parsed):
             return self

@@ -84,7 +84,7 @@ FIELDS = (SECOND, MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 
 
 def parse_field(field: Field, text: str, key: str) -> FieldSet:
-    """Read one field that is no word, already in capitals; `key` is what `H` hashes."""
+    """Read one field in capitals that is not a word; `key` is what `H` hashes."""
     low, _, high = text.partition("-")
     if low in field.numbers and high in field.numbers:  # the plain range, which most fields are that are no word
         return FieldSet(_values(field, _range(field, text, field.numbers[low], field.numbers[high])))
@@ -212,7 +212,7 @@ class DayFields(NamedTuple):
     either: bool
 
     def rule(self, months: frozenset[int], years: frozenset[int] | None = None) -> DayRule | None:
-        """These days, within some months of some years; nothing if there is no such day."""
+        """These days, within some months of some years; None if there is no such day."""
         any_number = self.day_of_month is ANY_DAY_OF_MONTH
         every_day = any_number and self.day_of_week is ANY_WEEKDAY and months is EVERY_MONTH and years is None
         rule = DayRule(self.days_of, months, years, every_day=every_day)

@@ -19,7 +19,7 @@ MAX_EVERY_SECONDS = 3_155_760_000
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class IntervalTrigger(Trigger):
-    """Fires at `start_at`, then every so many seconds. Without a start it has no fire until `bind` anchors it."""
+    """Fires at `start_at`, then at every interval. Without a start it has no fire until `bind` anchors it."""
 
     every: Micros
 

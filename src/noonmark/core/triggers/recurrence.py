@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MAX_GAP_SECONDS = 3 * 3600
-"""A longer jump is no daylight saving but a change of date line or a repaired clock; nothing is owed for it."""
+"""A longer jump is not daylight saving but a move of the date line or a corrected clock; no fire is owed for it."""
 
 FIRST_SECOND = MIN_INSTANT // SECOND
 LAST_SECOND = MAX_INSTANT // SECOND
@@ -109,7 +109,7 @@ class Recurrence:
             segment = self._zone.segment_at(first)
             start, end, offset, reading, gap = segment
             while end <= last and self._zone.segment_at(end)[2:] == (offset, reading, 0):
-                end = self._zone.segment_at(end).end  # a block's end is no change of the clock
+                end = self._zone.segment_at(end).end  # the end of a block is not a change of the clock
             end = min(end, last + 1)
             rule = self._rule_for(reading) if reading else self._whole
             if rule is not None:

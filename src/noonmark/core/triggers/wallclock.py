@@ -272,7 +272,7 @@ class Union:
     __slots__ = ("_bits", "_months", "_rules", "_sizes")
 
     def __init__(self, rules: tuple[TimesOnDays, ...]) -> None:
-        """What is computed while counting is kept: months repeat, and so do the sets of rules that share a day."""
+        """Cached while counting: months repeat, and so do the sets of rules that share a day."""
         self._rules = rules
         self._bits: tuple[int, ...] | None = None
         self._sizes: dict[tuple[int, ...], int] = {}

@@ -192,7 +192,7 @@ def release_year() -> int:
 
 
 def _suggestion(name: str) -> str:
-    if len(name) > MAX_NAME or "+" in name:  # an offset, such as UTC+1, is no zone
+    if len(name) > MAX_NAME or "+" in name:  # an offset such as UTC+1 is not a zone
         return "a name such as Europe/Stockholm is expected"
     from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
 

@@ -1,0 +1,100 @@
+"""`noonmark event`: emit, list and match events."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from noonmark.cli.inputs import parse_json, parse_optional_json
+from noonmark.cli.options import Connection, Limit, Texts
+from noonmark.cli.output import print_answer, print_json
+from noonmark.cli.remote import connect, read_pages
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest
+
+Last = Annotated[int, Parameter(name=("--last", "--limit"), help="How many of the last events to examine.")]
+EventPayload = Annotated[
+    str | None, Parameter(show_default=False, help="Examine a hypothetical event with this payload instead.")
+]
+
+
+def emit(
+    event_type: Annotated[str, Parameter(help="The type of the event, such as file_uploaded.")],
+    /,
+    *,
+    payload_json: Annotated[str | None, Parameter(show_default=False, help="The payload, as JSON.")] = None,
+    source: Annotated[str, Parameter(help="Who emits it.")] = "cli",
+    event_id: Annotated[
+        str | None, Parameter(show_default=False, help="An event id; the same id again is the same event.")
+    ] = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Emit an event. The schedules that wait for it run on their nodes."""
+    payload = parse_optional_json(payload_json, "--payload-json")
+    arguments = present(event_type=event_type, payload=payload, source=source, event_id=event_id)
+    with connect(connection) as remote:
+        answer = remote.call("event/emit", arguments)
+    if answer.get("duplicate"):
+        sentence = f"{answer['event_id']} was emitted before with another type or payload; nothing was emitted."
+    else:
+        sentence = f"Emitted {event_type} as {answer['event_id']}."
+    print_answer(answer, sentence, as_json=connection.as_json)
+
+
+def list_events(
+    *,
+    event: Annotated[str | None, Parameter(show_default=False, help="Only events of this type.")] = None,
+    limit: Limit = 100,
+    connection: Connection = Connection(),
+) -> None:
+    """List emitted events."""
+    with connect(connection) as remote:
+        answer = read_pages(remote, "event/list", present(event_type=event), entries="events", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries, show_events  # noqa: PLC0415 - rich is slow to load
+
+    show_events(answer["events"], more_entries(answer, limit))
+
+
+def match(
+    event_type: Annotated[
+        str | None, Parameter(show_default=False, help="The type of the events; default: any.")
+    ] = None,
+    /,
+    *,
+    event: Annotated[Texts, Parameter(help="The type of the events, as for noonmark trigger create; repeatable.")] = (),
+    filter_json: Annotated[
+        str | None, Parameter(show_default=False, help="The filters, as for noonmark trigger create.")
+    ] = None,
+    payload_json: EventPayload = None,
+    last: Last = 100,
+    connection: Connection = Connection(),
+) -> None:
+    """Show which recent events match filters, and why others do not. Nothing is started."""
+    types = [name for name in (event_type, *event) if name is not None]
+    if payload_json is not None and not types:
+        raise InvalidRequest("needs a type: noonmark event match TYPE --payload-json ..", field="--payload-json")
+    filters = parse_optional_json(filter_json, "--filter-json")
+    selected = types[0] if len(types) == 1 else types or None
+    arguments = present(event_type=selected, filters=filters, event=payload_event(payload_json)) | {"limit": last}
+    show_matches(connection, arguments)
+
+
+def payload_event(payload_json: str | None) -> dict[str, Any] | None:
+    """The hypothetical event to examine, if a payload is given."""
+    return None if payload_json is None else {"payload": parse_json(payload_json, field="--payload-json")}
+
+
+def show_matches(connection: Connection, arguments: dict[str, Any]) -> None:
+    """Match events, and show the result."""
+    with connect(connection) as remote:
+        answer = remote.call("event/match", arguments)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import show_event_matches  # noqa: PLC0415 - rich is slow to load
+
+    show_event_matches(answer)

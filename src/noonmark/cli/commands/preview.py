@@ -1,0 +1,126 @@
+"""`noonmark preview` and `noonmark check`: what a trigger or a schedule document would do."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from noonmark.cli.inputs import parse_json, read_document
+from noonmark.cli.options import AsJson
+from noonmark.cli.output import EXIT_INVALID, print_errors, print_json, printable
+from noonmark.cli.upcoming import Upcoming, preview_trigger
+from noonmark.clocks import SystemClock
+from noonmark.core.errors import InvalidSchedule, InvalidTrigger
+from noonmark.core.instants import from_micros, parse_instant
+from noonmark.core.json_values import shown
+from noonmark.core.triggers import parse_trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from noonmark.core.errors import Problem
+    from noonmark.core.schedule import Declaration
+
+MAX_COUNT = 1_000
+CHECK_COUNT = 3
+"""How many fires `noonmark check` shows."""
+
+
+def preview(
+    *expressions: Annotated[str, Parameter(help='Cron expressions, each in quotes: "30 2 * * *".')],
+    timezone: Annotated[str | None, Parameter(help="IANA time zone of the expressions; default: UTC.")] = None,
+    count: Annotated[int, Parameter(help=f"How many fires, 1 to {MAX_COUNT:,}.")] = 5,
+    after: Annotated[str | None, Parameter(help="The start: 2026-10-24T00:00:00Z; default: now.")] = None,
+    key: Annotated[str, Parameter(help="The key that H in an expression hashes.", show_default=False)] = "",
+    trigger_json: Annotated[str | None, Parameter(help="A trigger document instead of expressions.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the next fires of cron expressions, or of any trigger."""
+    if not 1 <= count <= MAX_COUNT:
+        raise InvalidTrigger(f"must be from 1 to {MAX_COUNT:,}, not {shown(count)}", field="--count")
+    now = SystemClock().now().replace(microsecond=0)
+    start = now if after is None else _instant(after)
+    trigger = parse_trigger(_trigger_document(expressions, timezone, trigger_json), now=now, key=key)
+    upcoming = preview_trigger(trigger, after=start, count=count)
+    if as_json:
+        print_json(upcoming.to_document())
+        return
+    from noonmark.cli.render.fires import show_upcoming  # noqa: PLC0415 - rich is slow to load
+
+    show_upcoming(upcoming, now=now)
+
+
+def _trigger_document(expressions: tuple[str, ...], timezone: str | None, trigger_json: str | None) -> object:
+    if trigger_json is None:
+        return _cron_document(expressions, timezone)
+    if expressions:
+        raise InvalidTrigger("conflicts with expressions: give one of them", field="--trigger-json")
+    if timezone is not None:
+        raise InvalidTrigger("belongs in the document of --trigger-json", field="--timezone")
+    return parse_json(trigger_json, field="--trigger-json")
+
+
+def _cron_document(expressions: tuple[str, ...], timezone: str | None) -> dict[str, object]:
+    if not expressions:
+        raise InvalidTrigger('give a cron expression in quotes, such as "30 2 * * *", or --trigger-json')
+    if len(expressions) > 1 and not any(" " in text or text.startswith("@") for text in expressions):
+        raise InvalidTrigger('put the expression in quotes, such as "30 2 * * *"; otherwise the shell splits it')
+    document: dict[str, object] = {"type": "cron", "timezone": timezone}
+    return document | ({"expression": expressions[0]} if len(expressions) == 1 else {"crons": list(expressions)})
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return from_micros(parse_instant(text))
+    except ValueError as error:
+        raise InvalidTrigger(str(error), field="--after") from None
+
+
+def check(
+    file: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="A JSON file with one schedule document; - reads stdin.")
+    ],
+    /,
+    *,
+    as_json: AsJson = False,
+) -> int:
+    """Check a schedule document and describe it."""
+    from noonmark.core.schedule import parse_schedule  # noqa: PLC0415 - preview does not need it
+
+    if file.startswith("--"):
+        raise InvalidSchedule(f"unknown option {file}")
+    now = SystemClock().now().replace(microsecond=0)
+    try:
+        declaration = parse_schedule(read_document(file), now=now)
+    except InvalidSchedule as error:
+        _report(error.problems, file=file, as_json=as_json)
+        return EXIT_INVALID
+    upcoming = _upcoming(declaration, now)
+    if as_json:
+        print_json({"valid": True, "problems": []} | upcoming.to_document())
+        return 0
+    from noonmark.cli.render.summary import show_valid_schedule  # noqa: PLC0415 - rich is slow to load
+
+    show_valid_schedule(declaration, upcoming, now=now)
+    return 0
+
+
+def _report(problems: Sequence[Problem], *, file: str, as_json: bool) -> None:
+    if as_json:
+        documents = [{"field": each.field, "message": each.message, "code": each.code} for each in problems]
+        print_json({"valid": False, "problems": documents})
+        return
+    for problem in problems:
+        sys.stdout.write(printable(f"{problem.field or 'document'}: {problem.message} [{problem.code}]") + "\n")
+    sys.stdout.flush()
+    print_errors([f"{file}: {len(problems)} {'problem' if len(problems) == 1 else 'problems'}"])
+
+
+def _upcoming(declaration: Declaration, now: datetime) -> Upcoming:
+    if declaration.trigger is not None:
+        return preview_trigger(declaration.trigger, after=now, count=CHECK_COUNT)
+    upstreams = " and ".join(upstream.schedule_id for upstream in declaration.depends_on)
+    return Upcoming(text=f"After {upstreams}", warnings=[], fires=[], after=now, count=0, zone="UTC")

@@ -1,0 +1,244 @@
+"""Occurrences and runs: `noonmark run`, and the commands of `noonmark schedule` that start, list or explain them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from noonmark.cli.inputs import parse_optional_instant, parse_optional_json
+from noonmark.cli.options import Connection, Limit, Reason, ScheduleId
+from noonmark.cli.output import EXIT_FAILED, one_line, print_answer, print_json, print_line, progress_bar, shorten
+from noonmark.cli.remote import MAX_PAGE, connect, read_pages
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest
+from noonmark.core.lifecycle import FINAL
+
+if TYPE_CHECKING:
+    from noonmark.cli.remote import Remote
+
+RUN_POLL_SECONDS = 0.25
+BACKFILL_POLL_SECONDS = 0.5
+_OCCURRENCE_ID = re.compile(r"occ_[0-9a-f]{32}")
+_RUN_ID = re.compile(r"(occ_[0-9a-f]{32})-[0-9]+")
+"""The id of a run: the id of its occurrence, and the attempt."""
+
+
+def run_now(  # noqa: PLR0913 - one argument per option
+    schedule_id: ScheduleId,
+    /,
+    *,
+    payload_json: Annotated[str | None, Parameter(show_default=False, help="The payload, as JSON.")] = None,
+    overlap: Annotated[
+        str | None, Parameter(show_default=False, help="Another overlap policy for this run, such as allow.")
+    ] = None,
+    key: Annotated[
+        str | None, Parameter(show_default=False, help="An idempotency key; the same key again is the same run.")
+    ] = None,
+    wait: Annotated[
+        bool,
+        Parameter(
+            negative=(), show_default=False, help="Wait for the end, including retries; fail unless it completes."
+        ),
+    ] = False,
+    reason: Reason = None,
+    connection: Connection = Connection(),
+) -> int:
+    """Run a schedule now, in addition to its own fires."""
+    payload = parse_optional_json(payload_json, "--payload-json")
+    arguments = present(schedule_id=schedule_id, payload=payload, overlap=overlap, key=key, reason=reason)
+    with connect(connection) as remote:
+        occurrence = remote.call("schedule/run", arguments)
+        occurrence_id = occurrence["occurrence_id"]
+        if wait:
+            occurrence = _wait_for_occurrence(remote, occurrence_id)
+            occurrence["runs"] = remote.call("occurrence/runs", {"occurrence_id": occurrence_id})["runs"]
+    sentence = (
+        f"{occurrence_id} {_outcome(occurrence)}" if wait else f"Requested a run of {schedule_id}: {occurrence_id}."
+    )
+    print_answer(occurrence, sentence, as_json=connection.as_json)
+    return EXIT_FAILED if wait and occurrence["phase"] != "completed" else 0
+
+
+def _wait_for_occurrence(remote: Remote, occurrence_id: str) -> dict[str, Any]:
+    """Poll an occurrence until it ends."""
+    arguments = {"occurrence_id": occurrence_id}
+    while (occurrence := remote.call("occurrence/get", arguments))["phase"] not in FINAL:
+        threading.Event().wait(RUN_POLL_SECONDS)
+    return occurrence
+
+
+def _outcome(occurrence: dict[str, Any]) -> str:
+    """The final phase of an occurrence, with its result or the reason of its failure."""
+    phase = occurrence["phase"].replace("_", " ")
+    last = max(occurrence["runs"], key=lambda run: run["attempt"], default=None)
+    if last is not None and last["error"]:
+        return f"{phase}: {_short_error(last['error'])}"
+    if last is not None and last["result"] is not None:
+        return f"{phase}: {json.dumps(last['result'], ensure_ascii=False)}"
+    if occurrence["phase"] == "completed" or occurrence["why"] is None:
+        return f"{phase}."
+    return f"{phase}: {occurrence['why']}"
+
+
+def _short_error(error: str) -> str:
+    """The error in short; of a traceback, the last line."""
+    lines = error.strip().splitlines()
+    return shorten(lines[-1] if lines and lines[0].startswith("Traceback") else error)
+
+
+def cancel(
+    occurrence_id: Annotated[str, Parameter(help="The id of an occurrence, or of its run, as the lists show it.")],
+    /,
+    *,
+    reason: Reason = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Cancel a pending occurrence, or ask its run to stop. The schedule continues."""
+    run_id = _RUN_ID.fullmatch(occurrence_id)
+    arguments = present(occurrence_id=occurrence_id if run_id is None else run_id[1], reason=reason)
+    with connect(connection) as remote:
+        occurrence = remote.call("occurrence/cancel", arguments)
+    if occurrence["phase"] in FINAL:
+        sentence = f"Cancelled {occurrence['occurrence_id']}."
+    else:
+        sentence = f"Asked {occurrence['occurrence_id']} to stop; it is {occurrence['phase']}."
+    print_answer(occurrence, sentence, as_json=connection.as_json)
+
+
+def list_occurrences(
+    schedule_id: ScheduleId,
+    /,
+    *,
+    phase: Annotated[str | None, Parameter(show_default=False, help="Only in this phase, such as failed.")] = None,
+    limit: Limit = 100,
+    connection: Connection = Connection(),
+) -> None:
+    """List the occurrences of a schedule, with the reasons for their phases."""
+    arguments = present(schedule_id=schedule_id, phase=phase)
+    with connect(connection) as remote:
+        answer = read_pages(remote, "schedule/occurrences", arguments, entries="occurrences", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - rich is slow to load
+
+    show_occurrences(answer["occurrences"], more_entries(answer, limit))
+
+
+def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Connection = Connection()) -> None:
+    """List the runs of a schedule, with their results or errors."""
+    with connect(connection) as remote:
+        answer = read_pages(remote, "schedule/runs", {"schedule_id": schedule_id}, entries="runs", limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - rich is slow to load
+
+    show_runs(answer["runs"], more_entries(answer, limit))
+
+
+def explain(
+    some_id: Annotated[str, Parameter(name="ID", help="The id of a schedule, or of one of its occurrences.")],
+    /,
+    *,
+    at: Annotated[
+        str | None, Parameter(show_default=False, help="The instant to explain; default: the last run.")
+    ] = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Explain why something ran or did not run: a summary, and the decision of each rule."""
+    instant = parse_optional_instant(at, "--at")
+    is_occurrence = _OCCURRENCE_ID.fullmatch(some_id) is not None
+    if is_occurrence and instant is not None:
+        raise InvalidRequest("requires the id of a schedule: an occurrence has its own time", field="--at")
+    with connect(connection) as remote:
+        if is_occurrence:
+            answer = remote.call("occurrence/explain", {"occurrence_id": some_id})
+        else:
+            answer = remote.call("schedule/explain", present(schedule_id=some_id, at=instant))
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - rich is slow to load
+
+    show_explanation(one_line(answer["summary"]), answer["steps"])
+
+
+def backfill(  # noqa: PLR0913 - one argument per option
+    schedule_id: ScheduleId,
+    /,
+    *,
+    first: Annotated[str, Parameter(name="--from", help="The first instant: 2026-11-01T00:00:00Z.")],
+    last: Annotated[str, Parameter(name="--to", help="The last instant, inclusive; not later than now.")],
+    dry_run: Annotated[bool, Parameter(negative=(), show_default=False, help="Only show what would run.")] = False,
+    limit: Annotated[int, Parameter(help="Refuse a backfill of more occurrences, up to 10,000.")] = 1_000,
+    concurrency: Annotated[
+        int | None, Parameter(show_default=False, help="How many run at the same time; default: one.")
+    ] = None,
+    key: Annotated[
+        str | None, Parameter(show_default=False, help="An idempotency key; the same key again is the same backfill.")
+    ] = None,
+    wait: Annotated[bool, Parameter(negative=(), show_default=False, help="Wait until all have ended.")] = False,
+    connection: Connection = Connection(),
+) -> int:
+    """Run past fires of a schedule, from the first instant to the last."""
+    arguments = present(
+        schedule_id=schedule_id,
+        to=parse_optional_instant(last, "--to"),
+        dry_run=dry_run,
+        limit=limit,
+        concurrency=concurrency,
+        key=key,
+    ) | {"from": parse_optional_instant(first, "--from")}
+    with connect(connection) as remote:
+        answer = remote.call("schedule/backfill", arguments)
+        phases = _wait_for_backfill(remote, schedule_id, answer) if wait and not dry_run else {}
+    if connection.as_json:
+        print_json(answer | ({"phases": phases} if phases else {}))
+    else:
+        _show_backfill(answer, phases, dry_run=dry_run)
+    return EXIT_FAILED if set(phases) - {"completed"} else 0
+
+
+def _wait_for_backfill(remote: Remote, schedule_id: str, answer: dict[str, Any]) -> dict[str, int]:
+    """Wait until all occurrences have ended; returns how many ended in each phase."""
+    origin, count = f"backfill:{answer['backfill_id']}", answer["count"]
+    pending = count
+    with progress_bar("Running", count) as advance:
+        while pending:
+            live = _count_phases(remote, schedule_id, origin, count, include_terminal=False).total()
+            advance(pending - live)
+            pending = live
+            if pending:
+                threading.Event().wait(BACKFILL_POLL_SECONDS)
+    return dict(_count_phases(remote, schedule_id, origin, count, include_terminal=True))
+
+
+def _count_phases(
+    remote: Remote, schedule_id: str, origin: str, expected: int, *, include_terminal: bool
+) -> Counter[str]:
+    """Count the occurrences of one origin by phase."""
+    phases: Counter[str] = Counter()
+    arguments = {"schedule_id": schedule_id, "include_terminal": include_terminal, "limit": MAX_PAGE}
+    while True:
+        page = remote.call("schedule/occurrences", arguments)
+        phases.update(one["phase"] for one in page["occurrences"] if one["origin"] == origin)
+        if page["next_cursor"] is None or phases.total() >= expected:
+            return phases
+        arguments["cursor"] = page["next_cursor"]
+
+
+def _show_backfill(answer: dict[str, Any], phases: dict[str, int], *, dry_run: bool) -> None:
+    if dry_run:
+        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - rich is slow to load
+
+        show_occurrences(answer["occurrences"], " would run")
+        return
+    count = f"{answer['count']:,} {'occurrence' if answer['count'] == 1 else 'occurrences'}"
+    ended = ": " + ", ".join(f"{number:,} {phase}" for phase, number in sorted(phases.items())) if phases else ""
+    print_line(f"Backfill {answer['backfill_id']}: {count}{ended}.")

@@ -1,0 +1,301 @@
+"""`noonmark schedule`: create, list, show, change, pause, resume and delete schedules."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from noonmark.cli.document_builder import (
+    MERGED_FIELDS,
+    TARGET_OPTIONS,
+    TRIGGER_OPTIONS,
+    given_document,
+    policy_document,
+    target_document,
+    trigger_document,
+)
+from noonmark.cli.inputs import parse_optional_instant
+from noonmark.cli.options import (
+    Confirm,
+    Connection,
+    OldestLimit,
+    OnceOptions,
+    PolicyOptions,
+    Reason,
+    ScheduleId,
+    TargetOptions,
+    Texts,
+    TriggerOptions,
+)
+from noonmark.cli.output import EXIT_FAILED, display_name, one_line, print_answer, print_json
+from noonmark.cli.remote import connect, read_pages
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from noonmark.cli.options import EventOptions
+
+LATEST = 5
+"""How many occurrences `noonmark schedule status` shows."""
+
+Bundle = Annotated[
+    str | None, Parameter(show_default=False, help="A bundle to start; this release does not run bundles yet.")
+]
+NewId = Annotated[
+    str | None, Parameter(name="--id", show_default=False, help="The id of the schedule; default: a generated one.")
+]
+Status = Annotated[
+    str | None, Parameter(name=("--status", "--phase"), show_default=False, help="active, paused or completed.")
+]
+Labels = Annotated[Texts, Parameter(help="With this label, as name=value.")]
+
+
+def create(
+    bundle: Bundle = None,
+    /,
+    *,
+    trigger: TriggerOptions = TriggerOptions(),
+    target: TargetOptions = TargetOptions(),
+    policies: PolicyOptions = PolicyOptions(),
+    schedule_id: NewId = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Create a schedule from a trigger, a target and policies."""
+    document = build_document(trigger, target, policies, bundle)
+    if "trigger" not in document and not document.get("depends_on"):
+        raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
+    create_schedule(connection, document, schedule_id)
+
+
+def delay(
+    bundle: Bundle = None,
+    /,
+    *,
+    once: OnceOptions = OnceOptions(),
+    target: TargetOptions = TargetOptions(),
+    policies: PolicyOptions = PolicyOptions(),
+    schedule_id: NewId = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Create a schedule that runs once, at an instant or after a delay."""
+    document = build_document(once, target, policies, bundle)
+    if trigger_type(document) != "once":
+        raise InvalidRequest("a schedule needs a trigger: give --at or --in")
+    create_schedule(connection, document, schedule_id)
+
+
+def build_document(
+    trigger: TriggerOptions | OnceOptions | EventOptions,
+    target: TargetOptions,
+    policies: PolicyOptions,
+    bundle: str | None,
+) -> dict[str, Any]:
+    """The document of a new schedule."""
+    given = given_document(policies.schedule_json)
+    document = given | policy_document(policies, given)
+    document |= present(trigger=trigger_document(trigger, given.get("trigger")))
+    found = target_document(target, bundle, given.get("target"), is_given=True)
+    if found is None:
+        raise InvalidRequest(f"a schedule needs a target: give {TARGET_OPTIONS}")
+    return document | {"target": found}
+
+
+def trigger_type(document: dict[str, Any]) -> object:
+    """The type of the trigger; None if there is no valid trigger."""
+    trigger = document.get("trigger")
+    return trigger.get("type") if isinstance(trigger, dict) else None
+
+
+def create_schedule(connection: Connection, document: dict[str, Any], schedule_id: str | None) -> None:
+    """Create a schedule from its document, and show it."""
+    with connect(connection) as remote:
+        created = remote.call("schedule/create", document | present(schedule_id=schedule_id))
+    _show_schedule(connection, created, "Created")
+
+
+def update(
+    schedule_id: ScheduleId,
+    /,
+    *,
+    trigger: TriggerOptions = TriggerOptions(),
+    target: TargetOptions = TargetOptions(),
+    policies: PolicyOptions = PolicyOptions(),
+    expected_revision: Annotated[
+        int | None, Parameter(show_default=False, help="Fail if the schedule has another revision.")
+    ] = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Change the given fields of a schedule; other fields, labels and headers keep their values.
+
+    An empty value removes a label or header; null in --schedule-json resets a field.
+    """
+    given = given_document(policies.schedule_json)
+    with connect(connection) as remote:
+        before = remote.call("schedule/get", {"schedule_id": schedule_id})
+        changes = given | policy_document(policies, before | given, is_change=True)
+        merged = {
+            "trigger": trigger_document(trigger, given.get("trigger", before["trigger"])),
+            "target": target_document(
+                target, before=given.get("target", before["target"]), is_given="target" in given, is_change=True
+            ),
+        }
+        changes |= {name: value for name, value in merged.items() if value is not None and value != before[name]}
+        if not changes:
+            raise InvalidRequest("nothing to change; see noonmark schedule update --help")
+        if expected_revision is None and (merged.keys() | MERGED_FIELDS) & changes.keys():
+            # These are partly what was read above, so a change in between must not be overwritten.
+            expected_revision = before["revision"]
+        arguments = {"schedule_id": schedule_id, **present(expected_revision=expected_revision), **changes}
+        after = remote.call("schedule/update", arguments)
+    _show_schedule(connection, after, "Changed")
+
+
+def _show_schedule(connection: Connection, document: dict[str, Any], verb: str) -> None:
+    if connection.as_json:
+        print_json(document)
+        return
+    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - rich is slow to load
+
+    show_schedule(document, f"{verb} {display_name(document)}.")
+
+
+def list_schedules(
+    *,
+    kind: Annotated[
+        str | None,
+        Parameter(show_default=False, help="periodic, delayed or event; or a type of trigger, such as cron."),
+    ] = None,
+    status: Status = None,
+    label: Labels = (),
+    text: Annotated[
+        str | None, Parameter(show_default=False, help="With this text in the name, description or id.")
+    ] = None,
+    limit: OldestLimit = 100,
+    connection: Connection = Connection(),
+) -> None:
+    """List schedules."""
+    arguments = schedule_filter(status, label) | present(kind=kind, text=text)
+    show_schedule_list(connection, "schedule/list", arguments, "schedules", limit=limit)
+
+
+def schedule_filter(status: str | None, label: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments that select schedules by phase and labels."""
+    labels = [pair.partition("=") for pair in label]
+    return present(
+        phase=None if status is None else status.lower(),
+        labels={name: value for name, _, value in labels} or None,
+    )
+
+
+def show_schedule_list(
+    connection: Connection, operation: str, arguments: dict[str, Any], entries: str, *, limit: int
+) -> None:
+    """Call an operation that lists schedules, and show them."""
+    with connect(connection) as remote:
+        answer = read_pages(remote, operation, arguments, entries=entries, limit=limit)
+    if connection.as_json:
+        print_json(answer)
+        return
+    from noonmark.cli.render.tables import more_entries, show_schedules  # noqa: PLC0415 - rich is slow to load
+
+    show_schedules(answer[entries], more_entries(answer, limit))
+
+
+def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection()) -> None:
+    """Show a schedule, its next fires, its last run and its last occurrences."""
+    with connect(connection) as remote:
+        document = remote.call("schedule/get", {"schedule_id": schedule_id, "include_deleted": True})
+        latest = remote.call("schedule/occurrences", {"schedule_id": schedule_id, "limit": LATEST})["occurrences"]
+        if connection.as_json:
+            print_json(document | {"occurrences": latest})
+            return
+        runs = remote.call("schedule/runs", {"schedule_id": schedule_id, "limit": 1})["runs"]
+    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - rich is slow to load
+
+    show_schedule(document, display_name(document), latest, runs)
+
+
+def preview(
+    schedule_id: Annotated[str | None, Parameter(show_default=False, help="The id of the schedule.")] = None,
+    /,
+    *,
+    trigger: TriggerOptions = TriggerOptions(),
+    count: Annotated[int, Parameter(help="How many fires, 1 to 1,000.")] = 5,
+    after: Annotated[
+        str | None, Parameter(show_default=False, help="The start: 2027-10-24T00:00:00Z; default: now.")
+    ] = None,
+    connection: Connection = Connection(),
+) -> None:
+    """Show the next fires of a schedule, or of a trigger given by options."""
+    document = trigger_document(trigger)
+    if (schedule_id is None) == (document is None):
+        raise InvalidRequest("give the id of a schedule, or a trigger: --cron, --every, --at or --in")
+    start = parse_optional_instant(after, "--after")
+    with connect(connection) as remote:
+        arguments = present(schedule_id=schedule_id, trigger=document, count=count, after=start)
+        answer = remote.call("schedule/preview", arguments)
+        if connection.as_json:
+            print_json(answer)
+            return
+        if schedule_id is not None:
+            document = remote.call("schedule/get", {"schedule_id": schedule_id})["trigger"]
+    from noonmark.cli.render.details import show_preview  # noqa: PLC0415 - rich is slow to load
+
+    show_preview(answer, document, after=start, count=count)
+
+
+def pause(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
+    """Pause a schedule; active runs continue, and fires missed meanwhile are recorded as skipped."""
+    _change_phase(connection, "schedule/pause", present(schedule_id=schedule_id, reason=reason), "Paused")
+
+
+def resume(schedule_id: ScheduleId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
+    """Resume a paused schedule, from now on."""
+    _change_phase(connection, "schedule/resume", present(schedule_id=schedule_id, reason=reason), "Resumed")
+
+
+def _change_phase(connection: Connection, operation: str, arguments: dict[str, Any], verb: str) -> None:
+    with connect(connection) as remote:
+        document = remote.call(operation, arguments)
+    print_answer(document, f"{verb} {display_name(document)}.", as_json=connection.as_json)
+
+
+def delete(
+    schedule_id: ScheduleId,
+    /,
+    *,
+    reason: Reason = None,
+    confirm: Confirm = False,
+    connection: Connection = Connection(),
+) -> int:
+    """Delete a schedule; its history is kept."""
+    return delete_schedule(connection, schedule_id, reason=reason, confirm=confirm)
+
+
+def delete_schedule(
+    connection: Connection, schedule_id: str, *, reason: str | None, confirm: bool, only_triggers: bool = False
+) -> int:
+    """Delete a schedule, after confirmation if asked; returns the exit code."""
+    with connect(connection) as remote:
+        document = remote.call("schedule/get", {"schedule_id": schedule_id, "include_deleted": True})
+        if only_triggers and trigger_type(document) != "event":
+            raise NotFound(
+                f"{schedule_id} is not triggered by events; delete it with noonmark schedule delete",
+                field="schedule_id",
+            )
+        if confirm and not _is_confirmed(f"Delete {display_name(document)}?"):
+            return EXIT_FAILED
+        deleted = remote.call("schedule/delete", present(schedule_id=schedule_id, reason=reason))
+    print_answer(deleted, f"Deleted {display_name(deleted)}; its history is kept.", as_json=connection.as_json)
+    return 0
+
+
+def _is_confirmed(question: str) -> bool:
+    """Ask on the terminal; without one, the answer is yes."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    sys.stderr.write(f"{one_line(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

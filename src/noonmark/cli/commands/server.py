@@ -1,0 +1,150 @@
+"""`noonmark serve` and `noonmark config`: a server and its settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from noonmark.cli.options import AsJson
+from noonmark.cli.output import print_errors, print_json, printable
+from noonmark.core.errors import NoonmarkError
+from noonmark.server.config import SETTINGS, Loaded, load
+
+if TYPE_CHECKING:
+    import socket
+
+
+def _option(name: str) -> Parameter:
+    """An option for a setting. The settings check its value, so that all sources give the same errors."""
+    return Parameter(help=f"{_sentence(name)}.")
+
+
+def _list_option(name: str) -> Parameter:
+    """An option for a list, separated by commas or repeated."""
+    return Parameter(negative=(), help=f"{_sentence(name)}; repeatable.")
+
+
+def _sentence(name: str) -> str:
+    meaning = SETTINGS[name].meaning
+    return f"{meaning[0].upper()}{meaning[1:]}".replace("`", "")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """The settings given on the command line; None for the others."""
+
+    config: Annotated[
+        str | None, Parameter(help="A TOML file with settings; default: noonmark.toml, if it exists.")
+    ] = None
+    host: Annotated[str | None, _option("host")] = None
+    port: Annotated[str | None, _option("port")] = None
+    store: Annotated[str | None, _option("store")] = None
+    worker: Annotated[bool | None, _option("worker")] = None
+    migrate: Annotated[bool | None, _option("migrate")] = None
+    public_url: Annotated[str | None, _option("public_url")] = None
+    allowed_hosts: Annotated[list[str] | None, _list_option("allowed_hosts")] = None
+    functions: Annotated[
+        list[str] | None,
+        Parameter(name="--function", negative=(), help="A function of this node, as NAME=module:function; repeatable."),
+    ] = None
+    target_guard: Annotated[str | None, _option("target_guard")] = None
+    allow_hosts: Annotated[list[str] | None, _list_option("allow_hosts")] = None
+    signing_key: Annotated[str | None, _option("signing_key")] = None
+    secret_key: Annotated[list[str] | None, _list_option("secret_key")] = None
+    allow_commands: Annotated[list[str] | None, _list_option("allow_commands")] = None
+    allow_env: Annotated[list[str] | None, _list_option("allow_env")] = None
+    allow_cwd: Annotated[list[str] | None, _list_option("allow_cwd")] = None
+    pin_commands: Annotated[str | None, _option("pin_commands")] = None
+    upload_dir: Annotated[str | None, _option("upload_dir")] = None
+    max_upload_bytes: Annotated[str | None, _option("max_upload_bytes")] = None
+    upload_quota_bytes: Annotated[str | None, _option("upload_quota_bytes")] = None
+    max_connections: Annotated[str | None, _option("max_connections")] = None
+    max_connections_per_address: Annotated[str | None, _option("max_connections_per_address")] = None
+    request_timeout: Annotated[str | None, _option("request_timeout")] = None
+    send_timeout: Annotated[str | None, _option("send_timeout")] = None
+    max_unsent_bytes: Annotated[str | None, _option("max_unsent_bytes")] = None
+    lease: Annotated[str | None, _option("lease")] = None
+    grace: Annotated[str | None, _option("grace")] = None
+    max_threads: Annotated[str | None, _option("max_threads")] = None
+    keep_days: Annotated[str | None, _option("keep_days")] = None
+    log_level: Annotated[str | None, _option("log_level")] = None
+    log_format: Annotated[str | None, _option("log_format")] = None
+    max_per_user: Annotated[str | None, _option("max_per_user")] = None
+    min_interval_minutes: Annotated[str | None, _option("min_interval_minutes")] = None
+    max_budget_usd: Annotated[str | None, _option("max_budget_usd")] = None
+    reload: Annotated[bool | None, _option("reload")] = None
+
+    def load(self) -> Loaded:
+        """The effective settings."""
+        given = {field.name: _joined(getattr(self, field.name)) for field in fields(self) if field.name != "config"}
+        return load(given, os.environ, self.config)
+
+
+def _joined(given: object) -> object:
+    """A repeated option means the same as one with commas."""
+    return ",".join(given) if isinstance(given, list) else given
+
+
+def serve(*, options: ServerOptions = ServerOptions()) -> int:
+    """Run a server: answer requests and run what is due."""
+    from noonmark.server.transport.listener import listen  # noqa: PLC0415 - config needs no socket
+
+    loaded = options.load()
+    listener = listen(loaded)  # first, so that a second server on the port does not become a second node
+    if loaded.settings.reload:
+        return _reload(loaded, listener)
+    from noonmark.server.host import host  # noqa: PLC0415 - settings are checked before this slow import
+
+    return host(loaded, listener)
+
+
+def _reload(loaded: Loaded, listener: socket.socket) -> int:
+    """Serve in another process, and restart it when a file changes."""
+    from uvicorn import Config  # noqa: PLC0415 - only for --reload
+    from uvicorn.supervisors import ChangeReload  # noqa: PLC0415 - likewise
+
+    from noonmark.telemetry import logs  # noqa: PLC0415 - likewise
+
+    logs.configure(level=loaded.settings.log_level, form=loaded.settings.log_format)
+    config = Config("noonmark", log_config=None, reload=True)
+    ChangeReload(config, partial(host_reloaded, loaded), [listener]).run()
+    return 0
+
+
+def host_reloaded(loaded: Loaded, sockets: list[socket.socket]) -> None:
+    """Run a server in a process that is restarted when a file changes; an error is printed, and the process exits."""
+    from noonmark.server.host import host  # noqa: PLC0415 - likewise
+
+    try:
+        host(loaded, sockets[0])
+    except NoonmarkError as error:
+        print_errors([error])
+        sys.exit(1)
+
+
+def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False) -> int:
+    """Show the effective settings and their sources; secrets are masked."""
+    loaded = options.load()
+    if as_json:
+        print_json({"settings": loaded.shown(), "file": loaded.file})
+        return 0
+    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - rich is slow to load
+
+    show_settings(
+        {name: (_value(setting["value"]), printable(setting["source"])) for name, setting in loaded.shown().items()}
+    )
+    return 0
+
+
+def _value(value: object) -> str:
+    """The value as a file would have it; a dash for none."""
+    if value in (None, [], {}):
+        return "-"
+    return printable(value if isinstance(value, str) else json.dumps(value))

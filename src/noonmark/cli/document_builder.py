@@ -1,0 +1,290 @@
+"""Builds schedule documents from options. Options take precedence over a given or stored document."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noonmark.cli.inputs import parse_json, parse_optional_duration, parse_optional_instant
+from noonmark.cli.local_zone import local_zone
+from noonmark.cli.manifest import to_document
+from noonmark.cli.options import TriggerOptions
+from noonmark.core.documents import present
+from noonmark.core.errors import InvalidRequest, NotFound
+from noonmark.core.json_values import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from noonmark.cli.options import EventOptions, OnceOptions, PolicyOptions, TargetOptions
+
+TRIGGER_OPTIONS = "--cron, --every, --at, --in or --event"
+TARGET_OPTIONS = "--function, --http, --command or --emit"
+TARGET_OPTION = {"function": "--function", "http": "--http", "command": "--command", "event": "--emit"}
+"""The option for each kind of target."""
+EXCLUSIVE_FIELDS = {
+    "expression": "crons",
+    "crons": "expression",
+    "due_at_utc": "delay_seconds",
+    "delay_seconds": "due_at_utc",
+}
+"""Fields of a trigger that replace each other."""
+SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"})
+MERGED_FIELDS = frozenset({"labels", "overlap_policy", "misfire_policy", "window", "retry_policy"})
+"""Fields that an option may change in part; the rest of the field keeps its value."""
+MISFIRE_ALIASES = {"none": "skip", "catchup_one": "catch_up_one", "catchup_all": "catch_up_all"}
+"""The names of misfire policies in manifests."""
+LIMITED_MISFIRES = frozenset({"catch_up_all", "catch_up_within", "spread"})
+"""The misfire policies that have a limit."""
+
+
+def given_document(text: str | None) -> dict[str, Any]:
+    """The document of `--schedule-json`, with manifests translated."""
+    if text is None:
+        return {}
+    given = parse_json(text, field="--schedule-json")
+    if not isinstance(given, dict):
+        raise InvalidRequest(f"must be an object, not {shown(given)}", field="--schedule-json")
+    document = to_document(given, field="--schedule-json")
+    for name in ("trigger", "target"):
+        if not isinstance(document.get(name), dict | None):
+            raise InvalidRequest(f"{name} must be an object, not {shown(document[name])}", field="--schedule-json")
+    return document
+
+
+def trigger_document(
+    options: TriggerOptions | OnceOptions | EventOptions, before: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """The trigger that the options name or change; what they leave open stays as before. None if there is none."""
+    timing = options if isinstance(options, TriggerOptions) else TriggerOptions(**asdict(options))
+    named = _named_trigger(timing)
+    bounds = present(
+        start_at_utc=parse_optional_instant(timing.start_at, "--start-at"),
+        end_at_utc=parse_optional_instant(timing.end_at, "--end-at"),
+        jitter_seconds=parse_optional_duration(timing.jitter, "--jitter"),
+    )
+    if named is None and before is None:
+        if bounds or timing.timezone is not None or timing.filter_json is not None:
+            raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}")
+        return None
+    trigger = _merged_trigger(named or {}, before) | bounds
+    kind = trigger.get("type")
+    if timing.timezone is not None:
+        if kind not in ("cron", "calendar"):
+            raise InvalidRequest("requires --cron: instants and durations have no time zone", field="--timezone")
+        trigger["timezone"] = timing.timezone
+    elif kind == "cron":
+        trigger.setdefault("timezone", local_zone())
+    if timing.filter_json is not None:
+        if kind != "event":
+            raise InvalidRequest("requires --event", field="--filter-json")
+        trigger["filters"] = parse_json(timing.filter_json, field="--filter-json")
+    return trigger
+
+
+def _named_trigger(timing: TriggerOptions) -> dict[str, Any] | None:
+    """The trigger of the option that names one; at most one option may."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    if timing.cron:
+        crons = {"expression": timing.cron[0]} if len(timing.cron) == 1 else {"crons": list(timing.cron)}
+        found.append(("--cron", {"type": "cron", **crons}))
+    if timing.every is not None:
+        seconds = parse_optional_duration(timing.every, "--every")
+        found.append(("--every", {"type": "interval", "every_seconds": seconds}))
+    if timing.at is not None:
+        found.append(("--at", {"type": "once", "due_at_utc": parse_optional_instant(timing.at, "--at")}))
+    if timing.delay is not None:
+        found.append(("--in", {"type": "once", "delay_seconds": parse_optional_duration(timing.delay, "--in")}))
+    if timing.event:
+        types = timing.event[0] if len(timing.event) == 1 else list(timing.event)
+        found.append(("--event", {"type": "event", "event_type": types}))
+    return _at_most_one(found, TRIGGER_OPTIONS)[1]
+
+
+def _merged_trigger(named: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The new trigger; one of the same type keeps the fields that are not named."""
+    if before is None or named.get("type", before.get("type")) != before.get("type"):
+        return dict(named)
+    replaced = {EXCLUSIVE_FIELDS[name] for name in named if name in EXCLUSIVE_FIELDS}
+    return {name: value for name, value in before.items() if name not in replaced} | named
+
+
+def target_document(
+    options: TargetOptions,
+    bundle: str | None = None,
+    before: Mapping[str, Any] | None = None,
+    *,
+    is_given: bool = False,
+    is_change: bool = False,
+) -> dict[str, Any] | None:
+    """The target that the options name or change; None if there is none.
+
+    `is_given` means that `before` comes from `--schedule-json`: a conflict with it is an error.
+    """
+    if bundle is not None:
+        _refuse_bundle(bundle)
+    option, named = _named_target(options)
+    settings = _target_settings(options)
+    if named is None and not settings:
+        return None if before is None else dict(before)
+    target = named or {}
+    if before is not None:
+        target = _merged_target(option, target, before, is_given=is_given)
+    for setting, kinds, fields in settings:
+        if target.get("target_kind") not in kinds:
+            raise InvalidRequest(f"requires {' or '.join(TARGET_OPTION[kind] for kind in kinds)}", field=setting)
+        for name, value in fields.items():
+            if name in ("headers", "secret_headers"):
+                pairs = _with_known_case(value, target.get(name))
+                target[name] = _merged_pairs(target.get(name), pairs, is_change=is_change)
+            else:
+                target[name] = value
+    return target
+
+
+def _named_target(options: TargetOptions) -> tuple[str, dict[str, Any] | None]:
+    """The option that names a target, and that target; at most one option may."""
+    found: list[tuple[str, dict[str, Any]]] = [
+        (option, document)
+        for option, document in (
+            ("--function", options.function and {"target_kind": "function", "function": options.function}),
+            ("--http", options.http and {"target_kind": "http", "url": options.http}),
+            ("--command", options.command and {"target_kind": "command", "argv": _argv(options.command)}),
+            ("--emit", options.emit and {"target_kind": "event", "event_type": options.emit}),
+        )
+        if document
+    ]
+    return _at_most_one(found, TARGET_OPTIONS)
+
+
+def _at_most_one(found: Sequence[tuple[str, dict[str, Any]]], options: str) -> tuple[str, dict[str, Any] | None]:
+    if len(found) > 1:
+        raise InvalidRequest(f"conflicts with {found[0][0]}: give one of {options}", field=found[1][0])
+    return found[0] if found else ("", None)
+
+
+def _merged_target(option: str, named: dict[str, Any], before: Mapping[str, Any], *, is_given: bool) -> dict[str, Any]:
+    """The named target with the other fields of one of the same kind; a given one may leave its kind out."""
+    kind = before.get("target_kind", named.get("target_kind") if is_given else None)
+    if named.get("target_kind", kind) == kind:
+        return {**before, **named}
+    if is_given:
+        raise InvalidRequest(f"its target_kind {shown(kind)} conflicts with {option}", field="--schedule-json")
+    return named
+
+
+def _target_settings(options: TargetOptions) -> list[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """The options that apply to some kinds of target: the option, the kinds, and the fields it sets."""
+    found: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+    if options.payload_json is not None:
+        payload = parse_json(options.payload_json, field="--payload-json")
+        found.append(("--payload-json", ("function", "command", "event"), {"payload": payload}))
+    if options.method is not None:
+        found.append(("--method", ("http",), {"method": options.method}))
+    if options.header:
+        pairs = [_pair(header, ":", "--header") for header in options.header]
+        found.append(("--header", ("http",), {"headers": pairs}))
+    if options.secret_header:
+        pairs = [_pair(header, ":", "--secret-header") for header in options.secret_header]
+        found.append(("--secret-header", ("http",), {"secret_headers": pairs}))
+    if options.body_json is not None:
+        found.append(("--body-json", ("http",), {"body": parse_json(options.body_json, field="--body-json")}))
+    return found
+
+
+def _refuse_bundle(bundle: str) -> None:
+    instead = f"name the target with {TARGET_OPTIONS}"
+    if Path(bundle).exists():
+        raise InvalidRequest(f"this release does not run bundles yet: {instead}", field=bundle)
+    raise NotFound(
+        f"there is no such file or folder, and this release does not run bundles yet: {instead}", field=bundle
+    )
+
+
+def _argv(command: tuple[str, ...]) -> list[str]:
+    """The program and its arguments; a single text with blanks is split as a shell does, but no shell runs."""
+    if len(command) > 1 or not any(char.isspace() for char in command[0]):
+        return list(command)
+    try:
+        words = shlex.split(command[0])
+    except ValueError as error:
+        raise InvalidRequest(f"cannot be split into words: {error}", field="--command") from None
+    if SHELL_WORDS & set(words):
+        raise InvalidRequest(
+            "is not run in a shell, so pipes and redirections have no effect; start one yourself: -- sh -c '...'",
+            field="--command",
+        )
+    return words
+
+
+def policy_document(options: PolicyOptions, before: Mapping[str, Any], *, is_change: bool = False) -> dict[str, Any]:
+    """The names, labels and policies that the options set; `before` has the fields they change in part."""
+    if options.allow_overlap and options.overlap is not None:
+        raise InvalidRequest("conflicts with --allow-overlap", field="--overlap")
+    window = parse_optional_duration(options.window, "--window")
+    timeout = parse_optional_duration(options.timeout, "--timeout")
+    labels = [_pair(label, "=", "--label") for label in options.label]
+    attempts = None if options.retries is None else {"max_attempts": options.retries + 1}
+    return present(
+        name=options.name,
+        description=options.description,
+        labels=_merged_pairs(before.get("labels"), labels, is_change=is_change) if labels else None,
+        overlap_policy="allow" if options.allow_overlap else _overlap(options.overlap, before.get("overlap_policy")),
+        misfire_policy=_misfire(options, before.get("misfire_policy")),
+        window=None if window is None else _object(before.get("window")) | {"duration_seconds": window},
+        timeout_seconds=timeout,
+        retry_policy=None if attempts is None else _object(before.get("retry_policy")) | attempts,
+        max_runs=options.max_runs,
+        depends_on=[{"schedule_id": schedule_id} for schedule_id in options.depends_on] or None,
+    )
+
+
+def _overlap(kind: str | None, before: object) -> str | dict[str, Any] | None:
+    """The named policy; it keeps its settings if it is the same as before."""
+    settings = _object(before)
+    return settings if kind is not None and settings.get("type") == kind else kind
+
+
+def _misfire(options: PolicyOptions, before: object) -> dict[str, Any] | None:
+    settings, limit = _object(before), options.catchup_limit
+    named = None if options.misfire is None else MISFIRE_ALIASES.get(options.misfire, options.misfire)
+    kind = settings.get("type") if named is None else named
+    if named is None and limit is None:
+        return None
+    if named is None and kind not in LIMITED_MISFIRES:
+        raise InvalidRequest("requires --misfire catch_up_all", field="--catchup-limit")
+    if kind != settings.get("type"):
+        settings = {name: value for name, value in settings.items() if name == "grace_seconds"}
+    # As in a manifest, a limit beside a policy without one has no effect.
+    has_limit = limit is not None and kind not in ("skip", "catch_up_one")
+    return settings | {"type": kind} | ({"limit": limit} if has_limit else {})
+
+
+def _object(value: object) -> dict[str, Any]:
+    """A copy of an object; empty for any other value."""
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _merged_pairs(before: object, pairs: Sequence[tuple[str, str]], *, is_change: bool) -> dict[str, Any]:
+    """Labels or headers with the new pairs; in a change, an empty value removes one."""
+    new = dict(pairs)
+    merged = _object(before) | new
+    return {name: value for name, value in merged.items() if value or not is_change or name not in new}
+
+
+def _with_known_case(pairs: list[tuple[str, str]], before: object) -> list[tuple[str, str]]:
+    """Headers under the names they already have: header names are case-insensitive."""
+    known = {name.lower(): name for name in before} if isinstance(before, dict) else {}
+    return [(known.get(name.lower(), name), value) for name, value in pairs]
+
+
+def _pair(text: str, separator: str, field: str) -> tuple[str, str]:
+    """The name and the value in `name: value` or `name=value`."""
+    name, found, value = text.partition(separator)
+    if not found:
+        # A malformed header is not repeated: it may be a secret.
+        detail = f", not {shown(text)}" if separator == "=" else ""
+        raise InvalidRequest(f"must be a name, then {separator!r}, then a value{detail}", field=field)
+    return name.strip(), value.strip()

@@ -1,0 +1,331 @@
+"""Tables of schedules, occurrences, runs, events, uploads, nodes, secrets, audit entries and settings."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from noonmark.cli.output import one_line, shorten
+from noonmark.cli.render.console import open_console
+from noonmark.cli.render.times import duration_text, local_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+PIPE_WIDTH = 10_000
+"""In a pipe, a row is always one line."""
+MAX_CELL = 200
+MAX_FILTERS = 60
+GAP = 2
+RESULT_WIDTH = 120
+"""The width from which a table of runs includes the results."""
+STYLES = {
+    "active": "green",
+    "completed": "green",
+    "running": "green",
+    "paused": "yellow",
+    "skipped": "yellow",
+    "misfired": "yellow",
+    "failed": "red",
+    "timed_out": "red",
+    "delivery_failed": "red",
+    "deleted": "dim",
+    "superseded": "dim",
+}
+"""The colours of phases and outcomes on a terminal."""
+
+
+def show_schedules(schedules: Sequence[dict[str, Any]], more: str) -> None:
+    times = local_times()
+    titles = ["Schedule", "Name", "Phase", "When", times.titles("Next run")[0], "From now"]
+    rows = [
+        [
+            schedule["schedule_id"],
+            schedule["name"] or "-",
+            schedule["phase"],
+            trigger_summary(schedule),
+            times.local(schedule["next_run_at"]),
+            times.relative(schedule["next_run_at"]),
+        ]
+        for schedule in schedules
+    ]
+    show_table(titles, rows, _count(schedules, "schedule") + more, optional=("From now", "When"))
+
+
+OCCURRENCE_OPTIONAL = ("UTC", "Origin")
+"""The columns that a narrow table of occurrences leaves out."""
+
+
+def show_occurrences(occurrences: Sequence[dict[str, Any]], more: str) -> None:
+    show_table(*occurrence_rows(occurrences), _count(occurrences, "occurrence") + more, optional=OCCURRENCE_OPTIONAL)
+
+
+def occurrence_rows(occurrences: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The headings and rows of a table of occurrences."""
+    times = local_times()
+    titles = ["Occurrence", *times.titles("Nominal time"), "Phase", "Origin", "Why"]
+    rows = [
+        [
+            occurrence["occurrence_id"],
+            *times.cells(occurrence["nominal_at_utc"]),
+            occurrence["phase"],
+            occurrence["origin"],
+            _reason(occurrence),
+        ]
+        for occurrence in occurrences
+    ]
+    return titles, rows
+
+
+def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
+    """Show runs; results and errors are below the table if it has no room for them."""
+    times = local_times()
+    titles = ["Run", *times.titles("Started"), "Took", "Outcome", "Attempt", "Node", "Result"]
+    rows = [
+        [
+            run["run_id"],
+            *times.cells(run["started_at_utc"]),
+            "-" if run["duration_seconds"] is None else duration_text(run["duration_seconds"]),
+            run["outcome"] or "running",
+            run["attempt"],
+            run["node"],
+            _result(run),
+        ]
+        for run in runs
+    ]
+    with open_console(PIPE_WIDTH) as console:
+        has_room = console.width >= RESULT_WIDTH
+        if rows:
+            shown = titles if has_room else titles[:-1]
+            cells = rows if has_room else [row[:-1] for row in rows]
+            console.print(make_table(shown, cells, width=console.width, optional=("UTC", "Node", "Attempt")))
+            console.print()
+        below = [] if has_room else [_cell(f"{row[0]}: {row[-1]}") for row in rows if row[-1] != "-"]
+        for line in below:
+            console.print(line)
+        if below:
+            console.print()
+        console.print(_count(runs, "run") + more)
+
+
+def show_events(events: Sequence[dict[str, Any]], more: str) -> None:
+    times = local_times()
+    titles = ["Event", "Type", *times.titles("Emitted"), "Source", "Payload"]
+    rows = [
+        [
+            event["event_id"],
+            event["event_type"],
+            *times.cells(event["emitted_at"]),
+            event["source"],
+            _json(event["payload"]),
+        ]
+        for event in events
+    ]
+    show_table(titles, rows, _count(events, "event") + more, optional=("UTC", "Source"))
+
+
+def show_event_matches(answer: dict[str, Any]) -> None:
+    """Show the examined events: whether each matches, and why not."""
+    times = local_times()
+    titles = ["Event", "Type", *times.titles("Emitted"), "Source", "Matches", "Why not"]
+    rows = [
+        [
+            event["event_id"] or "-",
+            event["event_type"],
+            *times.cells(event["emitted_at"]),
+            event["source"],
+            "yes" if event["matches"] else "no",
+            event["why"] or "-",
+        ]
+        for event in answer["events"]
+    ]
+    counted = f"{answer['matched']:,} of {_count(answer['events'], 'event')}"
+    show_table(titles, rows, f"{counted} match" if rows else "no events", optional=("UTC", "Source", "Type"))
+
+
+def show_uploads(uploads: Sequence[dict[str, Any]], more: str) -> None:
+    times = local_times()
+    titles = ["Upload", "File", "Path", "Bytes", *times.titles("Uploaded"), "Type"]
+    rows = [
+        [
+            upload["upload_id"],
+            upload["filename"],
+            upload["path"],
+            f"{upload['size']:,}",
+            *times.cells(upload["created_at_utc"]),
+            upload["content_type"],
+        ]
+        for upload in uploads
+    ]
+    show_table(titles, rows, _count(uploads, "upload") + more, optional=("UTC", "Type", "File"))
+
+
+def show_nodes(nodes: Sequence[dict[str, Any]]) -> None:
+    times = local_times()
+    titles = ["Node", "State", *times.titles("Last seen"), "Load", "Routes", "Version"]
+    rows = [
+        [
+            node["node"],
+            _node_state(node),
+            *times.cells(node["seen_at_utc"]),
+            f"{node['load']:,} of {node['capacity']:,}",
+            ", ".join(node["routes"]) or "-",
+            node["version"],
+        ]
+        for node in nodes
+    ]
+    show_table(titles, rows, _count(nodes, "node"), optional=("UTC", "Version"))
+
+
+def show_secrets(secrets: Sequence[dict[str, Any]]) -> None:
+    times = local_times()
+    titles = ["Secret", "Hosts", *times.titles("Set")]
+    rows = [[secret["name"], ", ".join(secret["hosts"]), *times.cells(secret["updated_at_utc"])] for secret in secrets]
+    show_table(titles, rows, _count(secrets, "secret"), optional=("UTC",))
+
+
+def show_audit_entries(entries: Sequence[dict[str, Any]], more: str) -> None:
+    times = local_times()
+    titles = ["#", *times.titles("At"), "Who", "Did", "Schedule", "Revision", "Why"]
+    rows = [
+        [
+            entry["entry"],
+            *times.cells(entry["at_utc"]),
+            entry["caller"],
+            entry["operation"],
+            entry["schedule_id"] or "-",
+            _revisions(entry),
+            entry["reason"] or "-",
+        ]
+        for entry in entries
+    ]
+    show_table(titles, rows, _count(entries, "entry", "entries") + more, optional=("UTC", "Who", "Revision"))
+
+
+def show_settings(settings: Mapping[str, tuple[str, str]]) -> None:
+    """Show settings with their values and sources."""
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 3, 0, 0))
+    for title in ("Setting", "Value", "Source"):
+        table.add_column(title, overflow="fold")
+    for name, (value, source) in settings.items():
+        table.add_row(Text(name, style="bold"), Text(value), Text(source, style="dim"))
+    with open_console() as console:
+        console.print(table)
+
+
+def more_entries(answer: Mapping[str, Any], limit: int) -> str:
+    """What follows the number of entries if the list continues."""
+    return "" if answer["next_cursor"] is None else f"; there are more: --limit {limit * 10}"
+
+
+def show_table(
+    titles: Sequence[str], rows: Sequence[Sequence[object]], closing: str, *, optional: Sequence[str] = ()
+) -> None:
+    """Show the table and a line below it; without rows, only the line."""
+    with open_console(PIPE_WIDTH) as console:
+        if rows:
+            console.print(make_table(titles, rows, width=console.width, optional=optional))
+            console.print()
+        console.print(closing)
+
+
+def make_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    width: int,
+    optional: Sequence[str] = (),
+    max_cell: int | None = MAX_CELL,
+) -> Table:
+    """A table whose first column, the id, is never cut or folded, so that it can be copied.
+
+    If the table is too wide, it leaves out optional columns, in their order. Cells are cut to `max_cell` characters.
+    """
+    cells = [[_cell(value, max_cell) for value in row] for row in rows]
+    columns = list(range(len(titles)))
+    for title in optional:
+        if title in titles and _width(titles, cells, columns) > width:
+            columns.remove(titles.index(title))
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, GAP, 0, 0))
+    for number in columns:
+        table.add_column(titles[number], overflow="fold", no_wrap=number == 0)
+    for row in cells:
+        table.add_row(*(row[number] for number in columns))
+    return table
+
+
+def _width(titles: Sequence[str], cells: Sequence[Sequence[Text]], columns: Sequence[int]) -> int:
+    """The width of a table in which nothing is folded."""
+    widest = [max(len(titles[number]), *(row[number].cell_len for row in cells)) for number in columns]
+    return sum(widest) + GAP * (len(columns) - 1)
+
+
+def trigger_summary(schedule: dict[str, Any]) -> str:
+    """When a schedule fires, in a few words."""
+    trigger = schedule["trigger"]
+    if trigger is None:
+        return "after " + ", ".join(one["schedule_id"] for one in schedule.get("depends_on", []))
+    summarize = _TRIGGER_SUMMARIES.get(trigger["type"])
+    return trigger["type"] if summarize is None else summarize(trigger)
+
+
+_TRIGGER_SUMMARIES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "cron": lambda trigger: " | ".join(trigger.get("crons") or [trigger["expression"]]),
+    "interval": lambda trigger: "every " + duration_text(trigger["every_seconds"]),
+    "event": lambda trigger: "on " + _event_types(trigger["event_type"]) + _filters(trigger.get("filters")),
+}
+
+
+def _event_types(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else " or ".join(value)
+
+
+def _filters(filters: dict[str, Any] | None) -> str:
+    return f" if {shorten(_json(filters), MAX_FILTERS)}" if filters else ""
+
+
+def _cell(value: object, max_cell: int | None = MAX_CELL) -> Text:
+    text = one_line(value)
+    return Text(text if max_cell is None else shorten(text, max_cell), style=STYLES.get(text, ""))
+
+
+def _count(documents: Sequence[object], singular: str, plural: str = "") -> str:
+    return f"{len(documents):,} {singular if len(documents) == 1 else plural or f'{singular}s'}"
+
+
+def _reason(occurrence: dict[str, Any]) -> str:
+    if occurrence["missed_count"] > 1:
+        return f"{occurrence['why'] or occurrence['reason'] or ''} ({occurrence['missed_count']:,} times)"
+    return (
+        occurrence["why"]
+        or occurrence["reason"]
+        or (f"waits: {occurrence['waiting_for']}" if occurrence["waiting_for"] else "-")
+    )
+
+
+def _result(run: dict[str, Any]) -> str:
+    """The result, or the last line of the error."""
+    lines = [line.strip() for line in (run["error"] or "").splitlines() if line.strip()]
+    if lines:
+        return str(lines[-1])
+    return "-" if run["result"] is None else _json(run["result"])
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _node_state(node: dict[str, Any]) -> str:
+    if node["left_at_utc"] is not None:
+        return "left"
+    return ("leader" if node["is_leader"] else "alive") if node["is_alive"] else "silent"
+
+
+def _revisions(entry: dict[str, Any]) -> str:
+    before, after = entry["revision_before"], entry["revision_after"]
+    if before == after:
+        return "-" if after is None else str(after)
+    return f"{'-' if before is None else before} to {'-' if after is None else after}"

@@ -1,0 +1,248 @@
+"""Commands that create, change, list and delete schedules and events."""
+
+import pytest
+
+from tests.cli.runner import NEVER, Cli, call, contains, create_report
+from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
+from tests.embedded.waiting import eventually
+
+
+def test_pause_resume_delete_and_the_audit_log(cli):
+    made = create_report(cli, "--name", "steered")
+    assert cli("schedule", "pause", made, "--reason", "hold during maintenance") == f"Paused steered ({made}).\n"
+    assert made in cli("schedule", "list", "--status", "PAUSED")
+    assert cli("schedule", "resume", made, "--reason", "maintenance complete") == f"Resumed steered ({made}).\n"
+    assert cli("schedule", "delete", made, "--reason", "retired") == f"Deleted steered ({made}); its history is kept.\n"
+    assert made not in cli("schedule", "list", "--limit", "1000")
+    assert cli.json("schedule", "status", made)["phase"] == "deleted"
+    entries = cli.json("audit", "list", "--schedule", made)["entries"]
+    assert [(one["operation"], one["reason"]) for one in entries] == [
+        ("schedule/delete", "retired"),
+        ("schedule/resume", "maintenance complete"),
+        ("schedule/pause", "hold during maintenance"),
+        ("schedule/create", None),
+    ]
+    assert "hold during maintenance" in cli("audit", "list", "--schedule", made)
+
+
+def test_an_update_keeps_other_fields(cli):
+    made = cli.json("schedule", "create", "--function", "report", "--cron", "@daily", "--timezone", "Asia/Tokyo")
+    made, before = made["schedule_id"], made["trigger"]
+    after = cli.json("schedule", "update", made, "--cron", "@hourly", "--name", "changed", "--retries", "2")
+    assert after["trigger"] == {**before, "expression": "@hourly"}
+    assert (after["name"], after["retry_policy"]["max_attempts"], after["revision"]) == ("changed", 3, 2)
+    after = cli.json("schedule", "update", made, "--timezone", "Europe/Paris", "--payload-json", "7")
+    assert after["trigger"] == {**before, "expression": "@hourly", "timezone": "Europe/Paris"}
+    assert (after["target"]["function"], after["target"]["payload"]) == ("report", 7)
+    after = cli.json("schedule", "update", made, "--schedule-json", '{"name": null, "max_runs": 3}')
+    assert (after["name"], after["max_runs"]) == (None, 3)
+    after = cli.json("schedule", "update", made, "--every", "1h", "--", "backup", "--full")
+    assert (after["trigger"]["type"], after["target"]["argv"]) == ("interval", ["backup", "--full"])
+    after = cli.json("schedule", "update", made, "--schedule-json", '{"target": {"cwd": "jobs"}}', "--", "backup")
+    assert (after["target"]["argv"], after["target"]["cwd"]) == (["backup"], "jobs")
+    assert cli("schedule", "update", made, "--name", "again").startswith(f"Changed again ({made}).\n")
+
+
+@pytest.mark.parametrize(
+    ("made", "update", "after"),
+    [
+        (
+            ("--label", "team=data", "--label", "tier="),
+            ("--label", "place=here"),
+            {"labels": {"team": "data", "tier": "", "place": "here"}},
+        ),
+        (("--label", "team=data", "--label", "tier=1"), ("--label", "team="), {"labels": {"tier": "1"}}),
+        (("--label", "team=data"), ("--label", "team=", "--label", "Team=x"), {"labels": {"Team": "x"}}),
+        (
+            ("--schedule-json", '{"window": {"duration_seconds": 60, "end_action": "none"}}'),
+            ("--window", "10"),
+            {"window": {"duration_seconds": 10, "end_action": "none"}},
+        ),
+        (
+            ("--schedule-json", '{"retry_policy": {"max_attempts": 2, "backoff_seconds": 7}}'),
+            ("--retries", "4"),
+            {"retry_policy": {"max_attempts": 5, "backoff_seconds": 7}},
+        ),
+        (
+            ("--schedule-json", '{"misfire_policy": {"type": "spread", "grace_seconds": 5, "window_seconds": 9}}'),
+            ("--catchup-limit", "3"),
+            {"misfire_policy": {"type": "spread", "grace_seconds": 5, "window_seconds": 9, "limit": 3}},
+        ),
+        (
+            ("--schedule-json", '{"misfire_policy": {"type": "catch_up_all", "grace_seconds": 5, "limit": 3}}'),
+            ("--misfire", "catchup_one"),
+            {"misfire_policy": {"type": "catch_up_one", "grace_seconds": 5}},
+        ),
+        (
+            ("--schedule-json", '{"misfire_policy": {"type": "catch_up_all", "grace_seconds": 5, "limit": 3}}'),
+            ("--misfire", "catchup_all"),
+            {"misfire_policy": {"type": "catch_up_all", "grace_seconds": 5, "limit": 3}},
+        ),
+        (
+            ("--schedule-json", '{"overlap_policy": {"type": "queue", "queue_limit": 3}}'),
+            ("--overlap", "queue", "--name", "new"),
+            {"name": "new", "overlap_policy": {"type": "queue", "queue_limit": 3}},
+        ),
+        (
+            ("--schedule-json", '{"overlap_policy": {"type": "queue", "queue_limit": 3}}'),
+            ("--overlap", "skip"),
+            {"overlap_policy": "skip"},
+        ),
+    ],
+)
+def test_an_update_merges_fields(cli, made, update, after):
+    changed = cli.json("schedule", "update", create_report(cli, *made), *update)
+    for name, value in after.items():
+        told = changed[name]
+        assert contains(told, value), told
+        assert name != "labels" or told == value
+
+
+def test_an_update_merges_headers(cli):
+    made = cli.json(
+        *("schedule", "create", *NEVER, "--http", "https://example.com/hook", "--header", "X-Team: data"),
+        *("--header", "X-Kind: a", "--body-json", "[1]"),
+    )
+    after = cli.json("schedule", "update", made["schedule_id"], "--header", "x-kind: b", "--header", "X-New: c")
+    assert after["target"] == {**made["target"], "headers": {"X-Team": "data", "X-Kind": "b", "X-New": "c"}}
+    after = cli.json("schedule", "update", made["schedule_id"], "--header", "X-TEAM:", "--header", "x-new: ")
+    assert after["target"] == {**made["target"], "headers": {"X-Kind": "b"}}
+
+
+def test_a_reused_event_id(cli):
+    assert cli("event", "emit", "paid", "--event-id", "known") == "Emitted paid as known.\n"
+    assert cli("event", "emit", "paid", "--event-id", "known") == "Emitted paid as known.\n"
+    told = "known was emitted before with another type or payload; nothing was emitted.\n"
+    assert cli("event", "emit", "other", "--event-id", "known") == told
+    assert cli("event", "emit", "paid", "--payload-json", "1", "--event-id", "known") == told
+
+
+def test_an_update_of_an_old_revision_is_refused(cli):
+    made = create_report(cli)
+    cli.json("schedule", "update", made, "--cron", "@hourly")
+    problem = cli.problem(4, "schedule", "update", made, "--cron", "@daily", "--expected-revision", "1")
+    assert (problem["code"], problem["status"]) == ("revision_conflict", 409)
+    assert cli.refused(2, "schedule", "update", made) == ["nothing to change; see noonmark schedule update --help"]
+
+
+def test_missing_schedules(cli):
+    cli.create("--cron", "0 0 1 1 *")  # so that there is a store
+    for command in ("status", "pause", "resume", "delete", "run-now", "occurrences", "runs", "preview", "explain"):
+        problem = cli.problem(3, "schedule", command, "missing")
+        assert (problem["code"], problem["field"]) == ("not_found", "schedule_id")
+    assert cli.problem(3, "schedule", "update", "missing", "--name", "x")["code"] == "not_found"
+    assert cli.problem(3, "schedule", "explain", "occ_" + "0" * 32)["field"] == "occurrence_id"
+
+
+def test_trigger_delete_refuses_other_schedules(cli):
+    made = create_report(cli)
+    assert cli.refused(3, "trigger", "delete", made) == [
+        f"schedule_id: {made} is not triggered by events; delete it with noonmark schedule delete"
+    ]
+    assert cli.json("schedule", "status", made)["phase"] == "active"
+
+
+def test_list_limit(cli):
+    for _ in range(3):
+        create_report(cli, "--label", "of=many")
+    page = cli.json("schedule", "list", "--label", "of=many", "--limit", "2")
+    assert (len(page["schedules"]), page["next_cursor"] is None) == (2, False)
+    shown = cli("schedule", "list", "--label", "of=many", "--limit", "2").splitlines()
+    assert shown[-1] == "2 schedules; there are more: --limit 20"
+    assert cli("schedule", "list", "--label", "of=many").splitlines()[-1] == "3 schedules"
+    assert cli("schedule", "list", "--label", "of=none") == "0 schedules\n"
+
+
+def test_a_list_reads_several_pages(cli, monkeypatch):
+    made = {create_report(cli, "--label", "of=pages") for _ in range(3)}
+    monkeypatch.setattr("noonmark.cli.remote.MAX_PAGE", 2)
+    listed = cli.json("schedule", "list", "--label", "of=pages", "--limit", "3")
+    assert {one["schedule_id"] for one in listed["schedules"]} == made
+
+
+def test_a_long_list_shows_a_progress_bar_on_a_terminal(cli):
+    create_report(cli)
+    command = (*NOONMARK, "schedule", "list", "--limit", "5000", "--json", *cli.connection)
+    code, shown = in_terminal(*command)
+    assert code == 0
+    assert "Reading" in shown
+    done = in_pipe(*command)
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+
+
+def test_schedule_preview(cli, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    made = cli.create("--cron", "30 2 * * *", "--timezone", "Europe/Stockholm")
+    asked = ("--after", "2027-03-25T12:00:00Z", "--count", "1")
+    assert cli.json("schedule", "preview", made, *asked)["fires"] == ["2027-03-26T01:30:00Z"]
+    shown = cli("schedule", "preview", made, *asked).splitlines()
+    assert shown[2].split()[:3] == ["#", "Europe/Stockholm", "UTC"]
+    assert shown[3].startswith("1   Fri 2027-03-26 02:30 +01:00   2027-03-26 01:30")
+    assert "01:30 -04:00   2027-03-26 05:30" in cli("schedule", "preview", "--cron", "30 1 * * *", *asked)
+
+
+def test_node_list_and_worker_status(cli, node):
+    def alive():
+        """The node, once its heartbeat has the function."""
+        nodes = cli.json("node", "list")["nodes"]
+        return [one for one in nodes if one["is_alive"] and "function:report" in one["routes"]]
+
+    [listed] = eventually(alive)
+    shown = cli("node", "list")
+    assert listed["node"] in shown
+    assert "function:report" in shown
+    assert cli.problem(4, "worker", "status")["detail"].startswith("there is no driver in this process")
+
+
+@pytest.mark.parametrize(("typed", "code", "phase"), [("y\n", 0, "deleted"), ("n\n", 1, "active"), ("\n", 1, "active")])
+def test_delete_asks_for_confirmation_on_a_terminal(cli, typed, code, phase):
+    made = create_report(cli, "--name", "asked")
+    done, shown = in_terminal(*NOONMARK, "schedule", "delete", made, "--confirm", *cli.connection, typed=typed)
+    assert done == code
+    assert f"Delete asked ({made})? [y/N] " in shown
+    assert cli.json("schedule", "status", made)["phase"] == phase
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("schedule", "list"),
+        ("schedule", "status", "x"),
+        ("schedule", "pause", "x"),
+        ("event", "list"),
+        ("node", "list"),
+    ],
+    ids=" ".join,
+)
+def test_reading_does_not_create_the_store_file(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    cli = Cli("--store", "sqlite:///typo.db")
+    problem = cli.problem(3, *command)
+    assert (problem["code"], problem["field"]) == ("not_found", "--store")
+    assert problem["detail"] == f"there is no file {tmp_path / 'typo.db'}"
+    assert cli.refused(3, *command) == [f"--store: there is no file {tmp_path / 'typo.db'}"]
+    assert not (tmp_path / "typo.db").exists()
+
+
+def test_creating_creates_the_store_file(tmp_path):
+    for name, command in (
+        ("created", ("schedule", "create", "--function", "f", *NEVER)),
+        ("told", ("event", "emit", "e")),
+    ):
+        cli = Cli("--store", f"sqlite:///{tmp_path / name}")
+        cli.json(*command)
+        assert (tmp_path / name).exists()
+
+
+def test_only_migrate_changes_the_schema_of_a_database_server(database):
+    cli = Cli("--store", database.url)
+    problem = cli.problem(6, "schedule", "list")
+    assert (problem["code"], "noonmark migrate" in problem["detail"]) == ("store_unavailable", True)
+    assert call("migrate", *cli.connection).code == 0
+    made = create_report(cli)
+    assert [one["schedule_id"] for one in cli.json("schedule", "list")["schedules"]] == [made]
+
+
+def test_delete_does_not_ask_without_a_terminal(cli):
+    made = create_report(cli)
+    assert cli.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"
