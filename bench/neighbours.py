@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bench.uow.child import ROOT
+from bench.ledger.child import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

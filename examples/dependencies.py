@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from noonmark import OnceTrigger, Scheduler
+from noonmark import Dependency, OnceTrigger, Scheduler
 
 logging.getLogger("noonmark").setLevel(logging.ERROR)  # a run that fails is a warning; here one fails on purpose
 scheduler = Scheduler()
@@ -41,7 +41,7 @@ first = scheduler.schedule(extract, name="extract", trigger=OnceTrigger(delay_se
 checked = scheduler.schedule_with_deps(check, [first], name="check")
 loaded = scheduler.schedule_with_deps(load, [first], name="load")
 reported = scheduler.schedule_with_deps(report, [loaded], name="report")
-scheduler.add_dependency(reported, [{"schedule_id": checked, "require_success": False}])
+scheduler.add_dependency(reported, [Dependency(checked, require_success=False)])
 published = scheduler.schedule_with_deps(publish, [checked], name="publish")
 
 try:

@@ -52,7 +52,7 @@ def burn(until: threading.Event) -> None:
 
 def settled(scheduler: Scheduler, count: int) -> float:
     """When so many had run, and the last of them was written down."""
-    node = scheduler._engines.current.loop.driver.node  # type: ignore[union-attr] # noqa: SLF001 - it tells without a query
+    node = scheduler._runners.current.loop.driver.node  # type: ignore[union-attr]
     limit = time.time() + 300
     while len(RAN) < count or node.load:
         assert time.time() < limit, f"only {len(RAN):,} of {count:,} have run"
@@ -116,7 +116,7 @@ def noonmark_stored(stored: int, count: int) -> dict[str, float]:
         keep(made, _once(made, "idle", stored, in_seconds=86_400 * 365))
         keep(made, _once(made, "nothing", count, in_seconds=max(1.5, count / 2_000)))
         due = made.due  # type: ignore[attr-defined]
-        made.runtime.store.close()
+        made._runtime.store.close()
         started = time.perf_counter()
         scheduler = _scheduler("sqlite", folder)
         scheduler.start()
@@ -179,10 +179,10 @@ def keep(scheduler: Scheduler, plans: Iterator[object]) -> None:
     for plan in plans:
         chunk.append(plan)
         if len(chunk) == CHUNK:
-            scheduler.runtime.store.create(chunk)  # type: ignore[arg-type]
+            scheduler._runtime.store.create(chunk)  # type: ignore[arg-type]
             chunk = []
     if chunk:
-        scheduler.runtime.store.create(chunk)  # type: ignore[arg-type]
+        scheduler._runtime.store.create(chunk)  # type: ignore[arg-type]
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -206,7 +206,7 @@ def _once(scheduler: Scheduler, function: str, count: int, *, in_seconds: float)
 
 
 def _schedules(scheduler: Scheduler, function: str, triggers: Iterator[Trigger] | list[Trigger]) -> Iterator[object]:
-    clock, lookahead = scheduler.runtime.clock, scheduler.runtime.timing.lookahead
+    clock, lookahead = scheduler._runtime.clock, scheduler._runtime.timing.lookahead
     now = clock.micros()
     document = {
         "trigger": {"type": "once", "delay_seconds": 60},
@@ -225,10 +225,10 @@ def _claim_seconds(scheduler: Scheduler, count: int) -> float:
     """How long one claim of a thousand takes, in a file that holds all the rest."""
     limit = min(1_000, count // 3)
     keep(scheduler, _once(scheduler, "nothing", 3 * limit, in_seconds=0.001))
-    now, best = scheduler.runtime.clock.micros() + SECOND, 1e9
+    now, best = scheduler._runtime.clock.micros() + SECOND, 1e9
     for _ in range(3):
         started = time.perf_counter()
-        claims = scheduler.runtime.store.claim(
+        claims = scheduler._runtime.store.claim(
             "bench", ["function:nothing"], now=now, until=now, limit=limit, lease=SECOND
         )
         assert claims, "there was nothing to claim"

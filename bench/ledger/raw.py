@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 import time
 
-from bench.uow.ours import _once, _scheduler, keep
+from bench.ledger.ours import _once, _scheduler, keep
 
 BATCH = 1_000
 CLAIM = """
@@ -40,7 +40,7 @@ def raw_burst(count: int, *, overdue: bool = False) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler("sqlite", folder)
         keep(scheduler, _once(scheduler, "nothing", count, in_seconds=60))
-        scheduler.runtime.store.close()
+        scheduler._runtime.store.close()
         connection = sqlite3.connect(f"{folder}/bench.db", isolation_level=None)
         connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -32768")
         now = int(time.time() * 1e6)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.ledger.child import measure, measure_best
 from bench.report import Table, bar, duration
-from bench.uow.child import measure, measure_best
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

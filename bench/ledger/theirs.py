@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MISSED
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from bench.uow.ours import percentiles
+from bench.ledger.ours import percentiles
 
 if TYPE_CHECKING:
     from apscheduler.events import JobExecutionEvent

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bench.postgres.due_index import Load, Outcome
+    from bench.postgres.agenda import Load, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bench.ledger.ours import percentiles
+from bench.postgres.agenda import Load
 from bench.postgres.contestants import CONTESTANTS
-from bench.postgres.due_index import Load
-from bench.uow.ours import percentiles
 
 SLOWEST = 20
 """Jobs a second; whoever is slower than that is taken to be stuck."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 import time
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import asyncpg
-
-from bench.uow.ours import percentiles
+from bench.ledger.ours import percentiles
+from noonmark.stores.postgres.address import parse_address
+from noonmark.stores.postgres.connections import connect
+from noonmark.stores.postgres.dumpers import BigintArray
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    Claimed = list[asyncpg.Record]
+    from noonmark.stores.postgres.connections import Connection
+
+    Claimed = list[tuple[int, int, int]]
 
 BATCH = 1_000
 ROUTE, IDLE = "function:nothing", "function:idle"
@@ -50,7 +53,7 @@ FROM due WHERE taken.key = due.key RETURNING taken.key, taken.schedule, taken.fe
 # counted them, it would look for that phase first, expecting none, and so compare every row with every claim.
 START = """
 UPDATE occurrences AS one SET phase = 'dispatching', attempt = attempt + 1, holds_slot = 1, started = $3, lease_end = $4
-FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
+FROM unnest($1::bigint[], $2::bigint[]) AS claim (key, fence)
 WHERE one.key = claim.key AND one.fence = claim.fence
 """
 STARTED = """
@@ -60,13 +63,13 @@ FROM unnest($1::bigint[], $2::bigint[]) AS claim (schedule, key) WHERE state.sch
 END = """
 UPDATE occurrences AS one SET phase = 'completed', reason = 'succeeded', holds_slot = 0, ended = $3, lease_end = NULL,
     node = NULL, started = NULL, ready = NULL
-FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
+FROM unnest($1::bigint[], $2::bigint[]) AS claim (key, fence)
 WHERE one.key = claim.key AND one.fence = claim.fence
 """
 # Every schedule has the number of its one occurrence.
 RUN = """
 INSERT INTO runs (occurrence, fence, schedule, attempt, node, started, ended, outcome)
-SELECT key, fence, key, 1, 'raw', $3, $3, 'completed' FROM unnest($1::bigint[], $2::integer[]) AS claim (key, fence)
+SELECT key, fence, key, 1, 'raw', $3, $3, 'completed' FROM unnest($1::bigint[], $2::bigint[]) AS claim (key, fence)
 """
 ENDED = """
 UPDATE schedule_states AS state SET total = total + 1, successful = successful + 1, last_phase = 'completed',
@@ -90,108 +93,118 @@ def raw_notify(url: str, count: int, *, writes: bool = False) -> dict[str, float
     return _connected(url, lambda connection: _notify(url, connection, count, writes=writes))
 
 
-async def _burst(connection: asyncpg.Connection, count: int, *, overdue: bool) -> dict[str, float]:
-    await _prepare(connection, 0, count)
-    claimed: list[Claimed] = [] if overdue else await _claim_all(connection)
+def _burst(connection: Connection, count: int, *, overdue: bool) -> dict[str, float]:
+    _prepare(connection, 0, count)
+    claimed: list[Claimed] = [] if overdue else _claim_all(connection)
     begun = time.perf_counter()
     if overdue:
-        claimed = await _claim_all(connection)
+        claimed = _claim_all(connection)
     for claims in claimed:
-        await _start(connection, claims)
+        _start(connection, claims)
     for claims in claimed:
-        await _end(connection, claims)
+        _end(connection, claims)
     seconds = time.perf_counter() - begun
-    ran = await connection.fetchval(
+    [(ran,)] = connection.fetch(
         "SELECT count(*) FROM occurrences JOIN runs ON occurrence = key WHERE phase = 'completed'"
     )
     assert ran == count, f"{ran:,} of {count:,} were completed"
     return {"ran": ran, "rate": count / seconds}
 
 
-async def _claim_beside(connection: asyncpg.Connection, stored: int, count: int) -> dict[str, float]:
-    await _prepare(connection, stored, 3 * count)
+def _claim_beside(connection: Connection, stored: int, count: int) -> dict[str, float]:
+    _prepare(connection, stored, 3 * count)
     best = 1e9
     for _ in range(3):
         begun = time.perf_counter()
-        claims = await _claim(connection, count)
+        claims = _claim(connection, count)
         best = min(best, (time.perf_counter() - begun) / count)
         assert len(claims) == count, f"{len(claims):,} of {count:,} were claimed"
     return {"claim": best}
 
 
-async def _notify(url: str, sender: asyncpg.Connection, count: int, *, writes: bool) -> dict[str, float]:
-    await sender.execute("CREATE TABLE written (number bigint)")
-    listener = await asyncpg.connect(url)
-    heard: asyncio.Queue[float] = asyncio.Queue()
-    await listener.add_listener("bench", lambda *_: heard.put_nowait(time.perf_counter()))
+def _notify(url: str, sender: Connection, count: int, *, writes: bool) -> dict[str, float]:
+    sender.run("CREATE TABLE written (number bigint)")
+    heard: list[float] = []
+    arrived = threading.Semaphore(0)
+    listener = _connect(url)
+    listener.run("LISTEN bench")
+
+    def listen() -> None:
+        for _ in listener.notifies(stop_after=count, timeout=60):
+            heard.append(time.perf_counter())
+            arrived.release()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
     waited: list[float] = []
     for number in range(count):
         begun = time.perf_counter()
-        async with sender.transaction():
+        with sender.transaction():
             if writes:
-                await sender.execute("INSERT INTO written VALUES ($1)", number)
-            await sender.execute("SELECT pg_notify('bench', '')")
-        waited.append(await asyncio.wait_for(heard.get(), 30) - begun)
-    await listener.close()
+                sender.fetch("INSERT INTO written VALUES ($1)", [number])
+            sender.fetch("SELECT pg_notify('bench', '')")
+        assert arrived.acquire(timeout=30), "it was not heard"
+        waited.append(heard[-1] - begun)
+    thread.join()
+    listener.close()
     return {"heard": len(waited), **percentiles(waited)}
 
 
-async def _prepare(connection: asyncpg.Connection, idle: int, due: int) -> None:
+def _prepare(connection: Connection, idle: int, due: int) -> None:
     """Our own tables, with some schedules that are far ahead and some that are due."""
-    await connection.execute(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
+    connection.run("SET statement_timeout = 0")
+    connection.run(files("noonmark.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8"))
     now = _micros()
     for first, last, route, at in ((1, idle, IDLE, now + YEAR), (idle + 1, idle + due, ROUTE, now)):
-        async with connection.transaction():
-            await connection.execute(SCHEDULES, first, last, route, now)
-            await connection.execute(STATES, first, last, now)
-            await connection.execute(OCCURRENCES, first, last, route, at)
+        with connection.transaction():
+            connection.fetch(SCHEDULES, [first, last, route, now])
+            connection.fetch(STATES, [first, last, now])
+            connection.fetch(OCCURRENCES, [first, last, route, at])
     # What the server does by itself after a while, and then in the middle of a measurement.
-    await connection.execute("VACUUM ANALYZE")
+    connection.run("VACUUM ANALYZE")
 
 
-async def _claim_all(connection: asyncpg.Connection) -> list[Claimed]:
+def _claim_all(connection: Connection) -> list[Claimed]:
     claimed = []
-    while claims := await _claim(connection, BATCH):
+    while claims := _claim(connection, BATCH):
         claimed.append(claims)
     return claimed
 
 
-async def _claim(connection: asyncpg.Connection, limit: int) -> Claimed:
+def _claim(connection: Connection, limit: int) -> Claimed:
     now = _micros()
-    claims: Claimed = await connection.fetch(CLAIM, ROUTE, now, limit, now + LEASE)
-    return claims
+    return connection.fetch(CLAIM, [ROUTE, now, limit, now + LEASE])
 
 
-async def _start(connection: asyncpg.Connection, claims: Claimed) -> None:
-    keys, fences, schedules = _columns(claims)
+def _start(connection: Connection, claims: Claimed) -> None:
+    keys, schedules, fences = _columns(claims)
     now = _micros()
-    async with connection.transaction():
-        await connection.execute(START, keys, fences, now, now + LEASE)
-        await connection.execute(STARTED, schedules, keys, now)
+    with connection.transaction():
+        connection.fetch(START, [keys, fences, now, now + LEASE])
+        connection.fetch(STARTED, [schedules, keys, now])
 
 
-async def _end(connection: asyncpg.Connection, claims: Claimed) -> None:
-    keys, fences, schedules = _columns(claims)
+def _end(connection: Connection, claims: Claimed) -> None:
+    keys, schedules, fences = _columns(claims)
     now = _micros()
-    async with connection.transaction():
-        await connection.execute(END, keys, fences, now)
-        await connection.execute(RUN, keys, fences, now)
-        await connection.execute(ENDED, schedules, now)
+    with connection.transaction():
+        connection.fetch(END, [keys, fences, now])
+        connection.fetch(RUN, [keys, fences, now])
+        connection.fetch(ENDED, [schedules, now])
 
 
-def _columns(claims: Claimed) -> tuple[list[int], list[int], list[int]]:
-    return [each["key"] for each in claims], [each["fence"] for each in claims], [each["schedule"] for each in claims]
+def _columns(claims: Claimed) -> tuple[BigintArray, BigintArray, BigintArray]:
+    keys, schedules, fences = (BigintArray(column) for column in zip(*claims, strict=True))
+    return keys, schedules, fences
 
 
-def _connected(url: str, measure: Callable[[asyncpg.Connection], Awaitable[dict[str, float]]]) -> dict[str, float]:
-    async def run() -> dict[str, float]:
-        connection = await asyncpg.connect(url)
-        try:
-            return await measure(connection)
-        finally:
-            await connection.close()
+def _connected(url: str, measure: Callable[[Connection], dict[str, float]]) -> dict[str, float]:
+    with _connect(url) as connection:
+        return measure(connection)
 
-    return asyncio.run(run())
+
+def _connect(url: str) -> Connection:
+    return connect(parse_address(f"{url}?schema=public&timeout=600"))
 
 
 def _micros() -> int:

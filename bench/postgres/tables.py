@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.ledger.child import measure
 from bench.postgres.contestants import CONTESTANTS, NOONMARK, PROCRASTINATE
 from bench.report import Table, bar, duration
-from bench.uow.child import measure
 from tests.servers import postgres, redis
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from celery import Celery
 
-    from bench.postgres.due_index import Load, Outcome
+    from bench.postgres.agenda import Load, Outcome
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 2
@@ -41,14 +41,14 @@ def work(url: str, load: Load) -> Outcome:
     celery = application(url)
     with _worker(url), Redis.from_url(f"{url}/{RESULTS}") as results:
         _wait_for_worker(celery)
-        due_index = load.begin()
+        agenda = load.begin()
         with celery.producer_pool.acquire(block=True) as producer:
-            for due in due_index.dues():
+            for due in agenda.dues():
                 celery.send_task("note", [due], eta=datetime.fromtimestamp(due, UTC), producer=producer)
-        due_index.all_stored()
-        while results.dbsize() < load.count and not due_index.is_over:
+        agenda.all_stored()
+        while results.dbsize() < load.count and not agenda.is_over:
             time.sleep(0.01)
-        seen = due_index.outcome([])
+        seen = agenda.outcome([])
         celery.close()
         return replace(seen, lateness=_lateness(results))
 

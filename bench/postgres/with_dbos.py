@@ -15,7 +15,7 @@ from dbos import DBOS, DBOSClient
 from sqlalchemy import create_engine, text
 
 if TYPE_CHECKING:
-    from bench.postgres.due_index import Agenda, Load, Outcome
+    from bench.postgres.agenda import Agenda, Load, Outcome
 
 NAME = "bench"
 POLL_SECONDS = 0.05
@@ -40,9 +40,9 @@ def work(url: str, load: Load) -> Outcome:
     DBOS.workflow(name="note")(note)
     DBOS.launch()
     DBOS.register_queue(NAME, polling_interval_sec=POLL_SECONDS)
-    due_index = _enqueue(address, load)
-    _wait(url, due_index)
-    outcome = due_index.outcome(LATENESS)
+    agenda = _enqueue(address, load)
+    _wait(url, agenda)
+    outcome = agenda.outcome(LATENESS)
     DBOS.destroy(destroy_registry=True)
     return outcome
 
@@ -55,22 +55,22 @@ def _enqueue(address: str, load: Load) -> Agenda:
     with engine.begin() as connection:
         for number in numbers:
             client.enqueue_in_transaction(connection, {**options, "workflow_id": f"job-{number}"}, number)
-    due_index = load.begin()
-    DUES.extend(due_index.dues())
+    agenda = load.begin()
+    DUES.extend(agenda.dues())
     jobs, millis = [f"job-{number}" for number in numbers], [ceil(due * 1_000) for due in DUES]
     with engine.begin() as connection:
         connection.execute(text(MOVE), {"jobs": jobs, "millis": millis})
-    due_index.all_stored()
+    agenda.all_stored()
     engine.dispose()
     client.destroy()
-    return due_index
+    return agenda
 
 
-def _wait(url: str, due_index: Agenda) -> None:
-    count = due_index.load.count
+def _wait(url: str, agenda: Agenda) -> None:
+    count = agenda.load.count
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE")
-        while not due_index.is_over:
+        while not agenda.is_over:
             # Counting is work for the server; so it is asked only when the last job has run.
             if len(LATENESS) >= count and connection.execute(SUCCEEDED).fetchone() >= (count,):
                 break

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.uow import ours
+from bench.ledger import ours
 from noonmark import OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
 
 if TYPE_CHECKING:
-    from bench.postgres.due_index import Load, Outcome
+    from bench.postgres.agenda import Load, Outcome
     from noonmark.stores.postgres import PostgresStore
 
 YEAR = 365 * 86_400
@@ -43,15 +43,15 @@ def work(url: str, load: Load) -> Outcome:
     """Store every job as a schedule that fires once, then run a node until all have ended."""
     scheduler = Scheduler(url)
     scheduler.register_function("note", ours.note_lateness)
-    due_index = load.begin()
-    triggers = [OnceTrigger(from_micros(int(due * SECOND))) for due in due_index.dues()]
-    ours.keep(scheduler, ours._schedules(scheduler, "note", triggers))  # noqa: SLF001 - a part of the bench
-    due_index.all_stored()
+    agenda = load.begin()
+    triggers = [OnceTrigger(from_micros(int(due * SECOND))) for due in agenda.dues()]
+    ours.keep(scheduler, ours._schedules(scheduler, "note", triggers))
+    agenda.all_stored()
     scheduler.start()
-    node = scheduler._engines.current.loop.driver.node  # type: ignore[union-attr] # noqa: SLF001 - it tells without a query
-    while not due_index.is_over and (len(ours.LATENESS) < load.count or node.load):
+    node = scheduler._runners.current.loop.driver.node  # type: ignore[union-attr]
+    while not agenda.is_over and (len(ours.LATENESS) < load.count or node.load):
         time.sleep(0.002 if len(ours.LATENESS) > 0.95 * load.count else 0.02)
-    outcome = due_index.outcome(ours.LATENESS)
+    outcome = agenda.outcome(ours.LATENESS)
     scheduler.stop(timeout=5)
     scheduler.close()
     return outcome
@@ -65,10 +65,10 @@ def noonmark_nodes(url: str, count: int, nodes: int) -> dict[str, float]:
         for node in running:
             assert node.stdout is not None
             node.stdout.readline()
-        ours.keep(scheduler, ours._once(scheduler, "nothing", count, in_seconds=3 + count / 2_500))  # noqa: SLF001 - a part of the bench
+        ours.keep(scheduler, ours._once(scheduler, "nothing", count, in_seconds=3 + count / 2_500))
         due: float = scheduler.due  # type: ignore[attr-defined]
         assert time.time() < due, "they were due before all of them were there"
-        store = scheduler.runtime.store
+        store = scheduler._runtime.store
         time.sleep(max(0.0, due - time.time()))
         while _ask(store, "SELECT count(*) FROM occurrences WHERE ended IS NULL"):
             time.sleep(0.05)
@@ -85,10 +85,10 @@ def noonmark_nodes(url: str, count: int, nodes: int) -> dict[str, float]:
 def noonmark_server_claim(url: str, stored: int, count: int) -> dict[str, float]:
     """How long it takes to claim an occurrence that is due, in batches, with so many stored that are not."""
     scheduler = Scheduler(url)
-    store = scheduler.runtime.store
-    ours.keep(scheduler, ours._once(scheduler, "idle", 1, in_seconds=YEAR))  # noqa: SLF001 - a part of the bench
+    store = scheduler._runtime.store
+    ours.keep(scheduler, ours._once(scheduler, "idle", 1, in_seconds=YEAR))
     _copy(store, stored)
-    ours.keep(scheduler, ours._once(scheduler, "due", 3 * count, in_seconds=0))  # noqa: SLF001 - likewise
+    ours.keep(scheduler, ours._once(scheduler, "due", 3 * count, in_seconds=0))
     best = 1e9
     for _ in range(3):
         now = store.clock()
@@ -113,7 +113,7 @@ def noonmark_wake(url: str, count: int) -> dict[str, float]:
     taken = []
     for _ in range(count):
         called = time.perf_counter()
-        declaring.desk.keep([declaring.desk.new(print, function_name="begin")])
+        declaring._declarations.create([declaring._declarations.new(print, {"function_name": "begin"})])
         began.acquire()
         taken.append(started[-1] - called)
     running.stop()
@@ -148,9 +148,9 @@ def _ask(store: PostgresStore, text: str) -> int:
 
 
 def _query(store: PostgresStore, text: str) -> list[tuple[int, ...]]:
-    line = store._lines.take()  # noqa: SLF001 - the bench looks inside
+    connection = store._pool.acquire()
     try:
-        line.execute("SET statement_timeout = 0")
-        return [tuple(row) for row in line.fetch(text)]
+        connection.run("SET statement_timeout = 0")
+        return connection.fetch(text)
     finally:
-        store._lines.give_back(line)  # noqa: SLF001 - likewise
+        store._pool.release(connection)

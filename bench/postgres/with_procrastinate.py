@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from procrastinate import App, PsycopgConnector
 
 if TYPE_CHECKING:
-    from bench.postgres.due_index import Load, Outcome
+    from bench.postgres.agenda import Load, Outcome
 
 AT_A_TIME = 20
 CONNECTIONS = 10
@@ -44,20 +44,20 @@ def work(url: str, load: Load) -> Outcome:
 async def _work(app: App, load: Load) -> Outcome:
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
-        due_index = load.begin()
-        await _defer(app, due_index.dues())
-        due_index.all_stored()
+        agenda = load.begin()
+        await _defer(app, agenda.dues())
+        agenda.all_stored()
         worker = asyncio.create_task(
             app.run_worker_async(
                 concurrency=AT_A_TIME, fetch_job_polling_interval=POLL_SECONDS, install_signal_handlers=False
             )
         )
-        while not due_index.is_over:
+        while not agenda.is_over:
             # Counting is work for the server; so it is asked only when the last job has run.
             if len(LATENESS) >= load.count and await _succeeded(app) >= load.count:
                 break
             await asyncio.sleep(0.02)
-        outcome = due_index.outcome(LATENESS)
+        outcome = agenda.outcome(LATENESS)
         worker.cancel()
         with suppress(asyncio.CancelledError):
             await worker

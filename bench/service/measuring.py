@@ -9,9 +9,9 @@ import time
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from bench.ledger.ours import percentiles
 from bench.service.asking import ask, request
 from bench.service.jobs import LOOPBACK, body, document, nothing
-from bench.uow.ours import percentiles
 from noonmark import CronTrigger, Scheduler
 
 if TYPE_CHECKING:

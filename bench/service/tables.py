@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.ledger import ours
+from bench.ledger.child import ROOT, measure
+from bench.ledger.ours import percentiles
 from bench.report import Table, bar, duration
 from bench.service import bare, jobs
 from bench.service.measuring import CONNECTIONS, PAUSE
 from bench.timing import timed
-from bench.uow import ours
-from bench.uow.child import ROOT, measure
-from bench.uow.ours import percentiles
 from noonmark import CronTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
 from tests.cli.terminal import NOONMARK, in_pipe
@@ -226,7 +226,7 @@ def _add_bursts(url: str, size: int, bursts: int) -> float:
     first = time.time() + 3 + size * bursts / 4_000
     due = [from_micros(int((first + number * APART) * SECOND)) for number in range(bursts)]
     triggers = [OnceTrigger(one) for one in due for _ in range(size)]
-    ours.keep(scheduler, ours._schedules(scheduler, "nothing", triggers))  # noqa: SLF001 - a part of the bench
+    ours.keep(scheduler, ours._schedules(scheduler, "nothing", triggers))
     scheduler.close()
     assert time.time() < first, "the first were due before all of them were there"
     return first

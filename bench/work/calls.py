@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import httpcore2
 
+from bench.ledger.ours import CHUNK, OWNER
 from bench.service.jobs import LOOPBACK
-from bench.uow.ours import CHUNK, OWNER
 from noonmark import OnceTrigger, Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.ids import manual
@@ -99,10 +99,10 @@ def calls_of_schedules(port: int, count: int) -> dict[str, float]:
         due = round(time.time() + max(1.0, count / 1_500), 3)
         plans = [*_plans(scheduler, _declared(port), count, due)]
         for begin in range(0, count, CHUNK):
-            scheduler.runtime.store.create(plans[begin : begin + CHUNK])
+            scheduler._runtime.store.create(plans[begin : begin + CHUNK])
         assert time.time() < due, "they were due before all of them were there"
         scheduler.start()
-        limit, store_of_it = due + PATIENCE, scheduler.runtime.store
+        limit, store_of_it = due + PATIENCE, scheduler._runtime.store
         while (
             store_of_it.count_schedules(OWNER.tenant, ScheduleFilter(phases=frozenset({SchedulePhase.COMPLETED})))
             < count
@@ -123,7 +123,7 @@ def _declared(port: int) -> Declaration:
 
 
 def _plans(scheduler: Scheduler, declared: Declaration, count: int, due: float) -> Iterator[object]:
-    clock, lookahead = scheduler.runtime.clock, scheduler.runtime.timing.lookahead
+    clock, lookahead = scheduler._runtime.clock, scheduler._runtime.timing.lookahead
     now = clock.micros()
     one = replace(declared, trigger=OnceTrigger(from_micros(int(due * SECOND))))
     for _ in range(count):

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from bench.uow import ours
+from bench.ledger import ours
 from noonmark import EventTrigger, Scheduler
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def events_matched(stored: int, each: int, by: str, emits: int, singles: int, ro
         scheduler = Scheduler(f"sqlite:///{folder}/bench.db")
         scheduler.register_function("nothing", ours.nothing)
         scheduler.register_function("listen", _listen)
-        ours.keep(scheduler, ours._schedules(scheduler, "nothing", _triggers(stored, each, by)))  # noqa: SLF001 - a part of the bench
+        ours.keep(scheduler, ours._schedules(scheduler, "nothing", _triggers(stored, each, by)))
         if not each:
             scheduler.schedule(ours.nothing, function_name="nothing", trigger=EventTrigger("wanted"), overlap="allow")
         scheduler.schedule(_listen, function_name="listen", trigger=EventTrigger("timed"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.ledger.child import measure
 from bench.report import Table, bar, duration
-from bench.uow.child import measure
 from bench.work import receiver
 from bench.work.calls import AT_ONCE
 from bench.work.events import RANGE, VALUE

@@ -12,8 +12,21 @@ from typing import TYPE_CHECKING
 
 from docs.generating.words import NOTE, names
 from noonmark import (
+    Allow,
+    AsyncClient,
     AsyncScheduler,
+    CancelRunning,
+    CatchUpAll,
+    CatchUpOne,
+    CatchUpWithin,
+    Client,
+    Concurrency,
+    Delivery,
+    Dependency,
     Event,
+    EventMatch,
+    EventMatches,
+    Explanation,
     Job,
     JobPipeline,
     JobStatus,
@@ -21,18 +34,20 @@ from noonmark import (
     Occurrence,
     PipelineError,
     Progress,
+    Queue,
+    QueueOne,
+    Retry,
     Run,
     Scheduler,
     Secret,
+    Skip,
+    SkipMissed,
+    Spread,
+    Window,
     client,
 )
-from noonmark.client import AsyncClient, Client
 from noonmark.client.requests import Expected, Fields, Filters, NewFields
-from noonmark.embedded.decorators import Decorators
-from noonmark.embedded.other_work import OtherWork
-from noonmark.embedded.reading import Reading
-from noonmark.embedded.secrecy import Secrecy
-from noonmark.embedded.steering import Steering
+from noonmark.embedded.decorators import Decorator
 from noonmark.targets.functions import Context
 from noonmark.testing import FakeClock, ManualDriver
 
@@ -41,27 +56,32 @@ if TYPE_CHECKING:
 
 
 MAX_LINE = 100
-PARTS = ("with_engine", "after_fork", "settle_here", "micros", "monotonic", "has_begun")
+PARTS = ("micros", "monotonic", "has_begun")
 """Names through which the parts of the library reach each other; not for users."""
+DECORATORS = ("cron", "every", "once", "daily", "on_event")
+POLICIES = {
+    "Overlap policies": (Skip, Queue, QueueOne, Allow, CancelRunning),
+    "Misfire policies": (SkipMissed, CatchUpOne, CatchUpAll, CatchUpWithin, Spread),
+    "Other policies": (Retry, Window, Concurrency, Dependency, Delivery),
+}
+VALUES = (
+    *(Progress, PipelineError, Job, JobStatus, Occurrence, Run, Event, Explanation, EventMatches, EventMatch),
+    *(NodeRecord, Secret, Context),
+)
 
 
 def embedded_page() -> str:
     """The scheduler in a Python program: every class with its methods, from their signatures and docstrings."""
-    decorators = [name for name in vars(Decorators) if not name.startswith("_")]
-    sections = {"Other work": OtherWork, "Steering": Steering, "Reading": Reading, "Secrets": Secrecy}
-    awaited = [name for kind in (Scheduler, *sections.values()) for name in vars(kind) if _is_method(kind, name)]
+    methods = [name for name in vars(Scheduler) if _is_method(Scheduler, name) and name not in DECORATORS]
     parts = [
-        _class(Scheduler, [name for name in vars(Scheduler) if _is_method(Scheduler, name)]),
-        *(_section(title, kind) for title, kind in sections.items()),
-        f"## Decorators\n\n{inspect.getdoc(Decorators)}\n",
-        *(_method(Decorators, name) for name in decorators),
+        _class(Scheduler, methods),
+        f"## Decorators\n\n{inspect.getdoc(Decorator)}\n",
+        *(_method(Scheduler, name) for name in DECORATORS),
         _class(AsyncScheduler, []),
-        f"| awaited | not awaited |\n| --- | --- |\n| {names(awaited)} | {names(decorators)} |\n",
+        f"| awaited | not awaited |\n| --- | --- |\n| {names(methods)} | {names(DECORATORS)} |\n",
         _class(JobPipeline, [name for name in vars(JobPipeline) if _is_method(JobPipeline, name)]),
-        *(
-            _values(kind)
-            for kind in (Progress, PipelineError, Job, JobStatus, Occurrence, Run, Event, NodeRecord, Secret, Context)
-        ),
+        *(_policies(title, kinds) for title, kinds in POLICIES.items()),
+        *(_values(kind) for kind in VALUES),
         "## Testing\n\nImported from `noonmark.testing`.\n",
         *(
             _class(kind, [name for name in vars(kind) if _is_method(kind, name)], "###")
@@ -105,10 +125,9 @@ def _shape(kind: type) -> str:
     return f"### {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n```py\n" + "\n".join([*more, *lines]) + "\n```\n"
 
 
-def _section(title: str, kind: type) -> str:
-    """Some of the methods of a class, which has them from another one."""
-    methods = (_method(kind, name) for name in vars(kind) if _is_method(kind, name))
-    return "\n".join([f"## {title}\n\n{inspect.getdoc(kind)}\n", *methods])
+def _policies(title: str, kinds: tuple[type, ...]) -> str:
+    """The typed values of an option: how each is made, and its settings."""
+    return "\n".join([f"## {title}\n", *(_values(kind, "###") for kind in kinds)])
 
 
 def _is_method(kind: type, name: str) -> bool:
@@ -150,7 +169,7 @@ def _argument(one: inspect.Parameter) -> str:
     return f"{stars}{one.name}{kind}" + ("" if one.default is one.empty else f" = {one.default!r}")
 
 
-def _values(kind: type) -> str:
+def _values(kind: type, heading: str = "##") -> str:
     """A class that is read: its attributes, those that say what they are."""
     about, _, _ = (
         (inspect.getdoc(kind) or "").partition("\n\n") if is_dataclass(kind) else (inspect.getdoc(kind), "", "")
@@ -159,7 +178,7 @@ def _values(kind: type) -> str:
     told = {name: text for name, text in (_told(kind) | properties).items() if name not in PARTS}
     rows = [f"| `{name}` | {' '.join(text.split())} |" for name, text in told.items()]
     table = ["", f"| {'value' if issubclass(kind, Enum) else 'attribute'} | |", "| --- | --- |", *rows] if rows else []
-    return "\n".join([f"## {kind.__name__}", "", about, *table, ""])
+    return "\n".join([f"{heading} {kind.__name__}", "", about or "", *table, ""])
 
 
 def _told(kind: type) -> dict[str, str]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noonmark.client import AsyncClient, Client
     from noonmark.core.describe import Description, describe
     from noonmark.core.errors import (
         AnswerTooLarge,
@@ -36,6 +37,24 @@ if TYPE_CHECKING:
     from noonmark.core.filters.match import matches
     from noonmark.core.lifecycle import Phase
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.delivery import Delivery
+    from noonmark.core.policies.limits import Concurrency, Dependency
+    from noonmark.core.policies.options import (
+        Allow,
+        CancelRunning,
+        CatchUpAll,
+        CatchUpOne,
+        CatchUpWithin,
+        Misfire,
+        Overlap,
+        Queue,
+        QueueOne,
+        Retry,
+        Skip,
+        SkipMissed,
+        Spread,
+        Window,
+    )
     from noonmark.core.run import Run
     from noonmark.core.schedule import parse_schedule
     from noonmark.core.secret import Secret
@@ -49,7 +68,8 @@ if TYPE_CHECKING:
         fires,
         parse_trigger,
     )
-    from noonmark.embedded.asynchronous import AsyncScheduler
+    from noonmark.embedded.answers import EventMatch, EventMatches, Explanation
+    from noonmark.embedded.async_scheduler import AsyncScheduler
     from noonmark.embedded.jobs import Job, JobStatus
     from noonmark.embedded.pipeline import JobPipeline, Progress
     from noonmark.embedded.scheduler import Scheduler
@@ -60,6 +80,7 @@ __version__ = "0.1.0"
 """Here as well as in the package's metadata, which takes as long to read as a node takes to start."""
 
 _HOMES = {
+    "noonmark.client": ("AsyncClient", "Client"),
     "noonmark.core.describe": ("Description", "describe"),
     "noonmark.core.errors": (
         "AnswerTooLarge",
@@ -86,6 +107,24 @@ _HOMES = {
     "noonmark.core.lifecycle": ("Phase",),
     "noonmark.core.filters.match": ("matches",),
     "noonmark.core.occurrence": ("Occurrence",),
+    "noonmark.core.policies.delivery": ("Delivery",),
+    "noonmark.core.policies.limits": ("Concurrency", "Dependency"),
+    "noonmark.core.policies.options": (
+        "Allow",
+        "CancelRunning",
+        "CatchUpAll",
+        "CatchUpOne",
+        "CatchUpWithin",
+        "Misfire",
+        "Overlap",
+        "Queue",
+        "QueueOne",
+        "Retry",
+        "Skip",
+        "SkipMissed",
+        "Spread",
+        "Window",
+    ),
     "noonmark.core.run": ("Run",),
     "noonmark.core.schedule": ("parse_schedule",),
     "noonmark.core.secret": ("Secret",),
@@ -99,7 +138,8 @@ _HOMES = {
         "fires",
         "parse_trigger",
     ),
-    "noonmark.embedded.asynchronous": ("AsyncScheduler",),
+    "noonmark.embedded.answers": ("EventMatch", "EventMatches", "Explanation"),
+    "noonmark.embedded.async_scheduler": ("AsyncScheduler",),
     "noonmark.embedded.jobs": ("Job", "JobStatus"),
     "noonmark.embedded.pipeline": ("JobPipeline", "Progress"),
     "noonmark.embedded.scheduler": ("Scheduler",),
@@ -109,15 +149,28 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Allow",
     "AnswerTooLarge",
+    "AsyncClient",
     "AsyncScheduler",
     "CalendarTrigger",
+    "CancelRunning",
+    "CatchUpAll",
+    "CatchUpOne",
+    "CatchUpWithin",
+    "Client",
+    "Concurrency",
     "Conflict",
     "Context",
     "CronTrigger",
+    "Delivery",
+    "Dependency",
     "Description",
     "Event",
+    "EventMatch",
+    "EventMatches",
     "EventTrigger",
+    "Explanation",
     "IntervalTrigger",
     "InvalidRequest",
     "InvalidSchedule",
@@ -127,27 +180,36 @@ __all__ = [
     "JobStatus",
     "KeyReused",
     "MethodNotFound",
+    "Misfire",
     "NodeRecord",
     "NoonmarkError",
     "NotAllowed",
     "NotFound",
     "Occurrence",
     "OnceTrigger",
+    "Overlap",
     "OverlapConflict",
     "PayloadTooLarge",
     "Phase",
     "PipelineError",
     "Progress",
+    "Queue",
+    "QueueOne",
     "QuotaExceeded",
+    "Retry",
     "RevisionConflict",
     "Run",
     "RunFailed",
     "Scheduler",
     "Secret",
+    "Skip",
+    "SkipMissed",
+    "Spread",
     "StoreUnavailable",
     "Trigger",
     "TriggerNeverFires",
     "Unreachable",
+    "Window",
     "describe",
     "fires",
     "matches",

@@ -15,8 +15,7 @@ class TwoNodesAndAFile(TwoNodesAndATwin):
         return SqliteStore(Path(self.folder.name) / "noonmark.db", self.clock)
 
     def on_twin(self, work):
-        with self.twin._reading() as uow:
-            return work(uow.session)
+        return self.twin._read(lambda uow: work(uow.session))
 
     def teardown(self):
         super().teardown()

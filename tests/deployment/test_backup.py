@@ -13,7 +13,7 @@ from noonmark.core.lifecycle import FINAL
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, settle
-from noonmark.embedded.desk import OWNER
+from noonmark.embedded.declarations import OWNER
 from noonmark.stores.postgres import PostgresStore
 from tests.docs.test_documents import FENCE, ROOT
 from tests.servers.postgres import QUICK, running
@@ -40,7 +40,7 @@ class Site:
 
     def __init__(self, url):
         self.scheduler = Scheduler(url, lease=LEASE)
-        self.store = self.scheduler.runtime.store
+        self.store = self.scheduler._runtime.store
         self.calls = []
         self.may_end = threading.Event()
         self._functions = {name: self._function(name) for name in ("tick", "bill", "greet", "long", "careful")}

@@ -1,4 +1,4 @@
-"""The scheduler for a program with an event loop: the same methods, awaited, and the loop is never kept waiting."""
+"""The scheduler for a program with an event loop: the same methods, awaited, without blocking the loop."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,8 @@ from datetime import timedelta
 import pytest
 
 from noonmark import AsyncScheduler, Conflict, IntervalTrigger, JobStatus, NotFound, Scheduler
-from noonmark.embedded.declaring import Further, Options
-from noonmark.embedded.reading import Reading
-from noonmark.embedded.steering import Steering
+from noonmark.embedded.arguments import Settings
+from noonmark.embedded.documents import FurtherOptions, Options
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.conftest import START
 from tests.embedded.waiting import FINAL, NEVER, SOON
@@ -82,29 +81,32 @@ async def ended(scheduler, job_id, count=1):
     return await eventually(look)
 
 
-NAMES = sorted(name for kind in (Scheduler, Steering, Reading) for name in vars(kind) if not name.startswith("_"))
+NAMES = sorted(name for name in vars(Scheduler) if not name.startswith("_"))
+
+
+DECORATORS = {"cron", "every", "once", "daily", "on_event"}
 
 
 class TestTheSameMethods:
-    INTERNAL = frozenset({"with_engine", "after_fork", "settle_here", "runtime"})
-
     def test_there_is_each_of_them(self):
         ours = {name for name in dir(AsyncScheduler) if not name.startswith("_")}
         theirs = {name for name in dir(Scheduler) if not name.startswith("_")}
-        assert theirs - ours == self.INTERNAL
-        assert ours <= theirs
+        assert theirs == ours
+
+    def test_it_has_the_same_settings(self):
+        assert set(inspect.signature(Scheduler).parameters) == Settings.__optional_keys__ | {"store"}
 
     @pytest.mark.parametrize("name", NAMES)
     def test_it_takes_the_same_and_is_awaited(self, name):
         of_sync = inspect.getattr_static(Scheduler, name)
-        if name in self.INTERNAL or not inspect.isfunction(of_sync):
+        if not inspect.isfunction(of_sync):
             return
         of_async = inspect.getattr_static(AsyncScheduler, name)
-        assert inspect.iscoroutinefunction(of_async)
+        assert inspect.iscoroutinefunction(of_async) == (name not in DECORATORS)
         ours, theirs = inspect.signature(of_async).parameters, inspect.signature(of_sync).parameters
         if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in ours.values()) and name == "schedule":
             options = set(theirs) - {"self", "func", "further"}
-            assert options | Further.__optional_keys__ == Options.__optional_keys__
+            assert options | FurtherOptions.__optional_keys__ == Options.__optional_keys__
             assert list(ours) == ["self", "func", "options"]
             return
         assert [(one.name, one.kind, one.default) for one in ours.values()] == [
@@ -417,9 +419,9 @@ def test_a_job_cannot_close_the_scheduler_that_runs_it(keeper, is_async):
         keeper.close()
 
     keeper.register_function("close", close_later if is_async else close)
-    job_id = keeper.schedule(keeper.functions.find("close").call, trigger=NEVER)
+    job_id = keeper.schedule(keeper._functions.find("close").call, trigger=NEVER)
     for is_started in (False, True):
         if is_started:
             keeper.start()
-        with pytest.raises(Conflict, match="neither a job nor the loop"):
+        with pytest.raises(Conflict, match="neither a run nor the loop"):
             keeper.run_now(job_id)

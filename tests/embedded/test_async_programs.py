@@ -1,4 +1,4 @@
-"""Whole programs with an event loop: what they leave behind when it ends around the scheduler."""
+"""Programs with an event loop that ends before the scheduler does."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Decorators: functions that say when they run, and the same jobs again when the program is started again."""
+"""Decorators: functions with their schedules, found again when the program starts again."""
 
 import functools
 import subprocess
@@ -206,7 +206,7 @@ class TestFunctions:
 
     def test_the_same_name_twice_is_refused_with_what_to_do(self, memory):
         memory.every(60)(tick)
-        with pytest.raises(InvalidSchedule, match=r"declared a second time.*name=\.\.\.") as refused:
+        with pytest.raises(InvalidSchedule, match=r"declared twice.*name=\.\.\.") as refused:
             memory.daily("09:00")(tick)
         assert refused.value.field == "name"
         assert memory.get_job(tick.job_id).trigger.every_seconds == 60
@@ -330,5 +330,5 @@ class TestTwins:
             return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stderr
 
         assert run("app.py") == run("app.py") == ""
-        assert "app:tick and __main__:tick are two jobs of one function" in run("-c", "import app")
-        assert "__main__:tick and app:tick are two jobs of one function" in run("app.py")
+        assert "app:tick and __main__:tick are two schedules of one function" in run("-c", "import app")
+        assert "__main__:tick and app:tick are two schedules of one function" in run("app.py")

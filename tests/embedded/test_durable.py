@@ -1,4 +1,4 @@
-"""Schedules in a file: they outlive the object, the process, and a process that leaves without a word."""
+"""Schedules in a file outlive the object, the process, and a process that is killed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Events: emitted by a program, matched and delivered through the ledger, and seen by the function they set off."""
+"""Events: emitted by a program, matched and delivered, and passed to the function that they fire."""
 
 import asyncio
 import subprocess

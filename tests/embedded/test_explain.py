@@ -1,4 +1,4 @@
-"""Explain: a program is told why a job ran, or did not, as the callers of a server are."""
+"""Explain: why a schedule ran, or did not, as a server answers."""
 
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ def decisions(told):
 
 def told_by_a_server(by_hand, job_id, **at):
     """The answer of the operation, on the same store."""
-    service = Service(store=by_hand.scheduler.runtime.store, lookahead=0, fresh_id=str)
+    service = Service(store=by_hand.scheduler._runtime.store, lookahead=0, fresh_id=str)
     return perform(service, LOCAL, "schedule/explain", {"schedule_id": job_id, **at})
 
 
@@ -91,9 +91,13 @@ class TestAnswers:
 def test_it_is_the_answer_of_a_server_whichever_way_the_instant_is_written(by_hand):
     job_id = keep(by_hand.scheduler, nothing, trigger=MINUTELY)
     by_hand.pass_time(60)
-    assert by_hand.scheduler.explain(job_id) == told_by_a_server(by_hand, job_id)
+    assert by_hand.scheduler.explain(job_id).to_document() == told_by_a_server(by_hand, job_id)
     for at in (START + MINUTE, "2030-03-17T12:01:00Z", "2030-03-17T13:01:00+01:00"):
-        assert by_hand.scheduler.explain(job_id, at) == told_by_a_server(by_hand, job_id, at="2030-03-17T12:01:00Z")
+        told = by_hand.scheduler.explain(job_id, at)
+        assert told.to_document() == told_by_a_server(by_hand, job_id, at="2030-03-17T12:01:00Z")
+        assert (told.schedule_id, told.at, told.phase) == (job_id, START + MINUTE, "completed")
+        assert [step.rule for step in told.steps] == [*Rule]
+        assert told["summary"] == told.summary
 
 
 def test_it_changes_nothing_and_what_is_done_to_the_answer_reaches_no_record(by_hand):
@@ -101,8 +105,8 @@ def test_it_changes_nothing_and_what_is_done_to_the_answer_reaches_no_record(by_
     by_hand.clock.advance(3_600)
     before = by_hand.scheduler.occurrences(job_id)
     told = by_hand.scheduler.explain(job_id)
-    for step in told["steps"]:
-        for fact in step["facts"].values():
+    for step in told.steps:
+        for fact in step.facts.values():
             if isinstance(fact, dict | list):
                 fact.clear()
     assert by_hand.scheduler.occurrences(job_id) == before
@@ -111,7 +115,7 @@ def test_it_changes_nothing_and_what_is_done_to_the_answer_reaches_no_record(by_
 
 class TestRefusals:
     def test_an_unknown_id_is_not_found(self, by_hand):
-        with pytest.raises(NotFound, match="there is no job 'job_unknown'") as refused:
+        with pytest.raises(NotFound, match="unknown schedule 'job_unknown'") as refused:
             by_hand.scheduler.explain("job_unknown", START)
         assert refused.value.field == "job_id"
 

@@ -1,4 +1,4 @@
-"""Jobs as a program sees them: how they stand, when they run next, and what became of their last run."""
+"""Jobs: the status of schedules, their next run and their last run."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Which nodes there are, as a program sees them."""
+"""The nodes of a store, as a program sees them."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ def test_of_several_on_one_file_one_leads_and_another_follows_it(open_on_file):
     leads = leader(schedulers[0])
     for scheduler in schedulers[1:]:
         assert [node.name for node in scheduler.nodes() if node.is_leader] in ([leads.name], [])
-    [its_own] = [one for one in schedulers if one._engines.current.loop.driver.node.id == leads.name]
+    [its_own] = [one for one in schedulers if one._runners.current.loop.driver.node.id == leads.name]
     its_own.stop()
     eventually(lambda: {node.name for node in its_own.nodes() if node.is_leader} - {leads.name})
     assert sum(node.is_alive for node in its_own.nodes()) == 2

@@ -1,4 +1,4 @@
-"""The embedded scheduler on PostgreSQL: one story for each part of it, in real threads."""
+"""The embedded scheduler on PostgreSQL: each part of it once, in real threads."""
 
 import asyncio
 import threading

@@ -1,11 +1,28 @@
-"""Options that are documents, or are seldom needed: they reach the schedule, and do what they say."""
+"""Options as documents and as typed values, and the rare ones: they reach the schedule and take effect."""
 
 import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from noonmark import Conflict, CronTrigger, IntervalTrigger, InvalidSchedule, InvalidTrigger, Scheduler
+from noonmark import (
+    Allow,
+    CatchUpAll,
+    Concurrency,
+    Conflict,
+    CronTrigger,
+    Delivery,
+    Dependency,
+    IntervalTrigger,
+    InvalidSchedule,
+    InvalidTrigger,
+    Queue,
+    QueueOne,
+    Retry,
+    Scheduler,
+    SkipMissed,
+    Window,
+)
 from noonmark.testing import FakeClock, ManualDriver
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases
 
@@ -105,6 +122,76 @@ def test_an_option_is_kept_changed_and_taken_back(kit, option, value):
     assert kept() is None
 
 
+TYPED = [
+    ("overlap", Queue(limit=5), "overlap_policy", {"type": "queue", "queue_limit": 5}),
+    ("overlap", QueueOne(), "overlap_policy", "queue_one"),
+    ("misfire", CatchUpAll(limit=10), "misfire_policy", {"type": "catch_up_all", "grace_seconds": 60, "limit": 10}),
+    ("misfire", SkipMissed(grace=timedelta(minutes=2)), "misfire_policy", {"type": "skip", "grace_seconds": 120}),
+    (
+        "retries",
+        Retry(3, backoff=timedelta(seconds=30)),
+        "retry_policy",
+        {"max_attempts": 4, "backoff_seconds": 30, "multiplier": 2, "max_backoff_seconds": 300},
+    ),
+    ("window", Window(60, end_action="none"), "window", {"duration_seconds": 60, "end_action": "none"}),
+    ("delivery", Delivery.AT_MOST_ONCE, "delivery", "at_most_once"),
+    ("timeout", timedelta(minutes=1), "timeout_seconds", 60),
+    ("concurrency", Concurrency("printer", limit=2), "concurrency_limit", 2),
+]
+
+
+@pytest.mark.parametrize(("option", "value", "field", "document"), TYPED)
+def test_a_typed_value_is_as_good_as_a_document(kit, option, value, field, document):
+    def kept(job):
+        return kit.scheduler._find(job).schedule.declaration.to_document().get(field)
+
+    assert kept(kit.scheduler.schedule(fail, trigger=NEVER, **{option: value})) == document
+    assert kept(kit.scheduler.schedule_event("done", trigger=NEVER, **{option: value})) == document
+    assert kept(kit.scheduler.create_many([{"func": fail, option: value}])[0]) == document
+    assert kept(kit.scheduler.every(5, **{option: value})(lambda: None).job_id) == document
+    job = kit.scheduler.schedule(fail, trigger=NEVER)
+    kit.scheduler.update(job, **{option: value})
+    assert kept(job) == document
+
+
+def test_a_typed_overlap_policy_holds_for_one_call(kit):
+    job = kit.scheduler.schedule(fail, trigger=NEVER)
+    kit.scheduler.run_now(job, wait=False, overlap=Allow())
+    [manual, _] = sorted(kit.scheduler.occurrences(job), key=lambda one: one.origin)
+    assert manual.overrides.to_document() == {"overlap_policy": "allow"}
+
+
+def test_a_concurrency_limit_is_changed_and_taken_back(kit):
+    job = kit.scheduler.schedule(fail, trigger=NEVER, concurrency=Concurrency("printer", limit=2))
+    kit.scheduler.update(job, concurrency=Concurrency("scanner"))
+    assert kit.scheduler._find(job).schedule.declaration.concurrency == Concurrency("scanner", limit=1)
+    kit.scheduler.update(job, concurrency=None)
+    assert kit.scheduler._find(job).schedule.declaration.concurrency is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"concurrency": "printer"}, {"concurrency": Concurrency("a"), "concurrency_key": "a"}]
+)
+def test_a_concurrency_limit_is_said_once_and_typed(kit, options):
+    with pytest.raises(InvalidSchedule) as refused:
+        kit.scheduler.schedule(fail, **options)
+    assert refused.value.field == "concurrency"
+
+
+def test_a_dependency_may_be_a_typed_value(kit):
+    first = kit.scheduler.schedule(fail, trigger=NEVER)
+    for written in (Dependency(first, require_success=False), [Dependency(first, require_success=False)]):
+        job = kit.scheduler.schedule(fail, depends_on=written)
+        assert kit.scheduler._find(job).schedule.declaration.depends_on == (Dependency(first, require_success=False),)
+    kit.scheduler.add_dependency(job, [Dependency(first)])
+    assert kit.scheduler._find(job).schedule.declaration.depends_on == (Dependency(first),)
+
+
+def test_a_policy_of_another_option_is_refused(kit):
+    with pytest.raises(InvalidSchedule, match="must be one of skip, catch_up_one"):
+        kit.scheduler.schedule(fail, misfire=Queue(limit=5))
+
+
 @pytest.mark.parametrize(
     ("option", "value", "field"),
     [
@@ -130,7 +217,7 @@ def test_a_trigger_as_text_is_refused_with_what_to_write(kit):
 
 
 def test_what_is_no_option_is_a_mistake_of_the_programmer(kit):
-    with pytest.raises(TypeError, match="'colour' is no option of a job"):
+    with pytest.raises(TypeError, match="unknown option 'colour' of a schedule"):
         kit.scheduler.schedule(fail, colour="red")
 
 

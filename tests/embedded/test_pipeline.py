@@ -1,4 +1,4 @@
-"""Pipelines: stages one after another, functions of a stage side by side, and what a failure leaves undone."""
+"""Pipelines: stages one after another, functions of a stage side by side, and failures."""
 
 import asyncio
 import logging
@@ -122,7 +122,7 @@ class TestFailures:
     def test_no_later_stage_begins_and_the_stage_is_told(self, either, named):
         ran = []
         either.register_function("never", lambda: ran.append(1))
-        never = either.functions.find("never").call
+        never = either._functions.find("never").call
         name = "second" if named else None
         pipeline = JobPipeline(either).add_stage(one).add_stage(two, fail, name=name).add_stage(never)
         with pytest.raises(PipelineError) as raised:
@@ -245,7 +245,7 @@ class TestStopping:
         gate, ran, told = Gate(), threading.Event(), []
         keeper.register_function("gate", gate)
         keeper.register_function("ran", ran.set)
-        pipeline = JobPipeline(keeper).add_stage(gate, one).add_stage(keeper.functions.find("ran").call)
+        pipeline = JobPipeline(keeper).add_stage(gate, one).add_stage(keeper._functions.find("ran").call)
 
         def wait():
             try:

@@ -1,4 +1,4 @@
-"""Preview: the times that really come."""
+"""Preview: the times at which a schedule really fires."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""Functions in processes, as a program sees them: results, errors, scripts, and what is left behind."""
+"""Functions in processes, as a program sees them: results, errors, scripts, and clean-up."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from noonmark import InvalidSchedule, Scheduler
-from noonmark.embedded.declaring import id_of_name
+from noonmark.embedded.declarations import id_of_name
 from tests.embedded.waiting import NEVER, SOON, ended, eventually
 from tests.targets import errands
 
@@ -163,7 +163,7 @@ class TestStopping:
         pid = begun(tmp_path)
         stopping = threading.Thread(target=scheduler.stop)
         stopping.start()
-        eventually(lambda: scheduler._engines.current is None)
+        eventually(lambda: scheduler._runners.current is None)
         errands.touch(tmp_path / "go")
         stopping.join(SOON)
         assert not stopping.is_alive()

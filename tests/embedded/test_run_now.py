@@ -1,11 +1,11 @@
-"""Running a schedule by hand: its result, its error, and what stands in its way."""
+"""Manual runs: the result, the error, and what prevents one."""
 
 import threading
 
 import pytest
 
 from noonmark import Conflict, InvalidSchedule, NotFound, OverlapConflict, Scheduler
-from noonmark.embedded import running
+from noonmark.embedded import run_now
 from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases, together
 
 
@@ -255,7 +255,7 @@ class TestBesideOthers:
 
 def test_the_error_is_the_functions_own_however_late_the_news_of_its_end(tmp_path, monkeypatch):
     # The store is looked at all the time, so that it says first that the run has ended.
-    monkeypatch.setattr(running, "LOOK_EVERY", 0.0002)
+    monkeypatch.setattr(run_now, "POLL_SECONDS", 0.0002)
 
     class Mine(Exception):
         pass
@@ -285,5 +285,5 @@ def test_a_declaration_that_is_refused_leaves_the_function_of_others_alone(sched
 
 def test_many_who_start_it_at_once_start_it_once(scheduler):
     together(8, lambda _: scheduler.start())
-    assert eventually(lambda: len(scheduler._engines.alive) == 1)
+    assert eventually(lambda: len(scheduler._runners.alive) == 1)
     assert scheduler.run_now(scheduler.schedule(lambda: 7, trigger=NEVER)) == 7

@@ -1,4 +1,4 @@
-"""The scheduler in a Python program: what is declared, started, stopped and read, in real threads."""
+"""The scheduler in a Python program: declare, start, stop and read, in real threads."""
 
 import asyncio
 import functools
@@ -449,12 +449,12 @@ class TestStartAndStop:
     def test_start_and_stop_may_be_called_twice(self, scheduler):
         scheduler.stop()
         scheduler.start()
-        engine = scheduler._engines.current
+        runner = scheduler._runners.current
         scheduler.start()
-        assert scheduler._engines.current is engine
+        assert scheduler._runners.current is runner
         scheduler.stop()
         scheduler.stop()
-        assert not engine._thread.is_alive()
+        assert not runner._thread.is_alive()
 
     def test_it_can_be_started_again(self, scheduler):
         for _ in range(3):
@@ -528,7 +528,7 @@ class TestStartAndStop:
 
         job = scheduler.schedule(work_later if is_async else work)
         scheduler.start()
-        thread = scheduler._engines.current._thread
+        thread = scheduler._runners.current._thread
         assert stopped.wait(SOON)
         thread.join(SOON)
         assert not thread.is_alive()
@@ -608,13 +608,13 @@ class TestReading:
         assert run.occurrence_id in {one.id for one in scheduler.occurrences(job)}
         assert (run.attempt, str(run.outcome), run.result, run.error) == (1, "completed", {"rows": 3}, None)
         assert run.id
-        assert run.node == scheduler.runtime.node
+        assert run.node == scheduler._runtime.node
 
     @pytest.mark.parametrize(
         "method", ["pause", "resume", "delete", "run_now", "occurrences", "runs", "update", "preview"]
     )
     def test_an_unknown_job_is_not_found(self, scheduler, method):
-        with pytest.raises(NotFound, match="there is no job 'job_nobody'"):
+        with pytest.raises(NotFound, match="unknown schedule 'job_nobody'"):
             getattr(scheduler, method)("job_nobody")
 
 

@@ -1,4 +1,4 @@
-"""Secrets of a program: sealed in its store, sent with its requests, shown to nobody."""
+"""Secrets of a program: encrypted in its store, sent with its requests, never shown."""
 
 import asyncio
 import logging

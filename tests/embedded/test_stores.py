@@ -1,4 +1,4 @@
-"""Where the jobs are kept: what a URL means, and what is said when it means nothing."""
+"""The URL of a store: what it means, and the error for an invalid one."""
 
 from pathlib import Path
 

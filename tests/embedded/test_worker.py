@@ -1,4 +1,4 @@
-"""The worker of a server: started and stopped by anybody at any time, and seen from outside."""
+"""The worker of a server: started and stopped by any caller at any time, and its state."""
 
 import threading
 from dataclasses import replace
@@ -26,7 +26,7 @@ def scheduler():
 
 @pytest.fixture
 def worker(scheduler):
-    made = Worker(replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=0)
+    made = Worker(replace(scheduler._runtime, node=NODE), scheduler._functions, Programs(), max_threads=4, grace=0)
     yield made
     made.close()
 
@@ -91,7 +91,7 @@ def test_an_earlier_one_that_ends_does_not_sign_off_the_one_that_works(scheduler
     eventually(lambda: worker.vitals().leads)
     worker.stop()
     worker.start()
-    (earlier,) = worker._winding_up
+    (earlier,) = worker._draining
     eventually(lambda: worker.vitals().leads)
     gate.opened.set()
     earlier.wait()
@@ -102,9 +102,9 @@ def test_an_earlier_one_that_ends_does_not_sign_off_the_one_that_works(scheduler
 def test_stopped_while_nothing_runs_it_hands_back_what_has_not_begun(scheduler):
     look_far_ahead(scheduler)
     worker = Worker(
-        replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
+        replace(scheduler._runtime, node=NODE), scheduler._functions, Programs(), max_threads=4, grace=3_600 * SECOND
     )
-    soon = scheduler.runtime.clock.now() + timedelta(minutes=30)
+    soon = scheduler._runtime.clock.now() + timedelta(minutes=30)
     job = scheduler.schedule(Gate(), trigger=OnceTrigger(soon))
     worker.start()
     eventually(lambda: worker.vitals().claimed == 1)
@@ -129,7 +129,7 @@ def test_when_the_process_ends_what_a_stopped_one_runs_is_handed_back(scheduler,
 
 def test_one_that_waits_for_what_runs_can_be_hurried(scheduler):
     worker = Worker(
-        replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
+        replace(scheduler._runtime, node=NODE), scheduler._functions, Programs(), max_threads=4, grace=3_600 * SECOND
     )
     gates = [Gate(), Gate()]
     earlier = scheduler.schedule(gates[0])
@@ -165,7 +165,7 @@ def test_threads_that_outlived_their_run_are_counted_also_after_a_stop(scheduler
 
 def test_one_that_is_hurried_before_it_closes_does_not_wait_either(scheduler):
     worker = Worker(
-        replace(scheduler.runtime, node=NODE), scheduler.functions, Programs(), max_threads=4, grace=3_600 * SECOND
+        replace(scheduler._runtime, node=NODE), scheduler._functions, Programs(), max_threads=4, grace=3_600 * SECOND
     )
     gate = Gate()
     job = scheduler.schedule(gate)
@@ -191,9 +191,9 @@ def test_many_may_start_and_stop_it_at_once(scheduler, worker):
 
 def test_one_whose_driver_died_says_so_and_can_be_started_again(scheduler, worker):
     worker.start()
-    engine = worker._engines.current
-    engine.stop(0)  # as if its loop had ended by itself
-    engine.wait()
+    runner = worker._runners.current
+    runner.stop(0)  # as if its loop had ended by itself
+    runner.wait()
     assert worker.vitals() == Vitals(node=NODE, is_wanted=True)
     assert not worker.status()["running"]
     worker.start()

@@ -62,7 +62,7 @@ PLAIN = {
         scheduler.start()
         while not any(has_begun(job.id) for job in scheduler.list_jobs() if job.name == "long"):
             time.sleep(0.01)
-        tell_when(lambda: scheduler._engines._leaving and scheduler._engines._leaving.loop.is_stopping)
+        tell_when(lambda: scheduler._runners._stopping and scheduler._runners._stopping.loop.is_stopping)
         scheduler.stop()
     """,
     "in run_now": """
@@ -104,8 +104,8 @@ ASYNC = {
             await scheduler.start()
             while not any(has_begun(job.id) for job in await scheduler.list_jobs() if job.name == "long"):
                 await asyncio.sleep(0.01)
-            engines = scheduler.blocking._engines
-            tell_when(lambda: engines._leaving and engines._leaving.loop.is_stopping)
+            runners = scheduler.blocking._runners
+            tell_when(lambda: runners._stopping and runners._stopping.loop.is_stopping)
             await scheduler.stop()
     """,
     "in run_now": """

@@ -188,7 +188,7 @@ def test_a_cell_that_is_interrupted_hands_back_what_runs(notebook):
     stopped = notebook.run(
         """
         def tell():
-            until(lambda: scheduler._engines._leaving and scheduler._engines._leaving.loop.is_stopping)
+            until(lambda: scheduler._runners._stopping and scheduler._runners._stopping.loop.is_stopping)
             print("stopping", flush=True)
 
         threading.Thread(target=tell).start()

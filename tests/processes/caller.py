@@ -90,7 +90,7 @@ def fill(store, room):
         threading.Event().wait(0.05)
     scheduler.delete(steady)
     scheduler.stop()
-    scheduler.runtime.store.close()
+    scheduler._runtime.store.close()
 
 
 def _create(scheduler):

@@ -1,6 +1,5 @@
 """The processes of one test: nodes and callers on one store, started, harmed and cleared away by process id."""
 
-import asyncio
 import json
 import os
 import signal
@@ -12,14 +11,14 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
-import asyncpg
+import psycopg
 
 from noonmark import Scheduler
 from noonmark.clocks import SystemClock
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.triggers import IntervalTrigger
-from noonmark.embedded.desk import OWNER
+from noonmark.embedded.declarations import OWNER
 from tests.processes.journal import Journal
 from tests.processes.work import JOURNAL
 
@@ -122,14 +121,14 @@ class Fleet:
         return self.kept(schedule_id).schedule.phase
 
     def kept(self, schedule_id):
-        return self.scheduler.runtime.store.find(OWNER.tenant, schedule_id)
+        return self.scheduler._runtime.store.find(OWNER.tenant, schedule_id)
 
     def schedules(self):
         """All schedules that are not deleted, by id."""
         found, page = {}, None
         while page is None or len(page) == PAGE:
             last = page[-1].schedule.uid if page else None
-            page = self.scheduler.runtime.store.schedules(OWNER.tenant, after=last, limit=PAGE)
+            page = self.scheduler._runtime.store.schedules(OWNER.tenant, after=last, limit=PAGE)
             found |= {kept.schedule.schedule_id: kept.schedule for kept in page}
         return found
 
@@ -154,7 +153,7 @@ class Fleet:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if self._reader is not None:
-            self._reader.runtime.store.close()
+            self._reader._runtime.store.close()
 
 
 class SqliteFleet(Fleet):
@@ -203,15 +202,9 @@ class PostgresFleet(Fleet):
 
     def sql(self, statement, *values):
         """Read or damage the database beside Noonmark."""
-
-        async def ask():
-            connection = await asyncpg.connect(self.url)
-            try:
-                return [tuple(row) for row in await connection.fetch(statement, *values)]
-            finally:
-                await connection.close()
-
-        return asyncio.run(ask())
+        with psycopg.connect(self.url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
+            cursor = connection.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
 
 
 class Chance:

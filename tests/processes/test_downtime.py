@@ -125,4 +125,4 @@ def test_a_week_of_downtime_is_one_row_and_no_flood(tmp_path, figure, misfire, r
     assert len(past) == 1 + 1 + runs, "the run before, the gap, and what is caught up"
     assert gap.missed_count == down - runs
     assert growth < 50
-    scheduler.runtime.store.close()
+    scheduler._runtime.store.close()

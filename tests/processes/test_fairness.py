@@ -26,15 +26,15 @@ def declared(scheduler, user, numbers, due):
         factories.schedule(
             f"{user}-{number}",
             owner=Owner(tenant="acme", user=user),
-            created=scheduler.runtime.clock.micros(),
+            created=scheduler._runtime.clock.micros(),
             trigger=OnceTrigger(from_micros(due)),
             target=FunctionTarget(function=user),
             misfire_policy=misfire.CatchUpOne(grace=3_600 * SECOND),
         )
         for number in numbers
     ]
-    lookahead = scheduler.runtime.timing.lookahead
-    assert all(scheduler.runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
+    lookahead = scheduler._runtime.timing.lookahead
+    assert all(scheduler._runtime.store.create([first_plan(one, lookahead=lookahead) for one in made]))
 
 
 def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database, figure):
@@ -48,7 +48,7 @@ def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database
         count[0] += 1
 
     scheduler = Scheduler(database.url)
-    clock = scheduler.runtime.clock
+    clock = scheduler._runtime.clock
     scheduler.register_function("burst", burst)
     scheduler.register_function("single", single)
     for first in range(0, BURST, CHUNK):

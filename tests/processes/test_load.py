@@ -108,7 +108,7 @@ def test_a_thundering_herd_needs_few_connections_and_leaves_quiet_nodes(postgres
     herd = 5_000 * SCALE
     nodes = [fleet.node(15.0, store=f"{fleet.url}?pool={POOL}") for _ in range(NODES)]
     ids = create_in_time(fleet, herd, lambda after: OnceTrigger(from_micros(CLOCK.micros() + int(after * SECOND))))
-    fleet.scheduler.runtime.store.close()  # so that all the connections that are left are those of the nodes
+    fleet.scheduler._runtime.store.close()  # so that all the connections that are left are those of the nodes
     with Sampler(lambda: fleet.sql(BACKENDS)[0][0]) as sampler:
         fleet.until(lambda: all_completed(fleet), 180, pause=0.5)
     [idle] = fleet.until(lambda: quiet_for_a_second(nodes), QUIET_WITHIN)

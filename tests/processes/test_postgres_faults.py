@@ -3,17 +3,16 @@
 Every fire ends once all the same, and nobody waits longer than it has to.
 """
 
-import asyncio
 import os
 from contextlib import contextmanager
 from pathlib import Path
 
-import asyncpg
+import psycopg
 import pytest
 
 from noonmark.core.instants import SECOND
-from noonmark.embedded.desk import OWNER
-from noonmark.stores.postgres.transactions import _lock_of
+from noonmark.embedded.declarations import OWNER
+from noonmark.stores.postgres.store import _lock_of
 from tests.processes import work
 from tests.processes.checker import check
 from tests.processes.fleet import CLOCK, SCALE, Chance, PostgresFleet, every, is_stopped
@@ -173,11 +172,9 @@ def test_a_slow_server_costs_no_lease_and_piles_nothing_up(fleet, figure, databa
 @contextmanager
 def keeping_others_out(fleet):
     """Have the lock for which everybody waits who is careful."""
-    with asyncio.Runner() as runner:
-        connection = runner.run(asyncpg.connect(fleet.url))
-        runner.run(connection.execute(f"SELECT pg_advisory_lock({_lock_of('noonmark', OWNER.tenant)})"))
+    with psycopg.connect(fleet.url, autocommit=True) as connection:
+        connection.execute(f"SELECT pg_advisory_lock({_lock_of('noonmark', OWNER.tenant)})")
         yield
-        runner.run(connection.close())
 
 
 def test_the_transaction_of_a_frozen_node_is_ended_by_the_server(fleet, figure):

@@ -68,7 +68,7 @@ def judge(fleet, path, ids):
     [(rows,)] = fleet.sql("SELECT count(*) FROM occurrences")
     scheduler = Scheduler(f"sqlite:///{path}")
     assert scheduler.run_now(scheduler.schedule(work.nothing)) == "done"
-    scheduler.runtime.store.close()
+    scheduler._runtime.store.close()
     return len(set(ids) - found), rows
 
 

@@ -34,6 +34,23 @@ PROMISED = [
     "Scheduler",
     "Occurrence",
     "Run",
+    "Client",
+    "AsyncClient",
+    "Skip",
+    "Queue",
+    "QueueOne",
+    "Allow",
+    "CancelRunning",
+    "SkipMissed",
+    "CatchUpOne",
+    "CatchUpAll",
+    "CatchUpWithin",
+    "Spread",
+    "Retry",
+    "Window",
+    "Delivery",
+    "Concurrency",
+    "Dependency",
 ]
 
 CODES = {

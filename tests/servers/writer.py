@@ -3,35 +3,37 @@
 It writes each number that it reads, and says whether it was told that it is written.
 """
 
-import asyncio
 import sys
 
-import asyncpg
+import psycopg
+
+from noonmark.stores.postgres.address import parse_address
+from noonmark.stores.postgres.connections import connect
 
 INSERT = "INSERT INTO marks VALUES ($1)"
-PATIENCE = 1.0
-"""Seconds until it takes the line for dead."""
+OPTIONS = "schema=public&timeout=1"
+"""A connection on which nothing is heard for a second and a half is taken for dead."""
 
 
-async def write(connections, url, number):
+def write(connections, address, number):
     try:
         if not connections:
-            connections.append(await asyncpg.connect(url, timeout=PATIENCE))
-        await asyncio.wait_for(connections[0].execute(INSERT, number), PATIENCE)
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            connections.append(connect(address))
+        connections[0].fetch(INSERT, [number])
+    except psycopg.Error as error:
         for broken in connections:
-            broken.terminate()
+            broken.close()
         connections.clear()
         return f"not told: {error!r}"
     return "told"
 
 
-async def main(url):
-    connections = []
-    while number := (await asyncio.to_thread(sys.stdin.readline)).strip():
-        sys.stdout.write(await write(connections, url, int(number)) + "\n")
+def main(url):
+    address, connections = parse_address(f"{url}?{OPTIONS}"), []
+    while number := sys.stdin.readline().strip():
+        sys.stdout.write(write(connections, address, int(number)) + "\n")
         sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    main(sys.argv[1])

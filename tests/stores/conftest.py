@@ -3,16 +3,16 @@
 import pytest
 
 from noonmark.stores.postgres.address import parse_address
-from noonmark.stores.postgres.lines import Line
+from noonmark.stores.postgres.connections import connect
 from tests.servers.proxy import Proxy
 
 
 @pytest.fixture(scope="session")
 def watcher(postgres):
     """Somebody else who is connected to the server."""
-    line = Line(parse_address(f"{postgres.url()}?application_name=watcher"))
-    yield line
-    line.close()
+    connection = connect(parse_address(f"{postgres.url()}?application_name=watcher"))
+    yield connection
+    connection.close()
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """The view for analysts: every run, and every occurrence without one, the same in SQLite and in PostgreSQL."""
 
-import asyncio
 import re
 from importlib.resources import files
 from pathlib import Path
 
-import asyncpg
+import psycopg
 import pytest
+from psycopg.rows import dict_row
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
@@ -198,25 +198,15 @@ def test_postgresql_gives_the_same_rows(bench):
     assert frozen.strip() == execution_history("postgresql")
     copied = {table.name: query(bench, f"SELECT * FROM {table.name}") for table in tables}  # noqa: S608 - our own names
 
-    async def copy(url):
-        connection = await asyncpg.connect(url)
-        try:
-            # Text must not depend on where the reader is.
-            await connection.execute("SET TIME ZONE 'Asia/Kathmandu'")
-            for statement in [*statements, frozen]:
-                await connection.execute(statement)
-            for name, rows in copied.items():
-                if rows:
-                    await connection.copy_records_to_table(
-                        name, columns=list(rows[0]), records=[tuple(row.values()) for row in rows]
-                    )
-            return [
-                dict(row)
-                for row in await connection.fetch(EVERYTHING.replace("occurrence_id,", 'occurrence_id COLLATE "C",'))
-            ]
-        finally:
-            await connection.close()
-
-    with running(**QUICK) as server:
-        found = asyncio.run(copy(server.url()))
+    with running(**QUICK) as server, psycopg.connect(server.url(), row_factory=dict_row) as connection:
+        # Text must not depend on where the reader is.
+        connection.execute("SET TIME ZONE 'Asia/Kathmandu'")
+        for statement in [*statements, frozen]:
+            connection.execute(statement)
+        for name, rows in copied.items():
+            if rows:
+                with connection.cursor().copy(f"COPY {name} ({', '.join(rows[0])}) FROM STDIN") as copy:
+                    for row in rows:
+                        copy.write_row(list(row.values()))
+        found = connection.execute(EVERYTHING.replace("occurrence_id,", 'occurrence_id COLLATE "C",')).fetchall()
     assert found == query(bench, EVERYTHING)

@@ -1,7 +1,7 @@
 """The address of a PostgreSQL database: our options are ours, the others PostgreSQL's, and what is secret stays so."""
 
 import pytest
-from asyncpg.connect_utils import _parse_connect_dsn_and_args
+from psycopg.conninfo import conninfo_to_dict
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.stores.postgres import PostgresStore
@@ -69,6 +69,8 @@ def test_a_wrong_option_is_named_with_what_it_may_be(option, problem):
 @pytest.mark.parametrize(
     "url",
     [
+        f"postgresql://ada:{SECRET}%zz@host/db",
+        f"postgresql://ada:{SECRET}%00@host/db",
         f"postgresql://ada:{SECRET}/x@host/db",
         "postgresql://ada:12345/x@host/db",
         f"postgresql://ada:{SECRET}?x@host/db",
@@ -105,16 +107,22 @@ def test_what_is_shown_has_no_secrets(url):
 
 
 def test_what_is_passed_on_is_what_was_meant():
-    """Blanks, signs and letters of any language, as asyncpg reads them."""
+    """Blanks, signs and letters of any language, as libpq reads them."""
     address = parse_address("postgresql://a%20d%C3%A4:p%2F%3F%23%40%3A%25@host/my%20db?application_name=a+b%26c&pool=3")
-    hosts, parameters, *_ = _parse_connect_dsn_and_args(
-        dsn=address.dsn, host=None, port=None, user=None, password=None, passfile=None, database=None, ssl=None,
-        service=None, servicefile=None, direct_tls=None, server_settings=None, target_session_attrs=None,
-        krbsrvname=None, gsslib=None,
-    )  # fmt: skip
-    assert hosts == [("host", 5432)]
-    assert (parameters.user, parameters.password, parameters.database) == ("a dä", "p/?#@:%", "my db")
-    assert parameters.server_settings["application_name"] == "a b&c"
+    assert conninfo_to_dict(address.dsn) == {
+        "host": "host",
+        "user": "a dä",
+        "password": "p/?#@:%",
+        "dbname": "my db",
+        "application_name": "a b&c",
+    }
+
+
+def test_options_that_libpq_does_not_know_are_settings_of_the_session():
+    address = parse_address("postgresql://host/db?work_mem=1+MB&sslmode=require&options=-c+jit%3Don&a=%5C")
+    options = conninfo_to_dict(address.dsn)
+    assert options["options"] == r"-c jit=on -c work_mem=1\ MB -c a=\\"
+    assert options["sslmode"] == "require"
 
 
 def test_stores_of_one_database_have_a_channel_for_each_schema():

@@ -2,12 +2,11 @@
 
 # ruff: noqa: S608 - the statements are the test's own
 
-import json
 import re
 
 import pytest
 
-from noonmark.stores.postgres.lines import Line
+from noonmark.stores.postgres.connections import Connection
 from noonmark.stores.sql.schema import metadata
 from noonmark.testing.conformance.bench import Bench
 from tests.stores.test_sqlite_cost import DAYS, TABLES, a_day_of_work
@@ -56,31 +55,31 @@ class Traced:
 
     def explain(self):
         """From now on."""
-        fetch = Line.fetch
-        for line in self.bench.store._lines._idle:
-            line.execute(AS_IF_LARGE)
+        fetch = Connection.fetch
+        for connection in self.bench.store._pool._idle:
+            connection.run(AS_IF_LARGE)
 
-        def explained(line, text, parameters=()):
+        def explained(connection, text, parameters=()):
             if re.match(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)", text) and text not in self.plans:
-                self.plans[text] = plan_of(fetch(line, f"EXPLAIN (FORMAT JSON) {text}", parameters))
+                self.plans[text] = plan_of(fetch(connection, f"EXPLAIN (FORMAT JSON) {text}", parameters))
                 self._counts[text] = len(parameters)
-            return fetch(line, text, parameters)
+            return fetch(connection, text, parameters)
 
-        self._monkeypatch.setattr(Line, "fetch", explained)
+        self._monkeypatch.setattr(Connection, "fetch", explained)
 
     def plans_for_any_values(self):
         """How the server carries them out once it has seen them often, without looking at the values."""
-        line = self.bench.store._lines.take()
-        line.execute(f"SET plan_cache_mode = force_generic_plan; {AS_IF_LARGE}")
+        connection = self.bench.store._pool.acquire()
+        connection.run(f"SET plan_cache_mode = force_generic_plan; {AS_IF_LARGE}")
         for number, (text, count) in enumerate(self._counts.items()):
-            line.execute(f"PREPARE one_{number} AS {text}")
+            connection.run(f"PREPARE one_{number} AS {text}")
             values = f"({', '.join(['NULL'] * count)})" if count else ""
-            yield text, plan_of(line.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE one_{number}{values}"))
-        self.bench.store._lines.discard(line)
+            yield text, plan_of(connection.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE one_{number}{values}"))
+        self.bench.store._pool.discard(connection)
 
 
 def plan_of(found):
-    return json.loads(found[0][0])[0]["Plan"]
+    return found[0][0][0]["Plan"]
 
 
 def multiply(watcher, schema):
@@ -90,13 +89,13 @@ def multiply(watcher, schema):
             [(rows,)] = watcher.fetch(f"SELECT count(*) FROM {schema}.{table.name}")
             columns = [column.name for column in table.columns]
             values = [stored_again(column) for column in table.columns]
-            watcher.execute(
+            watcher.run(
                 f"INSERT INTO {schema}.{table.name} ({', '.join(columns)}) SELECT {', '.join(values)}"
                 f" FROM {schema}.{table.name} AS one, generate_series(1, {STORED // max(1, rows)}) AS number"
             )
 
-            watcher.execute(f"DELETE FROM {schema}.{table.name} WHERE {first(table)}")
-    watcher.execute("ANALYZE")
+            watcher.run(f"DELETE FROM {schema}.{table.name} WHERE {first(table)}")
+    watcher.run("ANALYZE")
 
 
 def first(table):

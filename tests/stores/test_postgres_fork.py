@@ -33,16 +33,16 @@ store.open()
 store.listen(told)
 assert rung.wait(60)
 rung.clear()
-mine = set(store._lines.server_processes)
+mine = set(store._pool.backend_pids)
 child = os.fork()
 if child == 0:
     store.clock()
-    assert not mine & store._lines.server_processes
+    assert not mine & store._pool.backend_pids
     sys.exit()
 _, status = os.waitpid(child, 0)
 assert status == 0
 store.clock()
-assert mine == store._lines.server_processes, "it had to connect again"
+assert mine == store._pool.backend_pids, "it had to connect again"
 other.leave("nobody")
 assert rung.wait(60), "it does not listen any more"
 store.close()
@@ -60,10 +60,10 @@ def store(postgres):
 
 def test_both_go_on_with_connections_of_their_own(store):
     occupy(store, 5)
-    mine = set(store._lines.server_processes)
+    mine = set(store._pool.backend_pids)
     child = Child(
         lambda: store.create(plans(1, "child")),
-        lambda: sorted(store._lines.server_processes),
+        lambda: sorted(store._pool.backend_pids),
         store.close,
     )
     with closing(child):
@@ -72,7 +72,7 @@ def test_both_go_on_with_connections_of_their_own(store):
         assert store.create(plans(1, "parent")) == [True]
         child.next()
         occupy(store, 5)
-    assert store._lines.server_processes == mine
+    assert store._pool.backend_pids == mine
     assert all(store.find("acme", f"schedule-of-{who}-0") for who in ("child", "parent"))
 
 

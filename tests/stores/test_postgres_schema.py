@@ -2,7 +2,6 @@
 
 # ruff: noqa: S608 - the statements are the test's own
 
-import asyncio
 import shutil
 import subprocess
 import sys
@@ -11,12 +10,13 @@ from importlib.resources import files
 from itertools import count
 from pathlib import Path
 
-import asyncpg
+import psycopg
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.filters.index import discriminator
-from noonmark.stores.postgres import PostgresStore, opening, upgrading
+from noonmark.stores.postgres import PostgresStore, bootstrap
+from noonmark.stores.postgres import upgrade as postgres_upgrade
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.sql import migrations, upgrade
 from noonmark.stores.sql.ddl import ddl
@@ -105,7 +105,7 @@ def _two_versions(tmp_path, monkeypatch):
     shutil.copytree(Path(migrations.__file__).parent, scripts, ignore=shutil.ignore_patterns("__pycache__"))
     (scripts / "versions" / f"v{NEXT}_next.py").write_text(NEXT_MIGRATION)
     monkeypatch.setattr(upgrade, "SCRIPTS", str(scripts))
-    monkeypatch.setattr(opening, "VERSION", NEXT)
+    monkeypatch.setattr(bootstrap, "VERSION", NEXT)
 
 
 def test_the_text_is_that_of_the_tables():
@@ -128,7 +128,7 @@ def test_text_and_migrations_are_one_schema(postgres, schema):
 @pytest.mark.usefixtures("_two_versions")
 def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(opening, "VERSION", VERSION)
+        before.setattr(bootstrap, "VERSION", VERSION)
         bench = Bench(opened(postgres, schema), HandClock())
         kept = bench.create()
         bench.store.close()
@@ -141,7 +141,7 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
 
 def test_what_the_first_schema_held_is_there_after_an_upgrade(postgres, schema):
     postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
-    upgrading.upgrade(parse_address(f"{postgres.url()}?schema={schema}"), "0001", lock="SELECT 1")
+    postgres_upgrade.upgrade(parse_address(f"{postgres.url()}?schema={schema}"), "0001", lock="SELECT 1")
     assert postgres.sql(f"SELECT to_regclass('{schema}.secrets') IS NULL") == "t"
     postgres.sql(f"INSERT INTO {schema}.notes (tenant, noted, caller, operation) VALUES ('acme', 7, 'ada', 'told')")
     store = opened(postgres, schema)
@@ -157,9 +157,9 @@ def test_triggers_get_their_discriminators_in_an_upgrade_and_lose_them_when_an_o
 ):
     postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
     address = parse_address(f"{postgres.url()}?schema={schema}")
-    upgrading.upgrade(address, "0003", lock="SELECT 1")
+    postgres_upgrade.upgrade(address, "0003", lock="SELECT 1")
     postgres.sql(listening(f"{schema}."))
-    upgrading.upgrade(address, VERSION, lock="SELECT 1")
+    postgres_upgrade.upgrade(address, VERSION, lock="SELECT 1")
     own = "|".join(discriminator({"n": 1}))
     found = f"SELECT schedule, fields, wanted FROM {schema}.event_listeners ORDER BY schedule"
     others = [f"{key}||" for key in range(12, 17)]
@@ -174,14 +174,13 @@ def test_an_upgrade_that_meets_nodes_at_work_is_tried_again(postgres, schema):
     address = parse_address(f"{postgres.url()}?schema={schema}&timeout=4")
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'CREATE OR REPLACE VIEW%'"
     postgres.sql(f"CREATE SCHEMA {schema}; SET search_path = {schema}; {SCHEMA.partition(';')[0]}")
-    upgrading.upgrade(address, "0001", lock="SELECT 1")
-    with asyncio.Runner() as runner, ThreadPoolExecutor(1) as pool:
-        reader = runner.run(asyncpg.connect(postgres.url()))
-        runner.run(reader.execute(f"BEGIN; SELECT count(*) FROM {schema}.schedule_execution_history"))
-        upgraded = pool.submit(upgrading.upgrade, address, VERSION, lock="SELECT 1")
+    postgres_upgrade.upgrade(address, "0001", lock="SELECT 1")
+    with psycopg.connect(postgres.url()) as reader, ThreadPoolExecutor(1) as pool:
+        reader.execute(f"SELECT count(*) FROM {schema}.schedule_execution_history")
+        upgraded = pool.submit(postgres_upgrade.upgrade, address, VERSION, lock="SELECT 1")
         first = eventually(lambda: postgres.sql(waiting))
         eventually(lambda: postgres.sql(waiting) not in {"", first})
-        runner.run(reader.close())
+        reader.close()
         upgraded.result()
     assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == VERSION
 
@@ -189,7 +188,7 @@ def test_an_upgrade_that_meets_nodes_at_work_is_tried_again(postgres, schema):
 @pytest.mark.usefixtures("_two_versions")
 def test_of_nodes_that_start_together_one_brings_the_schema_up_to_date(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(opening, "VERSION", VERSION)
+        before.setattr(bootstrap, "VERSION", VERSION)
         made(postgres, schema)
     with ThreadPoolExecutor(NODES) as pool:
         list(pool.map(lambda _: made(postgres, schema), range(NODES)))
@@ -200,7 +199,7 @@ def test_of_nodes_that_start_together_one_brings_the_schema_up_to_date(postgres,
 @pytest.mark.usefixtures("_two_versions")
 def test_an_upgrade_that_fails_leaves_everything_as_it_was(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(opening, "VERSION", VERSION)
+        before.setattr(bootstrap, "VERSION", VERSION)
         made(postgres, schema)
     postgres.sql(f"INSERT INTO {schema}.served_routes (route, seen) VALUES ('migrated', 0)")
     unchanged = catalogue(postgres, schema)

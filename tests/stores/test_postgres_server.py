@@ -1,15 +1,18 @@
 """A PostgreSQL server that is away, comes back, or lets nobody in: what callers are told, and what they are not."""
 
 import socket
+import threading
 from contextlib import closing
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres import PostgresStore
 from noonmark.testing.conformance import HandClock
+from tests.embedded.waiting import SOON
 from tests.servers.postgres import QUICK, running
-from tests.stores.connected import occupy
+from tests.stores.connected import ask, occupy
 from tests.stores.test_sqlite_file import plans
 
 SECRET = "s3cret"  # noqa: S105 - that is what it is
@@ -35,7 +38,7 @@ def refusal(address):
     with pytest.raises(StoreUnavailable) as refused:
         PostgresStore(address, HandClock()).open()
     told = str(refused.value)
-    assert told.startswith("there is no connection to the database postgresql://")
+    assert told.startswith("cannot connect to the database postgresql://")
     assert "\n" not in told
     assert SECRET not in told
     return told
@@ -67,6 +70,57 @@ def test_a_machine_that_nobody_knows_is_named(server):
     assert "postgresql://nowhere.invalid:5432/postgres" in refusal(url(server, place="nowhere.invalid:5432"))
 
 
+def test_a_name_that_is_never_resolved_is_given_up(server, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(SOON))
+    told = refusal(url(server, place="slow.invalid:5432", options="timeout=0.5"))
+    released.set()
+    assert told.endswith(": the host name was not resolved within 0.25 s")
+
+
+@pytest.mark.parametrize("way", ["environment", "PGPASSFILE", "passfile"])
+def test_a_password_need_not_be_in_the_address(server, tmp_path, monkeypatch, way):
+    passfile = tmp_path / "pgpass"
+    passfile.write_text(f"127.0.0.1:{server.port}:postgres:ada:{SECRET}\n")
+    passfile.chmod(0o600)
+    options = "schema=passwords"
+    if way == "environment":
+        monkeypatch.setenv("PGPASSWORD", SECRET)
+    elif way == "PGPASSFILE":
+        monkeypatch.setenv("PGPASSFILE", str(passfile))
+    else:
+        options += f"&passfile={passfile}"
+    store = PostgresStore(f"postgresql://ada@127.0.0.1:{server.port}/postgres?{options}", HandClock())
+    store.open()
+    store.close()
+
+
+@pytest.mark.parametrize("place", ["?host={folder}&port={port}", "{quoted}:{port}?connect_timeout=5"])
+def test_a_unix_socket_is_an_address_too(server, place):
+    folder = str(server._folder)
+    place = place.format(folder=folder, port=server.port, quoted=quote(folder, safe=""))
+    store = PostgresStore(f"postgresql://{server.user}@{place}&dbname=postgres&schema=unix_socket", HandClock())
+    store.open()
+    store.close()
+
+
+def test_of_several_hosts_the_first_that_answers_is_used(server):
+    places = f"127.0.0.1:1,127.0.0.1:{server.port}"
+    store = PostgresStore(
+        f"postgresql://{server.user}@{places}/postgres?schema=hosts&target_session_attrs=read-write", HandClock()
+    )
+    store.open()
+    store.close()
+
+
+def test_other_options_are_settings_of_the_session(server):
+    settings = {"work_mem": "5MB", "application_name": "a b\\c", "datestyle": "SQL, DMY"}
+    store = PostgresStore(f"{server.url()}?schema=settings&{urlencode(settings)}", HandClock())
+    store.open()
+    assert [ask(store, f"SHOW {name}") for name in settings] == [[(value,)] for value in settings.values()]
+    store.close()
+
+
 def test_a_port_on_which_nobody_listens_is_named(server):
     with closing(socket.socket()) as bound:
         bound.bind(("127.0.0.1", 0))
@@ -79,7 +133,9 @@ def test_a_machine_that_never_answers_is_given_up(server):
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()  # and takes none
         port = deaf.getsockname()[1]
-        assert refusal(url(server, place=f"127.0.0.1:{port}", options="timeout=0.5")).endswith(": TimeoutError")
+        assert refusal(url(server, place=f"127.0.0.1:{port}", options="timeout=0.5")).endswith(
+            ": no answer within 0.25 s"
+        )
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])

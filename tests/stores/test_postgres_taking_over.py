@@ -7,10 +7,10 @@ def test_what_is_being_taken_over_is_lost_and_what_is_only_busy_is_not(stores, w
     store = stores.open()
     bench = Bench(store, store._clock)
     running = bench.run(bench.create_quiet(), "a")
-    watcher.execute("BEGIN")
+    watcher.run("BEGIN")
     watcher.fetch(f"SELECT key FROM {stores.name}.occurrences FOR UPDATE")  # noqa: S608 - our own names
     assert store.renew([hold(running)], now=bench.now, lease=LEASE).lost == frozenset()
     bench.advance(LEASE)
     assert store.renew([hold(running)], now=bench.now, lease=LEASE).lost == {running.id}
-    watcher.execute("ROLLBACK")
+    watcher.run("ROLLBACK")
     assert store.renew([hold(running)], now=bench.now, lease=LEASE).lost == frozenset(), "nobody took it"

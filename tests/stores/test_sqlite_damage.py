@@ -147,15 +147,14 @@ def test_an_undone_transaction_leaves_no_trace(bench):
     made = bench.create_quiet()
     one = bench.add(made, "a")
 
-    def half_done():
-        with bench.store._writing() as uow:
-            uow.row(one.id).due = 7
-            uow.changed(uow.row(one.id))
-            uow.write()
-            raise RuntimeError
+    def half_done(uow):
+        uow.row(one.id).due = 7
+        uow.changed(uow.row(one.id))
+        uow.write()
+        raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        half_done()
+        bench.store._quick(half_done)
     assert bench.row(one).due == one.due
 
 

@@ -1,4 +1,4 @@
-"""Jobs: schedules as a Python program sees them, with what became of their last run."""
+"""Jobs: schedules as a Python program sees them, with the state of their last run."""
 
 from __future__ import annotations
 
@@ -20,68 +20,115 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.core.run import Run
     from noonmark.core.triggers import Trigger
-    from noonmark.ports.records import Activity, StoredSchedule
+    from noonmark.ports.records import Activity, ScheduleFilter, StoredSchedule
+    from noonmark.ports.store import Store
+
+PAGE = 1_000
+MAX_READS = 20
+"""How often a schedule that keeps changing is read again."""
 
 
 class JobStatus(StrEnum):
-    """How a job stands. One that fires again and again is pending between its runs, however they ended."""
+    """The state of a schedule. One that fires repeatedly is pending between its runs, however they ended."""
 
     PENDING = "pending"
     """It may fire again, and nothing of it runs now."""
     RUNNING = "running"
-    """A run of it goes on, and it is neither paused nor deleted."""
+    """A run is in progress, and it is neither paused nor deleted."""
     COMPLETED = "completed"
-    """Nothing more is to come of it, and its last occurrence completed, or it never had one."""
+    """It will not fire again, and its last occurrence completed, or it never had one."""
     FAILED = "failed"
-    """Nothing more is to come of it, and its last occurrence did not complete."""
+    """It will not fire again, and its last occurrence did not complete."""
     CANCELLED = "cancelled"
     """It was cancelled or deleted, or its last occurrence was."""
     PAUSED = "paused"
-    """It was paused; a run that had begun may go on."""
+    """It was paused; a run that had begun may still be in progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Job:
-    """A job as it was when it was asked for."""
+    """A schedule as it was when it was read."""
 
     id: str
     """What every method takes."""
     name: str | None
-    """The name it was declared under; None when it has none."""
+    """The name that it was declared with, if it has one."""
     status: JobStatus
-    """How it stands."""
+    """Its state."""
     next_run: datetime | None
-    """When it next fires, as far as that is known: not while it is paused, or waits for an event or for other jobs.
+    """When it next fires, if that is known: not while it is paused, or waits for an event or for other schedules.
 
-    A run that somebody asked for does not move it.
+    `run_now` does not change it.
     """
     last_run: datetime | None
-    """When it was last started."""
+    """When it last started."""
     run_count: int
-    """How many of its occurrences were run to an end, well or badly."""
+    """How many of its occurrences completed or failed."""
     last_result: Any = field(hash=False)
-    """What its last run returned, if that ended well."""
+    """What its last run returned, if that completed."""
     last_error: str | None
-    """What went wrong with its last run, if that ended badly."""
+    """What went wrong with its last run, if that did not complete."""
     trigger: Trigger | None
-    """When it fires; None when it follows other jobs."""
+    """When it fires; None when it follows other schedules."""
     labels: dict[str, str] = field(hash=False)
-    """What it was labelled with."""
+    """Its labels."""
 
     def __repr__(self) -> str:
         next_run = None if self.next_run is None else to_text(to_micros(self.next_run))
         return brief(self, status=self.status, name=self.name, next_run=next_run, run_count=self.run_count, id=self.id)
 
 
-def job_of(kept: StoredSchedule, activity: Activity) -> Job:
-    """A schedule as its owner sees it."""
-    schedule, counters = kept.schedule, kept.counters
+def read_job(store: Store, stored: StoredSchedule) -> Job:
+    """A schedule with its activity at one moment: both are read until the schedule did not change in between."""
+    for _ in range(MAX_READS):
+        [activity] = store.activities([stored.schedule.uid])
+        again = store.find(stored.schedule.owner.tenant, stored.schedule.schedule_id, deleted=True)
+        if again is None or again == stored or again.schedule.uid != stored.schedule.uid:
+            break
+        stored = again
+    return job_of(stored, activity)
+
+
+def read_jobs(
+    store: Store, tenant: str, *, status: JobStatus | None = None, wanted: ScheduleFilter | None = None
+) -> list[Job]:
+    """The schedules of a tenant, or those with a status, oldest first; deleted ones only when they are asked for."""
+    found = _read_all(store, tenant, deleted=False, wanted=wanted)
+    if status is JobStatus.CANCELLED:
+        found += _read_all(store, tenant, deleted=True, wanted=wanted)
+        found.sort(key=lambda pair: (pair[0].schedule.created, pair[0].schedule.uid))
+    return [job for _, job in found if status is None or job.status is status]
+
+
+def _read_all(
+    store: Store, tenant: str, *, deleted: bool, wanted: ScheduleFilter | None
+) -> list[tuple[StoredSchedule, Job]]:
+    found: list[tuple[StoredSchedule, Job]] = []
+
+    def page_after(uid: str | None) -> list[StoredSchedule]:
+        return store.schedules(tenant, after=uid, limit=PAGE, deleted=deleted, wanted=wanted)
+
+    after = None
+    while page := page_after(after):
+        activities = store.activities([stored.schedule.uid for stored in page])
+        again = {stored.schedule.uid: stored for stored in page_after(after)}
+        for stored, activity in zip(page, activities, strict=True):
+            is_unchanged = again.get(stored.schedule.uid) in (stored, None)
+            job = job_of(stored, activity) if is_unchanged else read_job(store, again[stored.schedule.uid])
+            found.append((stored, job))
+        after = page[-1].schedule.uid
+    return found
+
+
+def job_of(stored: StoredSchedule, activity: Activity) -> Job:
+    """A schedule with its activity, as a job."""
+    schedule, counters = stored.schedule, stored.counters
     declared = schedule.declaration
     return Job(
         id=schedule.schedule_id,
         name=declared.name,
-        status=status_of(kept, activity),
-        next_run=None if kept.next_own is None else from_micros(kept.next_own),
+        status=status_of(stored, activity),
+        next_run=None if stored.next_own is None else from_micros(stored.next_own),
         last_run=_last_start(counters.last_started, activity.last_run),
         run_count=counters.successful + counters.failed,
         last_result=_result(activity.last_run),
@@ -91,9 +138,9 @@ def job_of(kept: StoredSchedule, activity: Activity) -> Job:
     )
 
 
-def status_of(kept: StoredSchedule, activity: Activity) -> JobStatus:
-    """What somebody decided about the schedule comes first, then what it does."""
-    match kept.schedule.phase:
+def status_of(stored: StoredSchedule, activity: Activity) -> JobStatus:
+    """The status: whether it was deleted or paused comes first, then what it does."""
+    match stored.schedule.phase:
         case SchedulePhase.DELETED:
             return JobStatus.CANCELLED
         case SchedulePhase.PAUSED:
@@ -102,21 +149,21 @@ def status_of(kept: StoredSchedule, activity: Activity) -> JobStatus:
             return JobStatus.RUNNING
         case SchedulePhase.ACTIVE:
             return JobStatus.PENDING
-    if kept.counters.last_phase is Phase.CANCELLED:
+    if stored.counters.last_phase is Phase.CANCELLED:
         return JobStatus.CANCELLED
-    if _has_had_all_runs(kept) and activity.last_run is not None:
-        # Fires that were planned beyond the last of its runs were skipped, and say nothing about it.
+    if _has_had_all_runs(stored) and activity.last_run is not None:
+        # Fires planned beyond the last of its runs were skipped, and do not count.
         return JobStatus.COMPLETED if activity.last_run.outcome is Outcome.COMPLETED else JobStatus.FAILED
-    return JobStatus.COMPLETED if kept.counters.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
+    return JobStatus.COMPLETED if stored.counters.last_phase in (Phase.COMPLETED, None) else JobStatus.FAILED
 
 
-def _has_had_all_runs(kept: StoredSchedule) -> bool:
-    max_runs = kept.schedule.declaration.max_runs
-    return kept.counters.last_phase is Phase.SKIPPED and max_runs is not None and kept.counters.admitted >= max_runs
+def _has_had_all_runs(stored: StoredSchedule) -> bool:
+    max_runs = stored.schedule.declaration.max_runs
+    return stored.counters.last_phase is Phase.SKIPPED and max_runs is not None and stored.counters.admitted >= max_runs
 
 
-def read_status(status: object) -> JobStatus | None:
-    """A status that was asked for, as one or as text."""
+def status_argument(status: object) -> JobStatus | None:
+    """A status or its text; None is any."""
     if status is None:
         return None
     try:
@@ -126,13 +173,13 @@ def read_status(status: object) -> JobStatus | None:
 
 
 def _last_start(committed: Micros | None, run: Run | None) -> datetime | None:
-    """A start is committed a little before it is due; a run tells when it really began."""
+    """A start is committed shortly before it is due; the run has the moment at which it really began."""
     starts = [start for start in (committed, None if run is None else run.started) if start is not None]
     return from_micros(max(starts)) if starts else None
 
 
 def _result(run: Run | None) -> Any:  # noqa: ANN401 - JSON
-    """A copy: what the caller does to it must not reach the store."""
+    """A copy: a change by the caller must not reach the store."""
     return json_copy(run.result) if run is not None and run.outcome is Outcome.COMPLETED else None
 
 

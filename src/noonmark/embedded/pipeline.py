@@ -1,4 +1,4 @@
-"""Pipelines: functions in stages, one stage after another, those of a stage side by side."""
+"""Pipelines: functions in stages. Stages run one after another, the functions of a stage side by side."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError, PipelineError
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
+from noonmark.embedded.arguments import POLL_SECONDS
+from noonmark.embedded.async_scheduler import in_thread
 from noonmark.embedded.references import check_callable, check_name
-from noonmark.embedded.running import answer, ran_here
-from noonmark.embedded.settings import LOOK_EVERY
-from noonmark.embedded.threads import in_thread
+from noonmark.embedded.run_now import ran_here, result_of
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -27,16 +27,18 @@ if TYPE_CHECKING:
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.schedule import Schedule
     from noonmark.driver.loop import Loop
-    from noonmark.embedded.asynchronous import AsyncScheduler
-    from noonmark.embedded.engine import AnyEngine
+    from noonmark.embedded.async_scheduler import AsyncScheduler
+    from noonmark.embedded.runners import Runner
     from noonmark.embedded.scheduler import Scheduler
     from noonmark.ports.target import Assignment
 
-    Ended = tuple[str, Assignment | None]
+    Report = tuple[str, Assignment | None]
+    """The id of an occurrence that ended, with its run if that was in this process."""
+    Ending = tuple[Occurrence, Assignment | None]
 
 logger = logging.getLogger("noonmark.pipeline")
-PATIENCE = 20
-"""So many looks between the end of a run in the store and the news of it."""
+MAX_POLLS = 20
+"""How often to look for the report of a run that has ended in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Progress:
     stage: str | int
     """Its name, or its number from 0 on."""
     finished: int
-    """How many functions of the stage have ended, well or badly."""
+    """How many functions of the stage have ended, with or without success."""
     of: int
     """How many it has."""
 
@@ -58,7 +60,7 @@ class _Stage:
 
 
 class JobPipeline:
-    """Runs functions through the ledger of a scheduler, each as a job that runs once. Works without `start` too."""
+    """Runs functions in stages, each function as a schedule that runs once. Works without `start` too."""
 
     def __init__(
         self, scheduler: Scheduler | AsyncScheduler, on_progress: Callable[[Progress], None] | None = None
@@ -69,7 +71,7 @@ class JobPipeline:
         self._stages: list[_Stage] = []
 
     def add_stage(self, *funcs: Callable[..., Any], name: str | None = None) -> Self:
-        """Add functions that begin together, when everything before them has succeeded."""
+        """Add functions that start together, when everything before them has succeeded."""
         if not funcs:
             raise InvalidSchedule("a stage needs at least one function", field="funcs")
         for func in funcs:
@@ -80,129 +82,135 @@ class JobPipeline:
         return self
 
     async def run(self) -> list[list[Any]]:
-        """The same as `run_sync`, for a program with an event loop. When it is cancelled, no later stage begins."""
-        self._scheduler.settle_here()
-        is_given_up = threading.Event()
+        """The same as `run_sync`, for a program with an event loop. When it is cancelled, no later stage starts."""
+        self._scheduler._use_current_loop()
+        is_cancelled = threading.Event()
         try:
-            return await in_thread(self._go, is_given_up)
+            return await in_thread(self._run, is_cancelled)
         except asyncio.CancelledError:
-            is_given_up.set()
+            is_cancelled.set()
             raise
 
     def run_sync(self) -> list[list[Any]]:
         """Run all stages and return the results, a list for each stage; PipelineError when a function has failed.
 
-        The other functions of its stage are waited for, and nothing after it begins.
+        The other functions of its stage are waited for, and no later stage starts.
         """
-        return self._go(threading.Event())
+        return self._run(threading.Event())
 
-    def _go(self, is_given_up: threading.Event) -> list[list[Any]]:
+    def _run(self, is_cancelled: threading.Event) -> list[list[Any]]:
         stages = tuple(self._stages)
-        for stage in stages:  # nothing runs if something cannot
+        for stage in stages:  # nothing runs if one of them is invalid
             for func in stage.functions:
-                self._scheduler.desk.new(func)
-        return self._scheduler.with_engine(lambda engine: self._run(engine, stages, is_given_up)) if stages else []
+                self._scheduler._declarations.new(func, {})
+        return (
+            self._scheduler._with_runner(lambda runner: self._run_stages(runner, stages, is_cancelled))
+            if stages
+            else []
+        )
 
-    def _run(self, engine: AnyEngine, stages: tuple[_Stage, ...], is_given_up: threading.Event) -> list[list[Any]]:
-        if engine.is_own_thread:
+    def _run_stages(self, runner: Runner, stages: tuple[_Stage, ...], is_cancelled: threading.Event) -> list[list[Any]]:
+        if runner.is_own_thread:
             raise Conflict("the event loop that runs the functions cannot wait for them: use await run()")
-        key = fresh_id(self._scheduler.runtime.clock)
+        key = fresh_id(self._scheduler._runtime.clock)
         results: list[list[Any]] = []
         for stage in stages:
-            if is_given_up.is_set():
-                raise Conflict("whoever waited for the pipeline has given up")
-            results.append(self._run_stage(engine, stage, key))
+            if is_cancelled.is_set():
+                raise Conflict("the pipeline was cancelled")
+            results.append(self._run_stage(runner, stage, key))
         return results
 
-    def _run_stage(self, engine: AnyEngine, stage: _Stage, key: str) -> list[Any]:
-        desk, timing = self._scheduler.desk, self._scheduler.runtime.timing
+    def _run_stage(self, runner: Runner, stage: _Stage, key: str) -> list[Any]:
+        declarations, timing = self._scheduler._declarations, self._scheduler._runtime.timing
         labels = {"pipeline": key, "stage": str(stage.name)[:256]}
-        made = [desk.new(func, labels=labels) for func in stage.functions]
-        begun = [first_plan(one, lookahead=timing.lookahead).planned[0] for one in made]
-        ended: SimpleQueue[Ended] = SimpleQueue()
-        on_end = engine.loop.driver.node.on_end
-        on_end.update({one.id: partial(_note, ended, one.id) for one in begun})
+        schedules = [declarations.new(func, {"labels": labels}) for func in stage.functions]
+        planned = [first_plan(schedule, lookahead=timing.lookahead).planned[0] for schedule in schedules]
+        reports: SimpleQueue[Report] = SimpleQueue()
+        on_end = runner.loop.driver.node.on_end
+        on_end.update({occurrence.id: partial(_report, reports, occurrence.id) for occurrence in planned})
         try:
-            endings = self._wait(engine, stage, made, {one.id: one for one in begun}, ended)
-        except BaseException:  # nobody waits any more: what is left must not run by itself, later
-            self._abandon(made)
+            endings = self._wait(runner, stage, schedules, [occurrence.id for occurrence in planned], reports)
+        except BaseException:  # the caller no longer waits: what is left must not run by itself later
+            self._cancel(schedules)
             raise
         finally:
-            for one in begun:
-                on_end.pop(one.id, None)
-        return self._results(stage, [endings[one.id] for one in begun])
+            for occurrence in planned:
+                on_end.pop(occurrence.id, None)
+        return self._results(stage, [endings[occurrence.id] for occurrence in planned])
 
     def _wait(
         self,
-        engine: AnyEngine,
+        runner: Runner,
         stage: _Stage,
-        made: list[Schedule],
-        open_ones: dict[str, Occurrence],
-        ended: SimpleQueue[Ended],
-    ) -> dict[str, tuple[Occurrence, Assignment | None]]:
+        schedules: list[Schedule],
+        unfinished: list[str],
+        reports: SimpleQueue[Report],
+    ) -> dict[str, Ending]:
         """Wait until all have ended, here or in another process."""
-        self._scheduler.desk.keep(made)
-        for one in open_ones:
-            engine.call(partial(_fetch, one))
-        endings: dict[str, tuple[Occurrence, Assignment | None]] = {}
-        looks: Counter[str] = Counter()
-        while open_ones:
-            was_alive = engine.is_alive
-            for one, assignment in self._news(engine, open_ones, ended):
-                stored = self._scheduler.runtime.store.occurrence(one)
+        self._scheduler._declarations.create(schedules)
+        for occurrence_id in unfinished:
+            runner.call(partial(_fetch, occurrence_id))
+        endings: dict[str, Ending] = {}
+        polls: Counter[str] = Counter()
+        while unfinished:
+            was_alive = runner.is_alive
+            for occurrence_id, assignment in self._next_reports(runner, unfinished, reports):
+                stored = self._scheduler._store.occurrence(occurrence_id)
                 if stored is None or stored.phase not in FINAL:
                     continue
-                looks[one] += assignment is None
-                if assignment is None and looks[one] < PATIENCE and ran_here(self._scheduler.runtime, engine, stored):
-                    continue  # the news of it is on the way
-                endings[one] = stored, assignment
-                if open_ones.pop(one, None) is not None:
-                    self._tell(Progress(stage.name, len(endings), len(made)))
-            if not was_alive and open_ones:
+                polls[occurrence_id] += assignment is None
+                is_patient = polls[occurrence_id] < MAX_POLLS
+                if assignment is None and is_patient and ran_here(self._scheduler._runtime, runner, stored):
+                    continue  # its report is on the way
+                endings[occurrence_id] = stored, assignment
+                if occurrence_id in unfinished:
+                    unfinished.remove(occurrence_id)
+                    self._tell(Progress(stage.name, len(endings), len(schedules)))
+            if not was_alive and unfinished:
                 raise Conflict("the scheduler was stopped before the pipeline had ended")
         return endings
 
-    def _abandon(self, made: list[Schedule]) -> None:
-        for one in made:
+    def _cancel(self, schedules: list[Schedule]) -> None:
+        for schedule in schedules:
             with suppress(NoonmarkError):
-                self._scheduler.cancel(one.schedule_id)
+                self._scheduler.cancel(schedule.schedule_id)
 
     def _tell(self, progress: Progress) -> None:
-        """Let the caller know. A callback that raises breaks its promise, and nothing else."""
+        """Call `on_progress`; an error of it is logged, and stops nothing."""
         if self._on_progress is not None:
             try:
                 self._on_progress(progress)
             except Exception:
                 logger.exception("on_progress failed")
 
-    def _news(self, engine: AnyEngine, open_ones: dict[str, Occurrence], ended: SimpleQueue[Ended]) -> list[Ended]:
-        """The next that ended here; now and then, those that another process may have taken, or lost."""
+    def _next_reports(self, runner: Runner, unfinished: list[str], reports: SimpleQueue[Report]) -> list[Report]:
+        """The next run that ended here; from time to time, those that another process may have taken, or lost."""
         try:
-            return [ended.get(timeout=LOOK_EVERY)]
+            return [reports.get(timeout=POLL_SECONDS)]
         except Empty:
-            deliveries = engine.loop.driver.node.deliveries
-            elsewhere = [one for one in open_ones if one not in deliveries]
-        for one in elsewhere:
-            if engine.is_alive and not engine.loop.is_stopping:
-                engine.call(partial(_fetch, one))
-        return [(one, None) for one in elsewhere]
+            deliveries = runner.loop.driver.node.deliveries
+            elsewhere = [occurrence_id for occurrence_id in unfinished if occurrence_id not in deliveries]
+        for occurrence_id in elsewhere:
+            if runner.is_alive and not runner.loop.is_stopping:
+                runner.call(partial(_fetch, occurrence_id))
+        return [(occurrence_id, None) for occurrence_id in elsewhere]
 
-    def _results(self, stage: _Stage, endings: list[tuple[Occurrence, Assignment | None]]) -> list[Any]:
+    def _results(self, stage: _Stage, endings: list[Ending]) -> list[Any]:
         results: list[Any] = []
         errors: list[BaseException] = []
         for stored, assignment in endings:
             try:
-                results.append(answer(self._scheduler.runtime, stored, assignment))
-            except BaseException as error:  # noqa: BLE001 - whatever the function raised
+                results.append(result_of(self._scheduler._runtime, stored, assignment))
+            except BaseException as error:  # noqa: BLE001 - any error of the function
                 errors.append(error)
         if errors:
             raise PipelineError(stage.name, errors) from errors[0]
         return results
 
 
-def _note(ended: SimpleQueue[Ended], one: str, assignment: Assignment | None) -> None:
-    ended.put((one, assignment))
+def _report(reports: SimpleQueue[Report], occurrence_id: str, assignment: Assignment | None) -> None:
+    reports.put((occurrence_id, assignment))
 
 
-async def _fetch(one: str, loop: Loop) -> None:
-    await loop.fetch(one)
+async def _fetch(occurrence_id: str, loop: Loop) -> None:
+    await loop.fetch(occurrence_id)

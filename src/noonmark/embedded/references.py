@@ -1,4 +1,4 @@
-"""References: the text under which a schedule names a Python function, so that another process finds it again."""
+"""References: the names by which schedules refer to Python functions, so that another process finds them again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_FUNCTION = 500
 
 
 def refer(functions: Functions, func: Callable[..., Any], name: str | None, *, is_durable: bool) -> str:
-    """The name of a function, under which it is to be offered once its declaration is found to be sound."""
+    """The name of a function, to register it once its declaration is valid."""
     check_callable(func)
     if name is not None:
         check_name("function_name", name)
@@ -37,7 +37,7 @@ def refer(functions: Functions, func: Callable[..., Any], name: str | None, *, i
 
 
 def check_callable(func: object) -> None:
-    """Refuse what is not a function."""
+    """Refuse what cannot be called as a function."""
     if not callable(func):
         raise InvalidSchedule(f"must be callable, not {type(func).__name__}", field="func")
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
@@ -46,13 +46,13 @@ def check_callable(func: object) -> None:
 
 
 def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> None:
-    """Refuse arguments that the function cannot be called with; what is not even a list of them is judged elsewhere."""
+    """Refuse arguments that do not fit the function; whether they are a list and a mapping is checked elsewhere."""
     if not isinstance(args, Sequence) or not isinstance(kwargs, Mapping | None):
         return
     given: dict[str, Any] = {name: value for name, value in (kwargs or {}).items() if isinstance(name, str)}
     try:
         signature = _signature(func)
-    except TypeError:  # it cannot be remembered
+    except TypeError:  # it cannot be cached
         signature = _signature.__wrapped__(func)
     if signature is None:
         return
@@ -67,15 +67,15 @@ def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> N
 
 @lru_cache(maxsize=64)
 def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
-    """How a function can be called, if it tells. The last ones are remembered: many jobs often share a function."""
+    """The signature of a function, if it has one. Cached, because many schedules often share a function."""
     try:
         return inspect.signature(func)
-    except (TypeError, ValueError):  # some built-in functions do not tell
+    except (TypeError, ValueError):  # some built-in functions have none
         return None
 
 
 def check_name(field: str, name: object) -> None:
-    """Refuse what cannot name a function."""
+    """Refuse an invalid name or id."""
     try:
         text_value(name, 1, MAX_FUNCTION, multiline=False)
     except ValueError as error:
@@ -83,14 +83,14 @@ def check_name(field: str, name: object) -> None:
 
 
 def check_process(func: Callable[..., Any], function_name: str | None) -> None:
-    """Refuse a function that no other process could call; of one that is being decorated, what can be known by then."""
+    """Refuse a function that no other process could call, as far as that is known while it is being decorated."""
     problem = process_problem(func, is_being_defined=function_name is not None and function_name == place_of(func))
     if problem is not None:
         raise InvalidSchedule(problem, field="executor")
 
 
 def twin_of(func: Callable[..., Any]) -> str | None:
-    """The name that a function of a script has when its file is imported, or that of a module when its file is run."""
+    """The other name of a function: of a script when its file is imported, or of a module when its file is run."""
     module, qualname = getattr(func, "__module__", ""), getattr(func, "__qualname__", "")
     main = sys.modules["__main__"]
     if module == "__main__" and getattr(main, "__spec__", None) is None and hasattr(main, "__file__"):
@@ -101,8 +101,8 @@ def twin_of(func: Callable[..., Any]) -> str | None:
 
 
 def reference_to_be(functions: Functions, func: Callable[..., Any]) -> str | None:
-    """How a function that is being decorated will be found in its module; None for one that has no place there."""
+    """The reference that a function will have when its decorator has returned; None if its module will not have it."""
     check_callable(func)
     known = functions.name_of(func)
-    # A method of an object is found in no module; one of a class is there already.
+    # A method of an object is in no module; one of a class is there already.
     return known or (import_reference(func) if inspect.ismethod(func) else place_of(func))

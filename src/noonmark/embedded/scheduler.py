@@ -3,53 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import present
-from noonmark.core.errors import Conflict
-from noonmark.embedded import forking, looking
-from noonmark.embedded.decorators import Decorators
-from noonmark.embedded.desk import Desk
-from noonmark.embedded.engines import Engines
-from noonmark.embedded.other_work import OtherWork
-from noonmark.embedded.reading import Reading
-from noonmark.embedded.references import check_callable, check_name
-from noonmark.embedded.running import an_engine
-from noonmark.embedded.secrecy import Secrecy
-from noonmark.embedded.settings import duration, key_argument, patience, whole_number
-from noonmark.embedded.steering import Steering
-from noonmark.embedded.written import options_of, route_of, target_of
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
+from noonmark.core.event import parse_event
+from noonmark.core.instants import from_micros
+from noonmark.core.json_values import json_copy
+from noonmark.core.signatures import tenant_key
+from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger, Trigger, parse_trigger
+from noonmark.core.triggers.trigger import trigger_argument
+from noonmark.embedded.arguments import (
+    count_argument,
+    duration_argument,
+    event_type_argument,
+    exit_timeout,
+    instant_argument,
+    instant_or_text_argument,
+    limit_argument,
+    signing_key_argument,
+)
+from noonmark.embedded.declarations import OWNER, Declarations
+from noonmark.embedded.decorators import UNITS, daily_at, interval_of
+from noonmark.embedded.documents import (
+    check_options,
+    command_target,
+    copied_target,
+    http_target,
+    target_options,
+    target_route,
+)
+from noonmark.embedded.jobs import read_job, read_jobs, status_argument
+from noonmark.embedded.process_hooks import register_fork
+from noonmark.embedded.references import check_callable, check_name, reference_to_be
+from noonmark.embedded.run_now import any_runner, read_request, run_now
+from noonmark.operations import events, schedule_edits
+from noonmark.operations.fires import fires_of, fires_of_schedule
+from noonmark.operations.models.arguments import MAX_PREVIEW
+from noonmark.ports.records import ScheduleFilter
 from noonmark.ports.runtime import Runtime, Timing
 from noonmark.targets.functions import Functions
 from noonmark.targets.programs import Programs
 from noonmark.targets.workers import MAX_THREADS
-from noonmark.wiring import make_runner, make_seal, make_store, make_target, node_name
+from noonmark.wiring import fresh_id, make_runner, make_seal, make_store, make_target, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime, timedelta
+    from pathlib import PurePath
     from types import TracebackType
 
-    from noonmark.core.triggers import Trigger
-    from noonmark.embedded.declaring import Further, Options, Terms
-    from noonmark.embedded.engine import AnyEngine
-    from noonmark.embedded.jobs import Job
+    from noonmark.core.event import Event
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.delivery import Delivery
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.policies.options import Misfire, Overlap, Retry
+    from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
+    from noonmark.embedded.answers import EventMatches, Explanation
+    from noonmark.embedded.decorators import Decorator, JobFunction
+    from noonmark.embedded.documents import FunctionOptions, FurtherOptions, HttpOptions, Options, TargetOptions
+    from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.embedded.runners import Runner
     from noonmark.ports.clock import Clock
     from noonmark.ports.events import EventSink
-    from noonmark.ports.records import StoredSchedule
+    from noonmark.ports.records import NodeRecord, StoredSchedule
     from noonmark.ports.target import Target
     from noonmark.targets.outbound import Outbound
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
+class Scheduler:
     """Keeps schedules in a store, and runs what is due between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
-    may share a durable store: each occurrence is run by one of them. A process that is forked has it too, not started.
+    may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
+    started.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own
@@ -68,25 +103,27 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     ) -> None:
         """Open a store: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://host/database`.
 
-        A run whose process dies is taken over when its lease, in seconds, has run out. Functions run in at most so many
-        threads, and those that ask for it in at most so many processes, one for each processor by default. Of each
-        schedule, the newest `keep_occurrences` ended occurrences are kept, none of them longer than `keep_days`.
-        Secrets are sealed with `secret_key`, a text as `noonmark secret key` prints it, and requests are signed with
-        `signing_key`, or else with a key that the store has drawn, as those of a server are.
+        A run whose process dies is taken over when its lease, in seconds, has expired. At most `max_threads` functions
+        run in threads, and at most `max_processes` in processes, by default one per processor. The newest
+        `keep_occurrences` ended occurrences of each schedule are kept, for `keep_days` at most. Secrets are encrypted
+        with `secret_key`, as printed by `noonmark secret key`. Requests are signed with `signing_key`, or else with a
+        key that the store has generated.
         """
+        from noonmark.embedded.runners import RunnerPool
+
         self._clock = clock or SystemClock()
         self._functions = Functions()
         timing = Timing(
-            lease=duration("lease", lease),
-            keep_for=duration("keep_days", keep_days, unit=86_400),
-            keep_count=whole_number("keep_occurrences", keep_occurrences),
+            lease=duration_argument("lease", lease),
+            keep_for=duration_argument("keep_days", keep_days, unit=86_400),
+            keep_count=count_argument("keep_occurrences", keep_occurrences),
         )
         self._limits = (
-            whole_number("max_threads", max_threads),
-            None if max_processes is None else whole_number("max_processes", max_processes),
+            count_argument("max_threads", max_threads),
+            None if max_processes is None else count_argument("max_processes", max_processes),
         )
         self._programs = Programs(is_offered=False)
-        self._seal, self._keys = make_seal(secret_key), key_argument(signing_key)
+        self._seal, self._keys = make_seal(secret_key), signing_key_argument(signing_key)
         self._store = make_store(store, self._clock)
         self._runtime = Runtime(
             node=node_name(),
@@ -97,12 +134,14 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
             version=__version__,
             timing=timing,
         )
-        self._desk = Desk(self._store, self._functions, self._clock, timing.lookahead)
+        self._declarations = Declarations(self._store, self._functions, self._clock, timing.lookahead)
         self._decorated: dict[str, Callable[..., Any]] = {}
-        self._engines = Engines(self._new_engine)
+        self._runners = RunnerPool(self._new_runner)
         self._is_closed = False
         self._store.open()
-        forking.watch(self)
+        register_fork(self)
+
+    # Create schedules.
 
     def schedule(  # noqa: PLR0913 - each is an option of its own
         self,
@@ -114,34 +153,38 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
         kwargs: Mapping[str, Any] | None = None,
         payload: Any = None,  # noqa: ANN401 - JSON
         max_runs: int | None = None,
-        overlap: str | Mapping[str, Any] | None = None,
-        misfire: str | Mapping[str, Any] | None = None,
-        retries: int | Mapping[str, Any] = 0,
-        timeout: float | None = None,
-        jitter: float | None = None,
+        overlap: Overlap | str | Mapping[str, Any] | None = None,
+        misfire: Misfire | str | Mapping[str, Any] | None = None,
+        retries: int | Retry | Mapping[str, Any] = 0,
+        timeout: float | timedelta | None = None,
+        jitter: float | timedelta | None = None,
         labels: Mapping[str, str] | None = None,
-        depends_on: Sequence[str | Mapping[str, Any]] | None = None,
-        delivery: str | None = None,
+        depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None = None,
+        delivery: Delivery | str | None = None,
         function_name: str | None = None,
         executor: str | None = None,
-        **further: Unpack[Further],
+        **further: Unpack[FurtherOptions],
     ) -> str:
-        """Keep a schedule for a function and return its id, under which it survives the process.
+        """Create a schedule of a function and return its id, which stays the same across restarts.
 
         Without a trigger it runs once, at once. With a name it is declared: the same declaration again changes nothing,
         another one is a new revision. Without a name it is always new.
 
-        `args`, `kwargs` and `payload` are JSON; the payload is what a `context` parameter carries. `depends_on` names
-        the jobs that must have run before it, each by its id, or with its `require_success` as a mapping. Without a
-        trigger, it then runs whenever all of them have. With `executor="process"` it runs in a process of its own.
+        `args`, `kwargs` and `payload` are JSON; a `context` parameter of the function has the payload. `depends_on`
+        has the schedules that must run before it, by id, as `Dependency` or as mappings. Without a trigger, it runs
+        whenever all of them have run. With `executor="process"` it runs in a process of its own.
 
-        `overlap`, `misfire` and `retries` may be documents as well, `retries` with a backoff for instance. Further
-        options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency_key` and
-        `concurrency_limit` (jobs with the same key run at most so many at a time), `window`, and `accepts_payload`
-        (callers of a server on the same store may send a payload along when they ask for a run).
+        `overlap` is `Skip`, `Queue`, `QueueOne`, `Allow` or `CancelRunning`, `misfire` is `SkipMissed`, `CatchUpOne`,
+        `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may also be a name or a
+        document. `timeout` and `jitter` are seconds or a `timedelta`.
 
-        In place of a function there may be a target document, such as `{"target_kind": "command", "argv": ["ls"]}`: a
-        program, a request or an event, as `schedule_command`, `schedule_http` and `schedule_event` declare them.
+        Further options are `description`, `pause_on_failure` (after so many failures in a row), `concurrency` (a
+        `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and
+        `concurrency_limit`), `window` (a `Window`), and `accepts_payload` (callers of a server on the same store may
+        send a payload when they ask for a run).
+
+        Instead of a function, give a target document such as `{"target_kind": "command", "argv": ["ls"]}`: a program, a
+        request or an event, as `schedule_command`, `schedule_http` and `schedule_event` declare them.
         """
         options: Options = {
             "name": name,
@@ -167,92 +210,210 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     def schedule_with_deps(
         self,
         func: Callable[..., Any] | Mapping[str, Any],
-        depends_on: Sequence[str | Mapping[str, Any]],
-        **options: Unpack[Terms],
+        depends_on: Sequence[str | Dependency | Mapping[str, Any]],
+        **options: Unpack[FunctionOptions],
     ) -> str:
-        """The same for a function that waits for other jobs, or, without a trigger, follows them."""
+        """Create a schedule that depends on others; without a trigger, it runs whenever all of them have run."""
         return self._declare(func, {**options, "depends_on": depends_on})
 
-    def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Keep many schedules, a thousand to a transaction, and return their ids in order.
+    def schedule_command(
+        self,
+        argv: Sequence[str | PurePath],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | PurePath | None = None,
+        stdin: str | None = None,
+        limits: Mapping[str, int] | None = None,
+        **options: Unpack[TargetOptions],
+    ) -> str:
+        """Create a schedule that starts a program and return its id.
 
-        Each is a mapping of the arguments of `schedule`, `func` among them; all of them are new, so none has a name.
-        The first that is refused ends it: the error is raised, and the whole thousands before it are kept.
+        `argv` is the name or the absolute path of the program, and its arguments; no shell splits it. The program has
+        a clean environment with the variables of `env`, starts in the folder `cwd`, and reads the payload of its run
+        as JSON, or else `stdin`. `limits` are `memory_mb`, `cpu_seconds` and `nice`. Exit code 0 is success. At its
+        timeout, or when it is cancelled, it ends together with everything it has started. The other options are those
+        of `schedule`.
+        """
+        return self._declare_target(command_target(argv, env, cwd, stdin=stdin, limits=limits), options)
+
+    def schedule_http(  # noqa: PLR0913 - each is a part of the request
+        self,
+        url: str,
+        *,
+        method: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        secret_headers: Mapping[str, str] | None = None,
+        body: Any = None,  # noqa: ANN401 - JSON
+        expected_statuses: Sequence[int | str] | None = None,
+        retry_statuses: Sequence[int | str] | None = None,
+        completion_timeout_seconds: float | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> str:
+        """Create a schedule that sends a request and return its id.
+
+        `method` is POST by default. `body` is text, or anything else as JSON. In the body, the values of the `headers`,
+        and the path and query of the URL, placeholders such as `{{occurrence_id}}` are filled in. The values of
+        `secret_headers` are names of secrets, which `set_secret` has stored for the host of the URL.
+
+        Answers with `expected_statuses` are successes, those with `retry_statuses` may be retried: numbers, or classes
+        such as `"5xx"`. The request may go wherever this process can reach. `timeout` is for the whole request, 30
+        seconds by default. A receiver that takes the work over, where a server with a `public_url` sends the request,
+        has `completion_timeout_seconds` to report its end, a day by default. The other options are those of `schedule`.
+        """
+        request = http_target(
+            url,
+            method=method,
+            headers=headers,
+            secret_headers=secret_headers,
+            body=body,
+            expected_statuses=expected_statuses,
+            retry_statuses=retry_statuses,
+            completion_timeout_seconds=completion_timeout_seconds,
+        )
+        return self._declare_target(request, options)
+
+    def schedule_event(self, event_type: str, **options: Unpack[TargetOptions]) -> str:
+        """Create a schedule that emits an event with the payload, and return its id."""
+        return self._declare_target({"target_kind": "event", "event_type": event_type}, options)
+
+    def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Create many schedules, a thousand to a transaction, and return their ids in order.
+
+        Each is a mapping of the arguments of `schedule`, with `func`; all of them are new, so none has a name. The
+        first invalid one raises an error; the complete batches of a thousand before it are stored.
         """
         self._check_open()
-        made: list[str] = []
-        for kept in self._desk.create_many(declarations):
-            made += [one.schedule_id for one in kept]
-            self._engines.adopt({one.declaration.target.route for one in kept})
-            self._wake()
-        return made
+        created: list[str] = []
+        for batch in self._declarations.create_many(declarations):
+            created += [schedule.schedule_id for schedule in batch]
+            self._runners.adopt({schedule.declaration.target.route for schedule in batch})
+            self._runners.wake()
+        return created
+
+    # Declare functions by decorators.
+
+    def cron(
+        self,
+        expressions: str | Iterable[str],
+        timezone: str = "UTC",
+        *,
+        dst: Mapping[str, str] | None = None,
+        **options: Unpack[Options],
+    ) -> Decorator:
+        """Fire by a cron expression, or by several."""
+        return self._decorator(lambda: CronTrigger(expressions, timezone, dst), options)
+
+    def every(
+        self,
+        seconds: float = 0,
+        *,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        **options: Unpack[Options],
+    ) -> Decorator:
+        """Fire at an interval, counted from the moment of the first declaration."""
+        return self._decorator(lambda: interval_of(seconds=seconds, minutes=minutes, hours=hours, days=days), options)
+
+    def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
+        """Fire once, at an instant."""
+        return self._decorator(lambda: OnceTrigger(at), options)
+
+    def daily(self, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Decorator:
+        """Fire every day at a local time such as 09:00 or 09:00:30."""
+        return self._decorator(lambda: daily_at(at, timezone), options)
+
+    def on_event(
+        self,
+        event_type: str | Iterable[str],
+        filters: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Decorator:
+        """Fire whenever an event of the type is emitted that passes the filters."""
+        return self._decorator(lambda: EventTrigger(event_type, filters), options)
+
+    # Change schedules.
 
     def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
-        """Say some of the options anew, and leave the others; None takes one back. Gives the job as it is then.
+        """Change some options of a schedule, and leave the others; None restores the default. Returns the new state.
 
-        What is due from then on follows the new declaration; what runs already, or is about to within 20 ms, finishes
-        as it began.
+        What is due from now on follows the new declaration. What runs already, or is due within 20 ms, finishes under
+        the old one.
         """
         self._check_open()
-        self._desk.update(job_id, func, dict(changes))
-        self._wake()
-        return looking.job(self._store, self._find(job_id))
+        self._declarations.update(job_id, func, dict(changes))
+        self._runners.wake()
+        return read_job(self._store, self._find(job_id))
 
-    def add_dependency(self, job_id: str, depends_on: Sequence[str | Mapping[str, Any]]) -> None:
-        """Let a job wait for others too, each named by its id, or with its `require_success` as a mapping."""
+    def add_dependency(self, job_id: str, depends_on: Sequence[str | Dependency | Mapping[str, Any]]) -> None:
+        """Let a schedule depend on others too, each given by its id, as `Dependency` or as a mapping."""
         self._check_open()
-        self._desk.depend(job_id, depends_on)
-        self._wake()
+        self._declarations.add_dependencies(job_id, depends_on)
+        self._runners.wake()
+
+    def pause(self, job_id: str) -> None:
+        """Pause a schedule; fires missed meanwhile are recorded as skipped."""
+        schedule_edits.pause(self._store, self._find(job_id).schedule.uid)
+        self._runners.wake()  # others may have waited for it
+
+    def resume(self, job_id: str) -> None:
+        """Resume a schedule from now on."""
+        schedule_edits.resume(self._store, self._find(job_id).schedule.uid, lookahead=self._runtime.timing.lookahead)
+        self._runners.wake()
+
+    def cancel(self, job_id: str) -> bool:
+        """Delete a schedule and ask its runs to stop; False when it is unknown, deleted or completed."""
+        try:
+            asked = schedule_edits.cancel(self._store, self._find(job_id))
+        except NotFound:
+            return False
+        self._runners.wake()
+        if asked:
+            self._runners.attend()
+        return True
+
+    def delete(self, job_id: str) -> None:
+        """Delete a schedule; its runs go on, and its history is kept."""
+        schedule_edits.delete(self._store, self._find(job_id).schedule.uid)
+        self._runners.wake()
+
+    # Run.
 
     def register_function(self, name: str, func: Callable[..., Any]) -> None:
-        """Offer a function under a name: schedules that name it run here from now on.
+        """Offer a function under a name: schedules with that name run here from now on.
 
         That includes schedules which others create through a server on the same store, with arguments of their choice.
-        A function that is only named with `function_name=` is called by the schedules of programs alone.
+        A function that only has a `function_name=` is called for schedules of Python programs alone.
         """
         check_callable(func)
         check_name("name", name)
         self._functions.register(name, func)
         self._functions.offer(name)
-        self._wake()
+        self._runners.wake()
 
     def start(self) -> None:
-        """Begin to run what is due, in threads of this process. Returns at once; a second call does nothing."""
+        """Run what is due, in threads of this process. Returns at once; a second call does nothing."""
         self._check_open()
         if not isinstance(self._clock, SystemClock):
             raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
-        self._engines.start()
+        self._runners.start()
 
     def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
-        """Begin nothing more, and wait for what runs, at most so many seconds; what has not ended is handed back.
+        """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back.
 
-        Without `wait`, it is handed back at once, and runs again elsewhere, or after the next start. A function that
-        runs here may call it too; it is not waited for by itself.
+        Without `wait`, runs are handed back at once, and run again elsewhere, or after the next start. A function that
+        runs here may call it too; it does not wait for itself.
         """
-        self._engines.stop(0 if not wait else None if timeout is None else duration("timeout", timeout, low=0))
-
-    def emit(
-        self,
-        event_type: str,
-        payload: Any = None,  # noqa: ANN401 - JSON
-        source: str = "embedded",
-        event_id: str | None = None,
-    ) -> str:
-        """Keep an event, which sets off the jobs that wait for it, and return its id.
-
-        It is on record when this returns, whatever becomes of those jobs. An id of your own makes it harmless to emit
-        the same event again.
-        """
-        self._check_open()
-        kept = self._desk.emit(present(event_type=event_type, payload=payload, source=source, event_id=event_id))
-        self._wake()
-        return kept
+        if not wait:
+            self._runners.stop(0)
+        else:
+            self._runners.stop(None if timeout is None else duration_argument("timeout", timeout, low=0))
 
     def close(self) -> None:
-        """Stop, and let go of the store; nothing works after that. A second call does nothing."""
-        if any(engine.is_caller for engine in self._engines.alive):
+        """Stop, and close the store; no method works after that. A second call does nothing."""
+        if any(runner.is_caller for runner in self._runners.alive):
             raise Conflict(
-                "neither a job nor the loop that runs it can close the scheduler: use stop(), or await close()"
+                "neither a run nor the loop that runs it can close the scheduler: use stop(), or await close()"
             )
         self.stop()
         self._is_closed = True
@@ -266,37 +427,166 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop, and wait for what runs; after Ctrl-C not for long."""
-        self.stop(timeout=patience(kind))
+        """Stop, and wait for the runs; after Ctrl-C only for a moment."""
+        self.stop(timeout=exit_timeout(kind))
 
-    def with_engine(self, work: Callable[[AnyEngine], T]) -> T:
-        """Do something with the engine that runs, or without one with an engine of its own."""
+    def run_now(
+        self,
+        job_id: str,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
+        overlap: Overlap | str | Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the function returns
+        """Run a schedule once more, now, and return its result, or raise its error; its next fire does not change.
+
+        A program that fails raises `subprocess.CalledProcessError`, a timeout `TimeoutError`, and everything else that
+        does not complete `RunFailed`: its message has the answer to a request, and its `result` all that was recorded.
+        With `wait=False`, return the id of the occurrence at once. It obeys the overlap policy, unless the call sets
+        another one; when that forbids it, OverlapConflict is raised. Works without `start`.
+        """
+        request = read_request(self._find(job_id).schedule, payload, overlap)
+        return run_now(self._runtime, self._runners.running, self._runners.new, request, wait=wait)
+
+    def emit(
+        self,
+        event_type: str,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        source: str = "embedded",
+        event_id: str | None = None,
+    ) -> str:
+        """Emit an event, which fires the schedules that wait for it, and return its id.
+
+        It is stored when this returns, whatever becomes of those schedules. With an id of your own, the same event
+        emitted again does nothing.
+        """
         self._check_open()
-        with an_engine(self._engines.running, self._engines.new) as used:
-            return work(used)
+        document = present(event_type=event_type, payload=payload, source=source, event_id=event_id)
+        event = parse_event(document, now=from_micros(self._store.clock()))
+        stored_id = events.emit(self._store, OWNER.tenant, event, fresh_id=fresh_id(self._clock))
+        self._runners.wake()
+        return stored_id
 
-    def settle_here(self) -> None:
-        """Let async functions run on the loop of the caller, where it runs on one; this one has a thread of its own."""
+    # Read. Nothing here plans or changes anything.
+
+    def get_job(self, job_id: str) -> Job | None:
+        """A schedule with its status and its last result; None when the id is unknown."""
+        self._check_open()
+        check_name("job_id", job_id)
+        stored = self._store.find(OWNER.tenant, job_id, deleted=True)
+        return None if stored is None else read_job(self._store, stored)
+
+    def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
+        """All schedules, oldest first, or those with a status; cancelled and deleted ones only with that status."""
+        self._check_open()
+        return read_jobs(self._store, OWNER.tenant, status=status_argument(status))
+
+    def triggers(self, event_type: str | None = None) -> list[Job]:
+        """The schedules with an event trigger, oldest first, or those for one type of event."""
+        self._check_open()
+        wanted = ScheduleFilter(kinds=frozenset({"event"}), event_type=event_type_argument(event_type))
+        return read_jobs(self._store, OWNER.tenant, wanted=wanted)
+
+    def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
+        """The next fires of a schedule or a trigger, after an instant or from now on, what is due included."""
+        self._check_open()
+        stored = self._find(job) if isinstance(job, str) else None
+        wanted = count_argument("count", count, high=MAX_PREVIEW)
+        now, since = self._store.clock(), None if after is None else instant_argument("after", after)
+        if stored is not None:
+            return fires_of_schedule(self._store, stored, wanted, after=since, now=now)
+        if not isinstance(job, Trigger):
+            message = f"must be the id of a schedule or a trigger, not {type(job).__name__}"
+            raise InvalidSchedule(message, field="job")
+        # What it leaves relative counts from now.
+        return fires_of(parse_trigger(job.to_document(), now=from_micros(now)), wanted, after=since, now=now)
+
+    def explain(self, job_id: str, at: datetime | str | None = None) -> Explanation:
+        """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
+        from noonmark.embedded.answers import Explanation
+        from noonmark.operations.explain import explained
+
+        stored = self._find(job_id, deleted=True)
+        instant = None if at is None else instant_or_text_argument("at", at)
+        return Explanation.from_document(explained(self._store, stored, instant))
+
+    def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
+        """The newest events, newest first, whether or not they fired anything; of all types, or of one."""
+        self._check_open()
+        wanted = count_argument("limit", limit)
+        found = self._store.events(OWNER.tenant, wanted, event_type=event_type_argument(event_type))
+        # A change of a payload by the caller must not reach the store.
+        return [replace(event, payload=json_copy(event.payload)) for event in found]
+
+    def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
+        """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""
+        from noonmark.embedded.answers import EventMatches
+        from noonmark.operations.events import matched
+        from noonmark.operations.models.arguments import MatchRequest
+
+        self._check_open()
+        if isinstance(wanted, str):
+            arguments: dict[str, Any] = {"schedule_id": self._find(wanted).schedule.schedule_id}
+        else:
+            arguments = {"trigger": trigger_argument(wanted).to_document()}
+        request = MatchRequest.read({**arguments, "limit": limit})
+        return EventMatches.from_document(matched(self._store, OWNER.tenant, request))
+
+    def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
+        """The occurrences of a schedule, past and planned, newest first; all of them, unless there is a limit."""
+        return self._store.occurrences(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
+
+    def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
+        """The runs of a schedule, also those in progress, newest first; all of them, unless there is a limit."""
+        return self._store.runs(self._find(job_id, deleted=True).schedule.uid, limit_argument(limit))
+
+    def nodes(self) -> list[NodeRecord]:
+        """The nodes that share the store and were seen within the last day, also stopped ones, by name."""
+        self._check_open()
+        return self._store.nodes()
+
+    # Secrets.
+
+    def set_secret(self, name: str, value: str, *, hosts: Iterable[str]) -> Secret:
+        """Store a secret that requests to these hosts may carry; an existing one gets the new value and hosts.
+
+        It is encrypted with the `secret_key` of the scheduler, and its value cannot be read back. A host is
+        `api.example.com`, `api.example.com:8443`, or `*.example.com` for all below that one. The value is that of a
+        whole header: `Bearer` and a token, for instance.
+        """
+        from noonmark.operations import secrets
+
+        self._check_open()
+        listed = hosts if isinstance(hosts, str) or not hasattr(hosts, "__iter__") else list(hosts)
+        given = secrets.read_secret({"name": name, "value": value, "hosts": listed})
+        return secrets.store_secret(self._store, self._seal, OWNER.tenant, given)
+
+    def secrets(self) -> list[Secret]:
+        """The secrets by name, each with its hosts."""
+        self._check_open()
+        return self._store.secrets(OWNER.tenant)
+
+    def delete_secret(self, name: str) -> Secret:
+        """Delete a secret; requests that need it are not sent from then on, and say why."""
+        from noonmark.operations import secrets
+
+        self._check_open()
+        return secrets.remove_secret(self._store, OWNER.tenant, secrets.read_name({"name": name}))
+
+    def signing_key(self) -> str:
+        """The key that requests are signed with, for receivers that check them with `noonmark.client.verify`.
+
+        It is the `signing_key` of the scheduler, or else derived from a key that the store has generated, and the same
+        for all who use that store.
+        """
+        self._check_open()
+        return tenant_key(self._keys, self._store.own_key(), OWNER.tenant)
 
     @property
     def blocking(self) -> Scheduler:
-        """The scheduler whose methods can be called without an event loop: this one."""
+        """The scheduler whose methods need no event loop: this one."""
         return self
 
-    @property
-    def desk(self) -> Desk:
-        """Where its schedules are declared."""
-        return self._desk
-
-    @property
-    def runtime(self) -> Runtime:
-        """What it is made of, for those who drive it by hand."""
-        return self._runtime
-
-    @property
-    def functions(self) -> Functions:
-        """What it can run."""
-        return self._functions
+    # Internals, also for the pipeline, the decorators and the manual driver.
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -304,54 +594,83 @@ class Scheduler(Decorators, OtherWork, Steering, Reading, Secrecy):
 
     def _find(self, job_id: str, *, deleted: bool = False) -> StoredSchedule:
         self._check_open()
-        return self._desk.find(job_id, deleted=deleted)
-
-    def _wake(self) -> None:
-        self._engines.wake()
+        return self._declarations.find(job_id, deleted=deleted)
 
     def _declare(self, func: Callable[..., Any] | Mapping[str, Any], options: Mapping[str, Any]) -> str:
         if isinstance(func, Mapping):
-            return self._declare_work(target_of(func), options_of(options))
+            return self._declare_target(copied_target(func), target_options(options))
         self._check_open()
-        job_id = self._desk.declare(func, options)
-        self._wake()
-        return job_id
+        schedule_id = self._declarations.declare(func, options)
+        self._runners.wake()
+        return schedule_id
 
-    def _declare_work(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
+    def _declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
         self._check_open()
-        job_id = self._desk.declare_work(target, options)
-        self._engines.adopt({route_of(target)})
-        self._wake()
-        return job_id
+        schedule_id = self._declarations.declare_target(target, options)
+        self._runners.adopt({target_route(target)})
+        self._runners.wake()
+        return schedule_id
 
-    def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
-        """Each has a runner of its own: one that stops must not take the threads of another with it.
+    def _decorator(self, make: Callable[[], Trigger], options: Options) -> Decorator:
+        check_options(options, ("timezone", "dst", *UNITS))  # first: a misspelt one may be missing in the trigger
+        trigger = make()
+        if options.get("trigger") is not None:
+            raise InvalidSchedule("the decorator has a trigger already", field="trigger")
 
-        One that looks for work is a node by itself, since it may lead, and another may be about to stop beside it.
+        def decorate(func: Callable[P, T], /) -> JobFunction[P, T]:
+            # The function gets its name in its module only when the decorator has returned.
+            reference = options.get("function_name") or reference_to_be(self._functions, func)
+            name = options.get("name") or reference
+            if name is not None and self._decorated.get(name) is func:
+                message = f"{name} is declared twice; give each of its schedules a name of its own with name=..."
+                raise InvalidSchedule(message, field="name")
+            schedule_id = self._declare(func, {**options, "trigger": trigger, "name": name, "function_name": reference})
+            if name is not None:
+                self._decorated[name] = func
+            if name is not None and name == reference:
+                self._declarations.warn_of_twin(func, name)
+            with suppress(AttributeError, TypeError):  # some callables take no attributes
+                func.job_id = schedule_id  # type: ignore[attr-defined] # an attribute of the function
+            return cast("JobFunction[P, T]", func)
+
+        return decorate
+
+    def _with_runner(self, work: Callable[[Runner], T]) -> T:
+        """Do something with the runner that is started, or else with a new one."""
+        self._check_open()
+        with any_runner(self._runners.running, self._runners.new) as used:
+            return work(used)
+
+    def _use_current_loop(self) -> None:
+        """Run async functions on the event loop of the caller; here they have a loop of their own."""
+
+    def _new_runner(self, looks: bool) -> Runner:  # noqa: FBT001 - the only argument
+        """Each has a target of its own: one that stops must not take the threads of another with it.
+
+        One that looks for work is a node by itself, since it may lead, and another may be stopping beside it.
         """
         node = node_name() if looks else self._runtime.node
         return self._host(replace(self._runtime, node=node, target=self._new_target()), looks=looks)
 
+    def _host(self, runtime: Runtime, *, looks: bool) -> Runner:
+        from noonmark.embedded.runners import ThreadRunner
+
+        return ThreadRunner(runtime, looks=looks)
+
     def _new_target(self) -> Target:
-        runner = make_runner(self._functions, *self._limits)
-        return make_target(self._store, runner, self._programs, self._outbound(), self._seal)
+        function_runner = make_runner(self._functions, *self._limits)
+        return make_target(self._store, function_runner, self._programs, self._outbound(), self._seal)
 
     def _outbound(self) -> Outbound | None:
-        """What requests are sent by; nothing is loaded for that where there is nothing to say."""
+        """How requests are sent; None, and nothing is loaded, when there is nothing to configure."""
         if self._keys.signing_key is None:
             return None
         from noonmark.targets.outbound import Outbound
 
         return Outbound(is_offered=False, keys=self._keys)
 
-    def _host(self, runtime: Runtime, *, looks: bool) -> AnyEngine:
-        """Let a loop run somewhere."""
-        from noonmark.embedded.engine import Engine
-
-        return Engine(runtime, looks=looks)
-
-    def after_fork(self) -> None:
-        """This process is new: threads did not come along, and locks that others held are held for good."""
-        self._engines.after_fork()
+    def _after_fork(self) -> None:
+        """Start afresh in a forked process, which has no threads and may have locks that are held for good."""
+        self._runners.after_fork()
         self._functions.after_fork()
         self._runtime = replace(self._runtime, node=node_name())

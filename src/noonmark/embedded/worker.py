@@ -1,4 +1,4 @@
-"""The worker of a server: one node, whose driver can be started and stopped while the server goes on answering."""
+"""The worker of a server: a node whose driver can be started and stopped while the server goes on answering."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from weakref import ref
 
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.policies.misfire import WIDE_LIMIT
-from noonmark.embedded import leaving
-from noonmark.embedded.engine import Engine
-from noonmark.embedded.engines import Engines
+from noonmark.embedded.process_hooks import unregister_exit
+from noonmark.embedded.runners import RunnerPool, ThreadRunner
 from noonmark.telemetry.vitals import Vitals
 from noonmark.wiring import make_runner, make_target
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.driver.node import Node
-    from noonmark.embedded.engine import AnyEngine
+    from noonmark.embedded.runners import Runner
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.seal import Seal
     from noonmark.targets.functions import Functions
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
 
 FAILED_TIMES = 3
 FAILED_FOR: Micros = 2 * SECOND
-"""A duty that failed so often, and for so long, without having succeeded, fails over and over."""
+"""A step that failed so often, and for so long, without a success is reported as failing."""
 
 
 class Worker:
-    """Runs what is due, between `start` and `stop`, in threads of its own. All of it may be called from any thread."""
+    """Runs what is due between `start` and `stop`, in threads of its own. Thread-safe."""
 
     def __init__(  # noqa: PLR0913 - each is what wiring picked
         self,
@@ -46,96 +45,96 @@ class Worker:
         outbound: Outbound | None = None,
         seal: Seal | None = None,
     ) -> None:
-        """It does nothing yet. Whoever stops it waits for what runs as long as the grace period."""
+        """`stop` and `close` wait for runs as long as the grace period."""
         self._runtime, self._functions, self._programs, self._outbound = runtime, functions, programs, outbound
         self._max_threads, self._grace, self._seal = max_threads, grace, seal
-        self._engines = Engines(self._new_engine)
-        self._winding_up: tuple[AnyEngine, ...] = ()
-        """Those that were stopped, and wait for what they run. Replaced as a whole, so that anybody may read it."""
-        self._runners: tuple[ref[FunctionRunner], ...] = ()
-        """Of every engine: a thread that outlived its run keeps its runner, also after the engine has ended."""
-        self._turn = Lock()
-        self._waits = Lock()
-        """Held by the one that waits for what runs."""
+        self._runners = RunnerPool(self._new_runner)
+        self._draining: tuple[Runner, ...] = ()
+        """Those that were stopped, and wait for their runs. Replaced as a whole, so that any thread may read it."""
+        self._function_runners: tuple[ref[FunctionRunner], ...] = ()
+        """Of every runner: a thread that outlived its run keeps its function runner after the runner has ended."""
+        self._lock = Lock()
+        self._waiting = Lock()
+        """Held by the caller that waits for runs."""
         self._is_hurried = False
 
     def start(self) -> None:
-        """Begin to run what is due; one that does already goes on. What an earlier one runs is left to that."""
-        with self._turn:
+        """Run what is due; a running worker goes on. Runs of an earlier runner stay with that."""
+        with self._lock:
             self._is_hurried = False
-            for engine in self._still_winding_up():
-                if not engine.loop.pass_on():
-                    engine.wait()
-            self._engines.start()
+            for runner in self._still_draining():
+                if not runner.loop.pass_on():
+                    runner.wait()
+            self._runners.start()
 
     def stop(self) -> None:
-        """Begin nothing more, hand back what has not begun, and wait for what runs, but not past the grace period.
+        """Start nothing more, hand back what has not started, and wait for runs as long as the grace period.
 
-        This process lives on, and so does what it runs: its leases are kept until it has ended, lest it begin twice.
-        One caller waits; others are answered at once, so that they take no threads from whoever asks something else.
+        The process goes on, and so do its runs: their leases are renewed until they end, so that none starts twice.
+        One caller waits; others return at once, so that they block no threads that other requests need.
         """
-        with self._turn:
-            self._wind_up()
-        if not self._waits.acquire(blocking=False):
+        with self._lock:
+            self._drain()
+        if not self._waiting.acquire(blocking=False):
             return
         try:
             self._wait()
         finally:
-            self._waits.release()
+            self._waiting.release()
 
     def _wait(self) -> None:
         monotonic = self._runtime.clock.monotonic
         ends = monotonic() + self._grace
-        for one in self._winding_up:
-            one.wait(micros_to_seconds(max(0, ends - monotonic())))
-        with self._turn:
-            self._still_winding_up()
+        for runner in self._draining:
+            runner.wait(micros_to_seconds(max(0, ends - monotonic())))
+        with self._lock:
+            self._still_draining()
 
     def close(self) -> None:
-        """The process ends: begin nothing more, and hand back what has not ended within the grace period."""
-        with self._turn:
-            self._wind_up()
-            for one in self._winding_up:
-                one.stop(self._grace)
+        """Stop because the process exits: runs that have not ended within the grace period are handed back."""
+        with self._lock:
+            self._drain()
+            for runner in self._draining:
+                runner.stop(self._grace)
             if self._is_hurried:
                 self.hurry()
-            for one in self._winding_up:
-                one.wait()
-            self._still_winding_up()
+            for runner in self._draining:
+                runner.wait()
+            self._still_draining()
 
     def hurry(self) -> None:
-        """Let a worker that closes, or is about to, wait no longer for what runs. Returns at once."""
+        """Let `close` hand back runs at once instead of waiting for them. Returns at once."""
         self._is_hurried = True
-        for one in self._winding_up:
-            one.stop(0)
+        for runner in self._draining:
+            runner.stop(0)
 
     def wake(self, at: Micros | None = None) -> None:
-        """There is something new to be done, at that time or at once."""
-        engine = self._engines.current
-        if engine is not None:
-            engine.wake(at)
+        """Look for work at that time, or at once."""
+        runner = self._runners.current
+        if runner is not None:
+            runner.wake(at)
 
     def attend(self) -> None:
-        """Something that runs may have been asked to stop."""
-        self._engines.attend()
+        """Check whether a run was asked to stop."""
+        self._runners.attend()
 
     def confirm_time(self) -> None:
-        """The store's time is right, although it leapt ahead; one that does not run has nothing to confirm."""
-        current = self._engines.current
+        """Accept the store's time after it jumped ahead; a stopped worker has nothing to confirm."""
+        current = self._runners.current
         if current is not None and current.is_alive:
             current.call(lambda loop: loop.driver.node.confirm_time())
             current.wake()
 
     @property
     def clock_ahead(self) -> Micros | None:
-        """By how much the store's time leapt ahead, while that is in doubt."""
+        """By how much the store's time jumped ahead, while that is in doubt."""
         return self.vitals().clock_ahead
 
     def status(self) -> dict[str, Any]:
-        """What it does, and how it is set up."""
+        """Its state and its settings."""
         vitals, timing = self.vitals(), self._runtime.timing
         return {
-            "state": "running" if vitals.is_running else "stopping" if self._is_winding_up else "stopped",
+            "state": "running" if vitals.is_running else "stopping" if self._is_draining else "stopped",
             "running": vitals.is_running,
             "node": vitals.node,
             "leader": vitals.leader,
@@ -148,56 +147,58 @@ class Worker:
             "max_threads": self._max_threads,
             "lease_seconds": micros_to_seconds(timing.lease),
             "lookahead_ms": timing.lookahead // (SECOND // 1_000),
-            # As the cron service has it: nothing ticks here, since a node waits for the time that the store names.
+            # A field of the cron service: a node does not tick, but waits for the time that the store names.
             "tick_ms": 0,
             "max_catchup_per_tick": WIDE_LIMIT,
             "leader_lock": vitals.leads,
         }
 
     def vitals(self) -> Vitals:
-        """How it is now, with what an earlier one still runs."""
-        current = self._engines.current
+        """Its state now, including runs of an earlier runner."""
+        current = self._runners.current
         is_running = current is not None and current.is_alive
-        nodes = [one.loop.driver.node for one in (*self._winding_up, current) if one is not None and one.is_alive]
+        alive = [runner for runner in (*self._draining, current) if runner is not None and runner.is_alive]
+        nodes = [runner.loop.driver.node for runner in alive]
         vitals = Vitals(
             node=self._runtime.node,
             is_wanted=current is not None,
             is_running=is_running,
             claimed=sum(len(node.held) for node in nodes),
             delivering=sum(len(node.deliveries) for node in nodes),
-            abandoned=sum(runner.abandoned for one in self._runners if (runner := one()) is not None),
+            abandoned=sum(runner.abandoned for one in self._function_runners if (runner := one()) is not None),
         )
-        return _led(_judged(vitals, nodes[-1]), nodes[-1]) if nodes else vitals
+        return _with_leader(_with_failures(vitals, nodes[-1]), nodes[-1]) if nodes else vitals
 
     def routes(self) -> tuple[str, ...]:
-        """What it serves now; nothing while it does not run."""
-        current = self._engines.current
+        """The routes that it serves; none while it does not run."""
+        current = self._runners.current
         return () if current is None else tuple(current.loop.driver.node.runtime.target.routes())
 
-    def _wind_up(self) -> None:
-        engine = self._engines.wind_up()
-        self._winding_up = (*self._still_winding_up(), *([] if engine is None else [engine]))
+    def _drain(self) -> None:
+        runner = self._runners.drain()
+        self._draining = (*self._still_draining(), *([] if runner is None else [runner]))
 
     @property
-    def _is_winding_up(self) -> bool:
-        return any(one.is_alive for one in self._winding_up)
+    def _is_draining(self) -> bool:
+        return any(runner.is_alive for runner in self._draining)
 
-    def _still_winding_up(self) -> tuple[AnyEngine, ...]:
-        """Those that have not ended yet; the others are forgotten."""
-        for one in self._winding_up:
-            if not one.is_alive:
-                leaving.unregister(one)
-        self._winding_up = tuple(one for one in self._winding_up if one.is_alive)
-        return self._winding_up
+    def _still_draining(self) -> tuple[Runner, ...]:
+        """Those that have not ended yet; the others are dropped."""
+        for runner in self._draining:
+            if not runner.is_alive:
+                unregister_exit(runner)
+        self._draining = tuple(runner for runner in self._draining if runner.is_alive)
+        return self._draining
 
-    def _new_engine(self, looks: bool) -> AnyEngine:  # noqa: FBT001 - the only thing to say
-        runner = make_runner(self._functions, self._max_threads, None)
-        self._runners = (*(one for one in self._runners if one() is not None), ref(runner))
-        target = make_target(self._runtime.store, runner, self._programs, self._outbound, self._seal)
-        return Engine(replace(self._runtime, target=target), looks=looks)
+    def _new_runner(self, looks: bool) -> Runner:  # noqa: FBT001 - the only argument
+        function_runner = make_runner(self._functions, self._max_threads, None)
+        known = (one for one in self._function_runners if one() is not None)
+        self._function_runners = (*known, ref(function_runner))
+        target = make_target(self._runtime.store, function_runner, self._programs, self._outbound, self._seal)
+        return ThreadRunner(replace(self._runtime, target=target), looks=looks)
 
 
-def _judged(vitals: Vitals, node: Node) -> Vitals:
+def _with_failures(vitals: Vitals, node: Node) -> Vitals:
     """With what keeps this node from its work."""
     now, doubt = node.store_clock.monotonic(), node.trust.doubt
     failing = tuple(
@@ -209,11 +210,11 @@ def _judged(vitals: Vitals, node: Node) -> Vitals:
     return replace(vitals, clock_ahead=ahead, failing=failing, idle_for=now - node.last_claimed)
 
 
-def _led(vitals: Vitals, node: Node) -> Vitals:
-    """With who leads, as this node was last told."""
+def _with_leader(vitals: Vitals, node: Node) -> Vitals:
+    """With the leader, as this node last read it."""
     leadership = node.leadership
     if leadership is None:
         return vitals
-    # For as long as a lease after the last one has ended, somebody is about to take the lead: that is no alarm.
+    # For one lease after the last leader's has expired, another node is about to take over: no reason for an alarm.
     is_led = node.now < leadership.until + node.timing.lease
     return replace(vitals, leader=leadership.leader if is_led else None, leads=node.leads, term=leadership.term)

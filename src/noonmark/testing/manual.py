@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from noonmark.core.run import Run
-    from noonmark.embedded.asynchronous import AsyncScheduler
+    from noonmark.embedded.async_scheduler import AsyncScheduler
     from noonmark.embedded.scheduler import Scheduler
     from noonmark.ports.events import DriverEvent, EventSink
 
@@ -28,7 +28,8 @@ class ManualDriver:
 
     def __init__(self, scheduler: Scheduler | AsyncScheduler) -> None:
         """Nothing runs until it is told to."""
-        runtime = scheduler.blocking.runtime
+        scheduler = scheduler.blocking
+        runtime = scheduler._runtime
         if not isinstance(runtime.clock, FakeClock):
             raise TypeError(
                 "ManualDriver needs a scheduler with a clock that stands still: Scheduler(clock=FakeClock(..))"
@@ -37,7 +38,7 @@ class ManualDriver:
         self._record = _Record(runtime.sink)
         # Nothing is claimed or committed ahead of its time: time moves only between two calls.
         timing = replace(runtime.timing, lookahead=0, early=0)
-        target = InlineRunner(scheduler.functions)
+        target = InlineRunner(scheduler._functions)
         self._driver = Driver(replace(runtime, target=target, sink=self._record, timing=timing))
         target.open(self._driver.report, self._driver.node.store_clock.now)
         run_inline(self._driver.node.confirm_time())  # the test says what time it is

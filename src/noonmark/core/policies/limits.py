@@ -18,7 +18,7 @@ MAX_HORIZON_DAYS = 366
 MAX_HORIZON_OCCURRENCES = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Concurrency:
     """At most `limit` (1 to 100,000) occurrences with the same key are in flight at once, over all nodes."""
 
@@ -43,7 +43,7 @@ class Budget:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Dependency:
     """A schedule that must have run first, and by default must have succeeded."""
 

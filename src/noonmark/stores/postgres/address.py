@@ -1,13 +1,18 @@
-"""The address of a database: a PostgreSQL URL, in which Noonmark has a few options of its own.
+"""The address of a database: a PostgreSQL URL with a few options of Noonmark.
 
-`postgresql://user:password@host:5432/database?schema=noonmark&pool=5&timeout=10`. All others are PostgreSQL's.
+`postgresql://user:password@host:5432/database?schema=noonmark&pool=5&timeout=10`. All other options are libpq's, or
+settings of the session.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from noonmark.core.errors import InvalidSchedule
 
@@ -18,7 +23,9 @@ _UNREADABLE = (
     "this PostgreSQL URL cannot be read; it must be postgresql://user:password@host:port/database?option=value, in"
     " which each of / ? # @ : % in a name or a password is written as % and its two hexadecimal digits"
 )
-_MOST_LINES = 100
+_LIBPQ_OPTIONS = {option.keyword.decode() for option in Conninfo.get_defaults()}
+_SPECIAL, _ESCAPED = re.compile(r"[\\\s]"), r"\\\g<0>"
+_MOST_CONNECTIONS = 100
 _LONGEST = 600.0
 
 
@@ -27,33 +34,33 @@ class Address:
     """Where the database is, and how it is used."""
 
     dsn: str = field(repr=False)
-    """What PostgreSQL itself understands; it may hold a password, and is never shown."""
+    """The URL for libpq. It may contain a password and is never shown."""
     schema: str = "noonmark"
-    """The schema that everything is in."""
+    """The schema of all tables."""
     pool: int = 5
-    """So many connections are open at once, at most, and one more that listens."""
+    """Open connections at most; one more listens for notifications."""
     timeout: float = 10.0
-    """Seconds until a statement is given up; an attempt to connect, or a line on which nothing arrives, after half."""
+    """Seconds until a statement is given up; half of them for an attempt to connect, and for sent data to arrive."""
 
     @property
     def shown(self) -> str:
-        """The address without anything secret."""
+        """The address without user, password and options."""
         parts = urlsplit(self.dsn)
         place = parts.netloc.rpartition("@")[2]
         return f"{parts.scheme}://{place}{parts.path}"
 
     @property
     def channel(self) -> str:
-        """On which nodes tell each other that there is something new."""
+        """The channel on which nodes notify each other."""
         return f"noonmark_{self.schema}"
 
 
 def parse_address(url: str) -> Address:
-    """Read a URL; an error says which option is wrong, and what it may be."""
+    """Parse a URL; an error names the wrong option and what it may be."""
     try:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError:  # which may hold what is secret
+    except ValueError:  # its message may contain a password
         raise InvalidSchedule(_UNREADABLE, field="store") from None
     if not _PLACES.fullmatch(parts.netloc.rpartition("@")[2]) or parts.fragment or "@" in parts.path:
         raise InvalidSchedule(_UNREADABLE, field="store")
@@ -64,11 +71,24 @@ def parse_address(url: str) -> Address:
             " or pg_",
             field="store",
         )
-    pool = _number(options.pop("pool", "5"), "pool", low=2, high=_MOST_LINES)
+    pool = _number(options.pop("pool", "5"), "pool", low=2, high=_MOST_CONNECTIONS)
     timeout = _number(options.pop("timeout", "10"), "timeout", low=0.5, high=_LONGEST)
-    query = urlencode({"application_name": "noonmark"} | options)
-    dsn = f"postgresql://{parts.netloc}{parts.path}?{query}"
+    dsn = _dsn(parts.netloc, parts.path, {"application_name": "noonmark"} | options)
     return Address(dsn=dsn, schema=schema, pool=int(pool), timeout=timeout)
+
+
+def _dsn(netloc: str, path: str, options: dict[str, str]) -> str:
+    """A URL for libpq; options that it does not know are settings of the session."""
+    known = {name: value for name, value in options.items() if name in _LIBPQ_OPTIONS}
+    settings = [f"-c {name}={_SPECIAL.sub(_ESCAPED, value)}" for name, value in options.items() if name not in known]
+    if settings:
+        known["options"] = " ".join([*filter(None, [known.get("options")]), *settings])
+    dsn = f"postgresql://{netloc}{path}?{urlencode(known, quote_via=quote)}"
+    try:
+        conninfo_to_dict(dsn)
+    except ProgrammingError:  # its message may contain a password
+        raise InvalidSchedule(_UNREADABLE, field="store") from None
+    return dsn
 
 
 def _number(text: str, name: str, *, low: float, high: float) -> float:

@@ -1,9 +1,8 @@
-"""A session on PostgreSQL: many rows travel as arrays, one of each column, which the server puts together.
+"""A session on PostgreSQL: a batch travels as one array for each column, which the server joins to rows.
 
-There are three kinds. One that reads sees one moment of everything. One that is *quick* waits for nobody: it leaves out
-the rows that somebody else is changing. One that is *careful* first waits for the others that are careful about the
-same tenants, and then locks every record that it reads. Since whoever is quick never waits, and of those who are
-careful one is at work at a time, no two of them ever wait for each other.
+There are three kinds of transaction. One that reads sees a snapshot. A *quick* one never waits: it skips the rows that
+others are changing. A *careful* one first waits for other careful ones of the same tenants, and then locks every record
+that it reads. Quick ones never wait and careful ones run one at a time, so there are no deadlocks.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Double, Integer, SmallInteger
 
+from noonmark.stores.postgres.dumpers import ARRAYS, Array
 from noonmark.stores.sql.schema import metadata
 from noonmark.stores.sql.session import varying_places
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from noonmark.core.instants import Micros
-    from noonmark.stores.postgres.lines import Line
+    from noonmark.stores.postgres.connections import Connection
     from noonmark.stores.sql.session import Values
 
 CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -35,27 +35,27 @@ _INTEGERS = (BigInteger, Integer, SmallInteger)
 
 
 class PostgresSession:
-    """One transaction, or one statement, on a line."""
+    """One transaction, or one statement, on a connection."""
 
     is_narrow = True
 
-    def __init__(self, line: Line, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
-        """With a clock, that is taken for the store's; otherwise the server's is."""
-        self._line, self._clock = line, clock
+    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, is_careful: bool = False) -> None:
+        """Without a clock, the server's is used."""
+        self._connection, self._clock = connection, clock
         self._lock = " FOR UPDATE" if is_careful else ""
         self._lock_of = " FOR UPDATE OF {}" if is_careful else ""
         self._now: Micros | None = None
 
     def now(self) -> Micros:
-        """One moment for the whole transaction: when it was first asked."""
+        """The time at which the transaction first asked for it."""
         if self._now is None:
-            self._now = self._line.fetch(CLOCK)[0][0] if self._clock is None else self._clock()
+            self._now = self._connection.fetch(CLOCK)[0][0] if self._clock is None else self._clock()
         return self._now
 
     def query(self, text: str, *parameters: object) -> list[Values]:
         """The rows of a statement."""
         put, shapes = _put(text)
-        return [tuple(row) for row in self._line.fetch(put, _sent(shapes, parameters))]
+        return self._connection.fetch(put, _sent(shapes, parameters))
 
     def gather(self, columns: str, source: str, *parameters: object) -> list[Values]:
         """Columns of a source."""
@@ -65,13 +65,13 @@ class PostgresSession:
     def execute(self, text: str, *parameters: object) -> None:
         """Carry out a statement."""
         put, shapes = _put(text)
-        self._line.fetch(put, _sent(shapes, parameters))
+        self._connection.fetch(put, _sent(shapes, parameters))
 
     def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
         """Records by a unique column, locked in one order."""
         kind = TYPES[table][by]
         text = f"SELECT {', '.join(columns)} FROM {table} WHERE {by} = ANY(?::{kind}[]) ORDER BY {by}{self._lock}"  # noqa: S608 - our own names
-        return self.query(text, list(values))
+        return self.query(text, ARRAYS[kind](values))
 
     def records_in(self, table: str, columns: Sequence[str], query: str, *parameters: object) -> list[Values]:
         """Records that a query picks."""
@@ -80,27 +80,28 @@ class PostgresSession:
 
     def update(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
         """Set columns of rows."""
-        varying, parameters = _packed(rows)
-        self._line.fetch(_updating(table, names, varying), parameters)
+        varying, parameters = _packed(table, names, rows)
+        self._connection.fetch(_updating(table, names, varying), parameters)
 
     def insert(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
         """Add rows."""
-        varying, parameters = _packed(rows)
-        self._line.fetch(_inserting(table, names, varying, 0), parameters)
+        varying, parameters = _packed(table, names, rows)
+        self._connection.fetch(_inserting(table, names, varying, 0), parameters)
 
     def put(self, table: str, names: tuple[str, ...], rows: Sequence[Values], *, key: int = 1) -> None:
         """Add rows, or replace them."""
-        varying, parameters = _packed(rows)
-        self._line.fetch(_inserting(table, names, varying, key), parameters)
+        varying, parameters = _packed(table, names, rows)
+        self._connection.fetch(_inserting(table, names, varying, key), parameters)
 
     def delete(self, table: str, by: str, values: Sequence[int]) -> None:
         """Remove rows."""
-        self.query(f"DELETE FROM {table} WHERE {by} = ANY(?::{TYPES[table][by]}[])", list(values))  # noqa: S608 - our own names
+        kind = TYPES[table][by]
+        self.query(f"DELETE FROM {table} WHERE {by} = ANY(?::{kind}[])", ARRAYS[kind](values))  # noqa: S608 - our own names
 
     def numbers(self, table: str, count: int) -> list[int]:
         """The next numbers of the table's sequence."""
         text = f"SELECT nextval('{table}_key_seq') FROM generate_series(1, $1::integer)"  # noqa: S608 - our own names
-        return sorted(row[0] for row in self._line.fetch(text, (count,)))
+        return sorted(row[0] for row in self._connection.fetch(text, (count,)))
 
 
 def _type_of(column: Any) -> str:  # noqa: ANN401 - of whichever type
@@ -113,10 +114,14 @@ TYPES = {table.name: {column.name: _type_of(column) for column in table.columns}
 """What the columns of each table travel as."""
 
 
+Shape = type[Array] | tuple[type[Array], ...] | None
+"""A parameter is a list that becomes an array, a list of rows that becomes an array of each column, or one value."""
+
+
 @lru_cache(maxsize=512)
-def _put(text: str) -> tuple[str, tuple[int, ...]]:
-    """A shared statement in PostgreSQL's own words, and how many arrays each parameter becomes; 0 for none."""
-    shapes: list[int] = []
+def _put(text: str) -> tuple[str, tuple[Shape, ...]]:
+    """Translate a shared statement into PostgreSQL's SQL, with the shape of each parameter."""
+    shapes: list[Shape] = []
     count = 0
 
     def next_parameters(kinds: list[str]) -> str:
@@ -128,18 +133,18 @@ def _put(text: str) -> tuple[str, tuple[int, ...]]:
     def put(found: re.Match[str]) -> str:
         nonlocal count
         if found["among"]:
-            shapes.append(0)
+            shapes.append(ARRAYS[found["among"]])
             return f"= ANY({next_parameters([found['among']])})"
         if found["each"]:
-            shapes.append(0)
+            shapes.append(ARRAYS[found["each"]])
             return f"unnest({next_parameters([found['each']])}) AS {found['one']}(value)"
         if found["rows"]:
             kinds = [kind.strip() for kind in found["rows"].split(",")]
-            shapes.append(len(kinds))
+            shapes.append(tuple(ARRAYS[kind] for kind in kinds))
             columns = ", ".join(f"c{place}" for place in range(len(kinds)))
             return f"unnest({next_parameters(kinds)}) AS {found['many']}({columns})"
         if found["parameter"]:
-            shapes.append(0)
+            shapes.append(None)
             count += 1
             return f"${count}"
         if found["text"]:
@@ -149,23 +154,28 @@ def _put(text: str) -> tuple[str, tuple[int, ...]]:
     return _WORDS.sub(put, text), tuple(shapes)
 
 
-def _sent(shapes: tuple[int, ...], parameters: tuple[object, ...]) -> list[object]:
+def _sent(shapes: tuple[Shape, ...], parameters: tuple[object, ...]) -> list[object]:
     sent: list[object] = []
-    for arrays, one in zip(shapes, parameters, strict=True):
-        if arrays:
-            rows: Any = one
-            sent += [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(arrays)]
+    for shape, parameter in zip(shapes, parameters, strict=True):
+        values: Any = parameter
+        if shape is None:
+            sent.append(values)
+        elif isinstance(shape, tuple):
+            columns = zip(*values, strict=True) if values else [()] * len(shape)
+            sent += [array(column) for array, column in zip(shape, columns, strict=True)]
         else:
-            sent.append(one)
+            sent.append(shape(values))
     return sent
 
 
-def _packed(rows: Sequence[Values]) -> tuple[tuple[int, ...], list[object]]:
+def _packed(table: str, names: tuple[str, ...], rows: Sequence[Values]) -> tuple[tuple[int, ...], list[object]]:
     """Which columns vary from row to row, and every column, as an array or as one value."""
     columns = list(zip(*rows, strict=True))
     varying = varying_places(columns)
-    chosen = frozenset(varying)
-    return varying, [list(column) if place in chosen else column[0] for place, column in enumerate(columns)]
+    packed: list[object] = [column[0] for column in columns]
+    for place in varying:
+        packed[place] = ARRAYS[TYPES[table][names[place]]](columns[place])
+    return varying, packed
 
 
 def _unnested(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> str:

@@ -1,0 +1,257 @@
+"""Policies as options of a call: `overlap=Queue(limit=5)` beside `overlap="queue"` and a document.
+
+A value stands for a document, and the readers of documents judge it when it is made, so each rule exists once. A
+setting that is left out takes the default of the document, which may depend on the trigger. Lengths of time are
+seconds or a `timedelta`. The rules work with the values that the readers return, where every setting is filled in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from noonmark.core.documents import Reader, present
+from noonmark.core.errors import InvalidSchedule, Problem, refusal
+from noonmark.core.instants import micros_to_seconds
+from noonmark.core.json_values import shown
+from noonmark.core.policies.limits import Concurrency, Dependency
+from noonmark.core.policies.misfire import MisfireKind, read_misfire
+from noonmark.core.policies.overlap import OverlapKind, read_overlap
+from noonmark.core.policies.retry import MAX_ATTEMPTS, read_retry
+from noonmark.core.policies.window import read_window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Seconds = float | timedelta
+    Document = dict[str, Any]
+
+MAX_RETRIES = MAX_ATTEMPTS - 1
+RETRY_RULE = f"must be a whole number from 0 to {MAX_RETRIES}"
+_FIELD = "policy"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Policy:
+    """The common base: a frozen value that stands for a document."""
+
+    _settings: ClassVar[Mapping[str, str]] = {}
+    """The name of each setting in the document, by its name here."""
+
+    def __post_init__(self) -> None:
+        """Judge the document; an error names the setting as it is called here."""
+        problems: list[Problem] = []
+        self._read(Reader({_FIELD: self.to_document()}, path="", code=InvalidSchedule.code, problems=problems))
+        if problems:
+            raise refusal([Problem(self._spoken(one.field), one.message, one.code) for one in problems])
+
+    def __repr__(self) -> str:
+        """As it is written, without what was left out."""
+        given = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given if value is not None)})"
+
+    def to_document(self) -> Document:
+        """The document; what was left out is not in it."""
+        return present(**{written: seconds_of(getattr(self, name)) for name, written in self._settings.items()})
+
+    def _read(self, reader: Reader) -> None:
+        raise NotImplementedError
+
+    def _spoken(self, place: str) -> str:
+        name = place.removeprefix(f"{_FIELD}.")
+        return next((spoken for spoken, written in self._settings.items() if written == name), name)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Overlap(Policy):
+    """What happens when an occurrence is due while an earlier one is in flight: the base of these policies."""
+
+    _kind: ClassVar[OverlapKind]
+
+    def to_document(self) -> Document:
+        """With its type."""
+        return {"type": str(self._kind)} | Policy.to_document(self)
+
+    def _read(self, reader: Reader) -> None:
+        read_overlap(reader, _FIELD, trigger_type="")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Skip(Overlap):
+    """The later one does not run."""
+
+    _kind = OverlapKind.SKIP
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Queue(Overlap):
+    """They run one after another, in order."""
+
+    limit: int | None = None
+    """How many may wait, from 1 to 100,000; 100 by default, for event triggers 10,000."""
+
+    _kind = OverlapKind.QUEUE
+    _settings: ClassVar[Mapping[str, str]] = {"limit": "queue_limit"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class QueueOne(Overlap):
+    """One waits, and a newer one replaces it."""
+
+    _kind = OverlapKind.QUEUE_ONE
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Allow(Overlap):
+    """They run side by side."""
+
+    _kind = OverlapKind.ALLOW
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CancelRunning(Overlap):
+    """The earlier one is asked to stop; then the later one starts."""
+
+    grace: Seconds | None = None
+    """How long the earlier one has to stop, up to a day; 10 seconds by default."""
+
+    _kind = OverlapKind.CANCEL_RUNNING
+    _settings: ClassVar[Mapping[str, str]] = {"grace": "cancel_grace_seconds"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Misfire(Policy):
+    """What happens to fires that no node started in time: the base of these policies."""
+
+    _kind: ClassVar[MisfireKind]
+
+    def to_document(self) -> Document:
+        """With its type."""
+        return {"type": str(self._kind)} | Policy.to_document(self)
+
+    def _read(self, reader: Reader) -> None:
+        read_misfire(reader, _FIELD, trigger_type="")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SkipMissed(Misfire):
+    """Older fires do not run, and of several in grace only the newest does."""
+
+    grace: Seconds | None = field(default=None, kw_only=True)
+    """How late a fire may be before it counts as missed, from a second to a leap year; 60 seconds by default."""
+
+    _kind = MisfireKind.SKIP
+    _settings: ClassVar[Mapping[str, str]] = {"grace": "grace_seconds"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CatchUpOne(Misfire):
+    """The newest fire runs, however late it is, and it alone."""
+
+    grace: Seconds | None = field(default=None, kw_only=True)
+    """How late a fire may be before it counts as missed, from a second to a leap year; 60 seconds by default."""
+
+    _kind = MisfireKind.CATCH_UP_ONE
+    _settings: ClassVar[Mapping[str, str]] = {"grace": "grace_seconds"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CatchUpAll(Misfire):
+    """Of the older fires, the newest `limit` run, oldest first."""
+
+    limit: int | None = None
+    """From 1 to 1,000; 10 by default."""
+    grace: Seconds | None = field(default=None, kw_only=True)
+    """How late a fire may be before it counts as missed, from a second to a leap year; 60 seconds by default."""
+
+    _kind = MisfireKind.CATCH_UP_ALL
+    _settings: ClassVar[Mapping[str, str]] = {"limit": "limit", "grace": "grace_seconds"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CatchUpWithin(Misfire):
+    """The older fires that are late by at most `window` run, the newest `limit` of them."""
+
+    window: Seconds
+    """From a second to a leap year."""
+    limit: int | None = field(default=None, kw_only=True)
+    """From 1 to 1,000; 100 by default."""
+    grace: Seconds | None = field(default=None, kw_only=True)
+    """How late a fire may be before it counts as missed, from a second to a leap year; 60 seconds by default."""
+
+    _kind = MisfireKind.CATCH_UP_WITHIN
+    _settings: ClassVar[Mapping[str, str]] = {"window": "window_seconds", "limit": "limit", "grace": "grace_seconds"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Spread(Misfire):
+    """Of the older fires, the newest `limit` run, spread evenly over `window` from now on."""
+
+    window: Seconds | None = None
+    """From a second to a leap year; 60 seconds by default."""
+    limit: int | None = field(default=None, kw_only=True)
+    """From 1 to 1,000; 100 by default."""
+    grace: Seconds | None = field(default=None, kw_only=True)
+    """How late a fire may be before it counts as missed, from a second to a leap year; 60 seconds by default."""
+
+    _kind = MisfireKind.SPREAD
+    _settings: ClassVar[Mapping[str, str]] = {"window": "window_seconds", "limit": "limit", "grace": "grace_seconds"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Retry(Policy):
+    """How often a failed run is tried again, and when."""
+
+    retries: int
+    """Attempts after the first, from 0 to 99."""
+    backoff: Seconds | None = None
+    """The pause before the second attempt, up to a week; one second by default."""
+    multiplier: float | None = field(default=None, kw_only=True)
+    """Each later pause is so many times as long, from 1 to 100; 2 by default."""
+    max_backoff: Seconds | None = field(default=None, kw_only=True)
+    """The longest pause, up to a week; 5 minutes by default, or `backoff` if that is longer."""
+
+    _settings: ClassVar[Mapping[str, str]] = {
+        "backoff": "backoff_seconds",
+        "multiplier": "multiplier",
+        "max_backoff": "max_backoff_seconds",
+    }
+
+    def __post_init__(self) -> None:
+        """`retries` does not count the first attempt, which the document does."""
+        if type(self.retries) is not int or not 0 <= self.retries <= MAX_RETRIES:
+            raise InvalidSchedule(f"{RETRY_RULE}, not {shown(self.retries)}", field="retries")
+        Policy.__post_init__(self)
+
+    def to_document(self) -> Document:
+        """With the number of attempts."""
+        return {"max_attempts": self.retries + 1} | Policy.to_document(self)
+
+    def _read(self, reader: Reader) -> None:
+        read_retry(reader, _FIELD)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Window(Policy):
+    """The stretch of time in which an occurrence may begin and run, counted from its first due time."""
+
+    duration: Seconds
+    """From a millisecond to a leap year."""
+    end_action: Literal["cancel", "pause", "none"] | None = None
+    """What happens to a run that is still going at the end: `cancel` by default, `pause` or `none`."""
+
+    _settings: ClassVar[Mapping[str, str]] = {"duration": "duration_seconds", "end_action": "end_action"}
+
+    def _read(self, reader: Reader) -> None:
+        read_window(reader, _FIELD, target_kind=None)
+
+
+def as_document(value: Any) -> Any:  # noqa: ANN401 - an option as a caller wrote it
+    """The document of a typed value; anything else as it is, for the parser to judge."""
+    return value.to_document() if isinstance(value, Policy | Concurrency | Dependency) else value
+
+
+def seconds_of(value: Any) -> Any:  # noqa: ANN401 - likewise
+    """A length of time as a document says it; anything else as it is."""
+    return micros_to_seconds(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else value

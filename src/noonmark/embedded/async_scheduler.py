@@ -1,0 +1,339 @@
+"""The scheduler for a program with an event loop: the same methods, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack
+
+from noonmark.core.errors import Conflict
+from noonmark.driver.store_executor import resolve_threadsafe
+from noonmark.embedded.arguments import exit_timeout
+from noonmark.embedded.runners import LoopRunner
+from noonmark.embedded.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import PurePath
+    from types import TracebackType
+
+    from noonmark.core.event import Event
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.policies.options import Overlap
+    from noonmark.core.run import Run
+    from noonmark.core.secret import Secret
+    from noonmark.core.triggers import EventTrigger, Trigger
+    from noonmark.embedded.answers import EventMatches, Explanation
+    from noonmark.embedded.arguments import Settings
+    from noonmark.embedded.decorators import Decorator
+    from noonmark.embedded.documents import FunctionOptions, HttpOptions, Options, TargetOptions
+    from noonmark.embedded.jobs import Job, JobStatus
+    from noonmark.embedded.runners import Runner
+    from noonmark.ports.records import NodeRecord
+    from noonmark.ports.runtime import Runtime
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncScheduler:
+    """What `Scheduler` does, without blocking the event loop; async functions run on that loop.
+
+    The settings and methods are those of `Scheduler`, and are described there. Only the decorators are not awaited:
+    they are used where functions are defined, before there is a loop, and they write to the store at once.
+    """
+
+    def __init__(self, store: str = "memory://", **settings: Unpack[Settings]) -> None:
+        """Open a store, as `Scheduler` does and with its settings."""
+        self._inner = _LoopScheduler(store, **settings)
+
+    async def schedule(self, func: Callable[..., Any] | Mapping[str, Any], **options: Unpack[Options]) -> str:
+        """Create a schedule of a function, or of a target document, and return its id."""
+        return await in_thread(self._inner.schedule, func, **options)
+
+    async def schedule_with_deps(
+        self,
+        func: Callable[..., Any] | Mapping[str, Any],
+        depends_on: Sequence[str | Dependency | Mapping[str, Any]],
+        **options: Unpack[FunctionOptions],
+    ) -> str:
+        """Create a schedule that depends on others."""
+        return await in_thread(self._inner.schedule_with_deps, func, depends_on, **options)
+
+    async def schedule_command(
+        self,
+        argv: Sequence[str | PurePath],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | PurePath | None = None,
+        stdin: str | None = None,
+        limits: Mapping[str, int] | None = None,
+        **options: Unpack[TargetOptions],
+    ) -> str:
+        """Create a schedule that starts a program and return its id."""
+        return await in_thread(
+            self._inner.schedule_command, argv, env=env, cwd=cwd, stdin=stdin, limits=limits, **options
+        )
+
+    async def schedule_http(  # noqa: PLR0913 - each is a part of the request
+        self,
+        url: str,
+        *,
+        method: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        secret_headers: Mapping[str, str] | None = None,
+        body: Any = None,  # noqa: ANN401 - JSON
+        expected_statuses: Sequence[int | str] | None = None,
+        retry_statuses: Sequence[int | str] | None = None,
+        completion_timeout_seconds: float | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> str:
+        """Create a schedule that sends a request and return its id."""
+        return await in_thread(
+            self._inner.schedule_http,
+            url,
+            method=method,
+            headers=headers,
+            secret_headers=secret_headers,
+            body=body,
+            expected_statuses=expected_statuses,
+            retry_statuses=retry_statuses,
+            completion_timeout_seconds=completion_timeout_seconds,
+            **options,
+        )
+
+    async def schedule_event(self, event_type: str, **options: Unpack[TargetOptions]) -> str:
+        """Create a schedule that emits an event and return its id."""
+        return await in_thread(self._inner.schedule_event, event_type, **options)
+
+    async def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Create many schedules, a thousand to a transaction."""
+        return await in_thread(self._inner.create_many, declarations)
+
+    def cron(
+        self,
+        expressions: str | Iterable[str],
+        timezone: str = "UTC",
+        *,
+        dst: Mapping[str, str] | None = None,
+        **options: Unpack[Options],
+    ) -> Decorator:
+        """Fire by a cron expression, or by several."""
+        return self._inner.cron(expressions, timezone, dst=dst, **options)
+
+    def every(
+        self,
+        seconds: float = 0,
+        *,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        **options: Unpack[Options],
+    ) -> Decorator:
+        """Fire at an interval, counted from the moment of the first declaration."""
+        return self._inner.every(seconds, minutes=minutes, hours=hours, days=days, **options)
+
+    def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
+        """Fire once, at an instant."""
+        return self._inner.once(at, **options)
+
+    def daily(self, at: str, timezone: str = "UTC", **options: Unpack[Options]) -> Decorator:
+        """Fire every day at a local time."""
+        return self._inner.daily(at, timezone, **options)
+
+    def on_event(
+        self,
+        event_type: str | Iterable[str],
+        filters: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Decorator:
+        """Fire whenever an event of the type is emitted that passes the filters."""
+        return self._inner.on_event(event_type, filters, **options)
+
+    async def update(self, job_id: str, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
+        """Change some options of a schedule, and leave the others."""
+        return await in_thread(self._inner.update, job_id, func, **changes)
+
+    async def add_dependency(self, job_id: str, depends_on: Sequence[str | Dependency | Mapping[str, Any]]) -> None:
+        """Let a schedule depend on others too."""
+        await in_thread(self._inner.add_dependency, job_id, depends_on)
+
+    async def pause(self, job_id: str) -> None:
+        """Pause a schedule."""
+        await in_thread(self._inner.pause, job_id)
+
+    async def resume(self, job_id: str) -> None:
+        """Resume a schedule from now on."""
+        await in_thread(self._inner.resume, job_id)
+
+    async def cancel(self, job_id: str) -> bool:
+        """Delete a schedule and ask its runs to stop."""
+        return await in_thread(self._inner.cancel, job_id)
+
+    async def delete(self, job_id: str) -> None:
+        """Delete a schedule; its runs go on, and its history is kept."""
+        await in_thread(self._inner.delete, job_id)
+
+    async def register_function(self, name: str, func: Callable[..., Any]) -> None:
+        """Offer a function under a name."""
+        self._inner.register_function(name, func)
+
+    async def start(self) -> None:
+        """Run what is due: sync functions in threads, async ones on this event loop."""
+        self._inner._use_current_loop()
+        # Not here: another thread that starts it too would wait for this loop, and this loop for that thread.
+        await in_thread(self._inner.start)
+
+    async def stop(self, wait: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
+        """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back."""
+        try:
+            await in_thread(self._inner.stop, wait, timeout)
+        except asyncio.CancelledError:  # the caller no longer waits, so what still runs is handed back
+            self._inner._runners.hand_back()
+            raise
+
+    async def close(self) -> None:
+        """Stop, and close the store."""
+        await in_thread(self._inner.close)
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop, and wait for the runs; when it was cancelled, only for a moment."""
+        await self.stop(timeout=exit_timeout(kind))
+
+    async def run_now(
+        self,
+        job_id: str,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
+        overlap: Overlap | str | Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the function returns
+        """Run a schedule once more, now, and return its result, or raise its error."""
+        self._inner._use_current_loop()
+        return await in_thread(self._inner.run_now, job_id, payload, wait, overlap)
+
+    async def emit(
+        self,
+        event_type: str,
+        payload: Any = None,  # noqa: ANN401 - JSON
+        source: str = "embedded",
+        event_id: str | None = None,
+    ) -> str:
+        """Emit an event, which fires the schedules that wait for it, and return its id."""
+        return await in_thread(self._inner.emit, event_type, payload, source, event_id)
+
+    async def get_job(self, job_id: str) -> Job | None:
+        """A schedule with its status and its last result."""
+        return await in_thread(self._inner.get_job, job_id)
+
+    async def list_jobs(self, status: JobStatus | str | None = None) -> list[Job]:
+        """All schedules, oldest first, or those with a status."""
+        return await in_thread(self._inner.list_jobs, status)
+
+    async def triggers(self, event_type: str | None = None) -> list[Job]:
+        """The schedules with an event trigger, oldest first."""
+        return await in_thread(self._inner.triggers, event_type)
+
+    async def preview(self, job: str | Trigger, count: int = 5, after: datetime | None = None) -> list[datetime]:
+        """The next fires of a schedule or a trigger."""
+        return await in_thread(self._inner.preview, job, count, after)
+
+    async def explain(self, job_id: str, at: datetime | str | None = None) -> Explanation:
+        """What a schedule did, does or will do at an instant, and why; without one, how its last occurrence ended."""
+        return await in_thread(self._inner.explain, job_id, at)
+
+    async def events(self, event_type: str | None = None, limit: int = 100) -> list[Event]:
+        """The newest events, newest first."""
+        return await in_thread(self._inner.events, event_type, limit)
+
+    async def match_events(self, wanted: str | EventTrigger, limit: int = 100) -> EventMatches:
+        """Which of the newest events of its types a schedule or a trigger matches, and why not the others."""
+        return await in_thread(self._inner.match_events, wanted, limit)
+
+    async def occurrences(self, job_id: str, limit: int | None = None) -> list[Occurrence]:
+        """The occurrences of a schedule, newest first."""
+        return await in_thread(self._inner.occurrences, job_id, limit)
+
+    async def runs(self, job_id: str, limit: int | None = None) -> list[Run]:
+        """The runs of a schedule, newest first."""
+        return await in_thread(self._inner.runs, job_id, limit)
+
+    async def nodes(self) -> list[NodeRecord]:
+        """The nodes that share the store."""
+        return await in_thread(self._inner.nodes)
+
+    async def set_secret(self, name: str, value: str, *, hosts: Iterable[str]) -> Secret:
+        """Store a secret that requests to these hosts may carry."""
+        return await in_thread(self._inner.set_secret, name, value, hosts=hosts)
+
+    async def secrets(self) -> list[Secret]:
+        """The secrets by name, each with its hosts."""
+        return await in_thread(self._inner.secrets)
+
+    async def delete_secret(self, name: str) -> Secret:
+        """Delete a secret."""
+        return await in_thread(self._inner.delete_secret, name)
+
+    async def signing_key(self) -> str:
+        """The key that requests are signed with, for receivers that check them."""
+        return await in_thread(self._inner.signing_key)
+
+    @property
+    def blocking(self) -> Scheduler:
+        """The scheduler whose methods need no event loop."""
+        return self._inner
+
+
+class _LoopScheduler(Scheduler):
+    """A scheduler whose driver runs on the event loop of the program."""
+
+    _event_loop: asyncio.AbstractEventLoop | None = None
+
+    def _use_current_loop(self) -> None:
+        self._event_loop = asyncio.get_running_loop()
+
+    def _host(self, runtime: Runtime, *, looks: bool) -> Runner:
+        if self._event_loop is None or not self._event_loop.is_running():
+            raise Conflict("an AsyncScheduler runs on an event loop: await its methods there")
+        if not looks and asyncio._get_running_loop() is self._event_loop:
+            raise Conflict("the event loop that runs the functions cannot wait for them: await the same method")
+        return LoopRunner(runtime, self._event_loop, looks=looks)
+
+    def _after_fork(self) -> None:
+        """The event loop of the parent seems to run, but does not run here."""
+        self._event_loop = None
+        super()._after_fork()
+
+
+async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Make a blocking call in a thread of its own.
+
+    Not in the default executor: it has few threads, and calls that wait for a run could take all of them while the run
+    waits for another call. And a loop that ends waits for its executor, but not for this.
+    """
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    context = contextvars.copy_context()
+    thread = threading.Thread(
+        target=context.run, args=(_call, answer, call, args, kwargs), name="noonmark-call", daemon=True
+    )
+    thread.start()
+    return await answer
+
+
+def _call(answer: asyncio.Future[Any], call: Callable[..., Any], args: Any, kwargs: Any) -> None:  # noqa: ANN401
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        result = call(*args, **kwargs)
+    except BaseException as raised:  # noqa: BLE001 - it is raised where the answer is awaited
+        error = raised
+    resolve_threadsafe(answer, result, error)

@@ -1,0 +1,269 @@
+"""Declarations: calls in Python that create or change schedules in a store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound
+from noonmark.core.instants import from_micros
+from noonmark.core.lifecycle import SchedulePhase
+from noonmark.core.schedule import TRUSTED, Owner, declare_again, parse_schedule
+from noonmark.core.signatures import MAIN_TENANT
+from noonmark.core.targets import Executor, FunctionTarget
+from noonmark.embedded.documents import (
+    Options,
+    changed_document,
+    check_options,
+    copied_target,
+    dependencies,
+    function_target,
+    naming_arguments,
+    schedule_document,
+    target_options,
+    target_schedule,
+)
+from noonmark.embedded.references import check_arguments, check_callable, check_name, check_process, refer, twin_of
+from noonmark.operations import schedule_edits
+from noonmark.wiring import fresh_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from noonmark.core.instants import Micros
+    from noonmark.core.policies.limits import Dependency
+    from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.triggers import Trigger
+    from noonmark.ports.clock import Clock
+    from noonmark.ports.records import StoredSchedule
+    from noonmark.ports.store import Store
+    from noonmark.targets.functions import Functions
+
+logger = logging.getLogger("noonmark.jobs")
+ARGUMENTS = Options.__optional_keys__ | {"func"}
+BATCH = 1_000
+OWNER = Owner(tenant=MAIN_TENANT, user="local")
+
+
+class Declarations:
+    """Turns calls in Python into schedules of a store; the functions that they name can be run from then on."""
+
+    def __init__(self, store: Store, functions: Functions, clock: Clock, lookahead: Micros) -> None:
+        """The store must be open when this is used."""
+        self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
+
+    def find(self, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
+        """The schedule with that id, also a deleted one if that is asked for; NotFound when there is none."""
+        if callable(schedule_id):
+            message = "must be the id of a schedule, not a function; a decorated function has a job_id"
+            raise InvalidSchedule(message, field="job_id")
+        check_name("job_id", schedule_id)
+        stored = self._store.find(OWNER.tenant, schedule_id, deleted=True)
+        if stored is None:
+            raise NotFound(f"unknown schedule {schedule_id!r}", field="job_id")
+        if stored.schedule.phase is SchedulePhase.DELETED and not deleted:
+            raise NotFound(f"the schedule {schedule_id!r} was cancelled or deleted", field="job_id")
+        return stored
+
+    def declare(self, func: Callable[..., Any], options: Mapping[str, Any]) -> str:
+        """Create a schedule of a function, or change the one with that name; returns its id."""
+        check_options(options)
+        document = self._document(func, options)
+        schedule_id = self._put(document, options.get("trigger"))
+        self._functions.register(document["target"]["function"], func)
+        return schedule_id
+
+    def declare_target(self, target: dict[str, Any], options: Mapping[str, Any]) -> str:
+        """The same for a target document."""
+        return self._put(target_schedule(target, options), options.get("trigger"))
+
+    def new(self, func: Callable[..., Any], options: Mapping[str, Any]) -> Schedule:
+        """A schedule of a function, not stored yet."""
+        document = self._document(func, options)
+        schedule = self._new_schedule(document)
+        self._functions.register(document["target"]["function"], func)
+        return schedule
+
+    def create(self, new: Iterable[Schedule]) -> None:
+        """Store new schedules, none of which has a name, in one transaction."""
+        schedule_edits.create_many(self._store, list(new), lookahead=self._lookahead)
+
+    def create_many(self, declarations: Iterable[Mapping[str, Any]]) -> Iterator[list[Schedule]]:
+        """Create many schedules, a thousand to a transaction; yields each batch when it is stored."""
+        numbered = enumerate(declarations)
+        while batch := [self._new_of_many(number, arguments) for number, arguments in islice(numbered, BATCH)]:
+            self.create(batch)
+            yield batch
+
+    def update(self, schedule_id: str, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
+        """Change some options of a schedule, and leave the others."""
+        check_options(changes)
+        schedule, name = self.find(schedule_id).schedule, changes.get("function_name")
+        if func is not None or any(option in changes for option in ("function_name", "args", "kwargs", "executor")):
+            self._check_call(schedule, func, changes)
+        if changes.get("name") is not None:
+            self._check_name_is_free(schedule, changes["name"])
+        function = name if func is None else self._reference(func, name)
+        others = {option: value for option, value in changes.items() if option != "function_name"}
+        source = None if func is None else TRUSTED
+        self._edit(schedule_id, lambda declared: changed_document(declared, function, others), source)
+        if func is not None and function is not None:
+            self._functions.register(function, func)
+
+    def add_dependencies(self, schedule_id: str, depends_on: Iterable[str | Dependency | Mapping[str, Any]]) -> None:
+        """Let a schedule depend on others too; one that it depends on already is replaced."""
+        added = dependencies(depends_on) or []
+        replaced = {one.get("schedule_id") for one in added if isinstance(one, Mapping)}
+
+        def document(declared: Declaration) -> dict[str, Any]:
+            others = [one.to_document() for one in declared.depends_on if one.schedule_id not in replaced]
+            return changed_document(declared, None, {"depends_on": [*others, *added]})
+
+        self._edit(schedule_id, document)
+
+    def warn_of_twin(self, func: Callable[..., Any], name: str) -> None:
+        """Warn when a function of a script has two schedules, because the script was both run and imported."""
+        other = twin_of(func) if self._store.traits.is_durable else None
+        if other is not None and self._store.find_named(OWNER.tenant, OWNER.user, other) is not None:
+            logger.warning(
+                "%s and %s are two schedules of one function, whose file was run as a script and also imported: both"
+                " run. Give the function a name of its own with name=..., and cancel the other schedule",
+                name,
+                other,
+            )
+
+    def _put(self, document: dict[str, Any], trigger: Trigger | None) -> str:
+        name = document.get("name")
+        while True:
+            stored = None if name is None else self._store.find_named(OWNER.tenant, OWNER.user, name)
+            with naming_arguments():
+                schedule = self._create(document) if stored is None else self._declare_again(document, stored, trigger)
+            if schedule is not None:
+                return schedule.schedule_id
+
+    def _check_call(self, schedule: Schedule, func: Callable[..., Any] | None, changes: Mapping[str, Any]) -> None:
+        """Refuse arguments that do not fit the function, where this process knows it."""
+        target = schedule.declaration.target
+        if not isinstance(target, FunctionTarget):
+            return
+        name = changes.get("function_name")
+        if name is not None:
+            check_name("function_name", name)
+        known = self._functions.find(name or target.function)
+        call = func if func is not None or known is None else known.call
+        if call is not None:
+            check_callable(call)
+            args, kwargs = changes.get("args", target.args), changes.get("kwargs", target.kwargs)
+            check_arguments(call, () if args is None else args, kwargs)
+            if changes.get("executor", target.executor) == Executor.PROCESS:
+                check_process(call, name)
+
+    def _check_name_is_free(self, schedule: Schedule, name: object) -> None:
+        """Refuse the name of another schedule: a declaration by that name would be ambiguous."""
+        check_name("name", name)
+        stored = self._store.find_named(OWNER.tenant, OWNER.user, str(name))
+        if stored is not None and stored.schedule.uid != schedule.uid:
+            raise Conflict(f"{name!r} is the name of another schedule, {stored.schedule.schedule_id}", field="name")
+
+    def _edit(
+        self, schedule_id: str, write: Callable[[Declaration], dict[str, Any]], source: str | None = None
+    ) -> None:
+        """Replace the document of a schedule by one that is written from its current declaration."""
+
+        def read(schedule: Schedule, now: Micros) -> Declaration:
+            with naming_arguments():
+                return declare_again(write(schedule.declaration), schedule, now=from_micros(now))
+
+        uid = self.find(schedule_id).schedule.uid
+        schedule_edits.declare(self._store, uid, read, lookahead=self._lookahead, source=source)
+
+    def _document(self, func: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The document that a call of `schedule` stands for."""
+        options = dict(given)
+        name, function_name = options.get("name"), options.pop("function_name", None)
+        if name is not None:
+            check_name("name", name)
+        check_callable(func)
+        check_arguments(func, options.get("args", ()), options.get("kwargs"))
+        if options.get("executor") == Executor.PROCESS:
+            check_process(func, function_name)
+        of_target = {name: options.pop(name) for name in ("args", "kwargs", "payload", "executor") if name in options}
+        return schedule_document(function_target(self._reference(func, function_name), **of_target), options)
+
+    def _reference(self, func: Callable[..., Any], function_name: str | None) -> str:
+        return refer(self._functions, func, function_name, is_durable=self._store.traits.is_durable)
+
+    def _new_of_many(self, number: int, arguments: object) -> Schedule:
+        """One of many; an error says which."""
+        place = f"declarations[{number}]"
+        if not isinstance(arguments, Mapping) or "func" not in arguments:
+            raise InvalidSchedule("must be a mapping of the arguments of schedule(), with func", field=place)
+        if unknown := [str(name) for name in arguments if name not in ARGUMENTS]:
+            raise InvalidSchedule("unknown argument of schedule()", field=f"{place}.{unknown[0]}")
+        if arguments.get("name") is not None:
+            raise InvalidSchedule(
+                "a schedule with a name is declared by itself, with schedule()", field=f"{place}.name"
+            )
+        func, options = arguments["func"], {name: value for name, value in arguments.items() if name != "func"}
+        try:
+            if isinstance(func, Mapping):
+                return self._new_schedule(target_schedule(copied_target(func), target_options(options)))
+            return self.new(func, options)
+        except InvalidSchedule as error:
+            raise type(error)(error.message, field=f"{place}.{error.field}", problems=error.problems) from None
+
+    def _new_schedule(self, document: dict[str, Any]) -> Schedule:
+        """The new schedule that a document declares."""
+        now, uid = self._store.clock(), fresh_id(self._clock)
+        schedule_id = self._id_for(document.get("name"), uid)
+        with naming_arguments():
+            declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
+        return schedule_edits.new_schedule(
+            declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=TRUSTED, now=now
+        )
+
+    def _create(self, document: dict[str, Any]) -> Schedule | None:
+        """Store a new schedule; None when another process has just declared the name."""
+        schedule = self._new_schedule(document)
+        return schedule if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) else None
+
+    def _id_for(self, name: object, uid: str) -> str:
+        """A named schedule has the id of its name, unless a schedule that was renamed has that id."""
+        if not isinstance(name, str):
+            return f"job_{uid}"
+        schedule_id = id_of_name(OWNER.user, name)
+        taken = self._store.find(OWNER.tenant, schedule_id)
+        while taken is not None and taken.schedule.declaration.name != name:
+            # Computed as well, so that two processes that declare the name at once agree on the id.
+            schedule_id = id_of_name(OWNER.user, f"{name}\0{schedule_id}")
+            taken = self._store.find(OWNER.tenant, schedule_id)
+        return schedule_id
+
+    def _declare_again(
+        self, document: dict[str, Any], stored: StoredSchedule, trigger: Trigger | None
+    ) -> Schedule | None:
+        """Change a declared schedule; None when it has just been deleted."""
+
+        def read(schedule: Schedule, now: Micros) -> Declaration:
+            with naming_arguments():
+                if trigger is None and schedule.phase is SchedulePhase.COMPLETED:
+                    # Without a trigger it runs once, at once; declared again after it completed, it runs again.
+                    return parse_schedule(document, now=from_micros(now), key=schedule.schedule_id)
+                return declare_again(document, schedule, now=from_micros(now))
+
+        try:
+            # Another source may have created it first; what the program declares is its own from now on.
+            return schedule_edits.declare(
+                self._store, stored.schedule.uid, read, lookahead=self._lookahead, source=TRUSTED
+            )
+        except NotFound:
+            return None
+
+
+def id_of_name(user: str, name: str) -> str:
+    """The id of the schedule with a name: the same in each process that declares it."""
+    parts = f"{user}\0{name}".encode(errors="surrogatepass")
+    return f"job_{blake2b(parts, digest_size=13, person=b'noonmark-name').hexdigest()}"

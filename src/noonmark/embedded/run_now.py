@@ -1,0 +1,226 @@
+"""Run a schedule now: one manual occurrence, and its result."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from noonmark.clocks import SystemClock
+from noonmark.core.documents import Reader
+from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, RunFailed, refusal
+from noonmark.core.instants import to_text
+from noonmark.core.json_values import printable
+from noonmark.core.lifecycle import FINAL, Phase
+from noonmark.core.policies.options import as_document
+from noonmark.core.policies.overlap import read_overlap
+from noonmark.core.policies.overrides import Overrides
+from noonmark.core.reasons import Reason
+from noonmark.embedded.arguments import POLL_SECONDS
+from noonmark.operations import schedule_edits
+from noonmark.wiring import fresh_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from noonmark.core.occurrence import Occurrence
+    from noonmark.core.policies.options import Overlap
+    from noonmark.core.policies.overlap import OverlapPolicy
+    from noonmark.core.run import Run
+    from noonmark.core.schedule import Schedule
+    from noonmark.embedded.runners import Runner
+    from noonmark.ports.runtime import Runtime
+    from noonmark.ports.target import Assignment
+
+
+MAX_BODY = 300
+"""Characters of an answer that an error repeats."""
+REPORT_SECONDS = 5.0
+"""How long a report of a run takes at most from the store to the waiting thread."""
+
+
+class _Ending:
+    """How an occurrence ended, for the thread that waits for it."""
+
+    def __init__(self) -> None:
+        self.has_come = threading.Event()
+        self.assignment: Assignment | None = None
+
+    def __call__(self, assignment: Assignment | None) -> None:
+        self.assignment = assignment
+        self.has_come.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A valid request to run a schedule."""
+
+    schedule: Schedule
+    payload: Any
+    overlap: OverlapPolicy | None
+
+
+def read_request(schedule: Schedule, payload: Any, overlap: Overlap | str | Mapping[str, Any] | None) -> Request:  # noqa: ANN401 - JSON
+    """Judge the payload and the overlap policy of a call."""
+    return Request(schedule, _payload(payload), _overlap(overlap))
+
+
+def run_now(
+    runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], request: Request, *, wait: bool
+) -> Any:  # noqa: ANN401 - whatever the function returns
+    """Add an occurrence and wait for its end; without a runner, one is made for this call."""
+    if wait and runner is not None and runner.is_own_thread:
+        raise Conflict("an async function cannot wait here, on the loop that runs it: use wait=False, or a thread")
+    if wait and runner is None:
+        _check_function(runtime, request.schedule)
+    now = runtime.store.clock()
+    overrides = None if request.overlap is None else Overrides(overlap_policy=request.overlap)
+    occurrence = schedule_edits.run_now(
+        request.schedule, key=fresh_id(runtime.clock), payload=request.payload, now=now, overrides=overrides
+    )
+    if wait:
+        return _run_and_wait(runtime, runner, new_runner, occurrence)
+    _add(runtime, occurrence)
+    if runner is not None:
+        runner.wake()
+    return occurrence.id
+
+
+def _run_and_wait(
+    runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], occurrence: Occurrence
+) -> Any:  # noqa: ANN401 - whatever the function returns
+    with any_runner(runner, new_runner) as used:
+        node, ending = used.loop.driver.node, _Ending()
+        node.on_end[occurrence.id] = ending
+        try:
+            _add(runtime, occurrence)
+            return _wait(runtime, used, occurrence, ending)
+        finally:
+            node.on_end.pop(occurrence.id, None)
+
+
+@contextmanager
+def any_runner(runner: Runner | None, new_runner: Callable[[], Runner]) -> Iterator[Runner]:
+    """The runner that is given, or else a new one that only starts what it is asked to fetch."""
+    if runner is not None:
+        yield runner
+        return
+    new = new_runner()
+    try:
+        yield new
+    finally:
+        # If something still runs there, the caller was interrupted and does not need it.
+        new.stop(0)
+        new.wait()
+
+
+def _check_function(runtime: Runtime, schedule: Schedule) -> None:
+    """Refuse what this process cannot run: no other node is asked to."""
+    route = schedule.declaration.target.route
+    runtime.target.adopt([route])
+    if route not in runtime.target.routes():
+        raise Conflict(
+            f"{route} cannot be run here: this process has no such function and cannot import it; register it with "
+            "register_function, or start() and let another process run it"
+        )
+
+
+def _overlap(overlap: Overlap | str | Mapping[str, Any] | None) -> OverlapPolicy | None:
+    if overlap is None:
+        return None
+    problems: list[Problem] = []
+    reader = Reader({"overlap": as_document(overlap)}, path="", code=InvalidSchedule.code, problems=problems)
+    policy = read_overlap(reader, "overlap", trigger_type="")
+    if problems:
+        raise refusal(problems)
+    return policy
+
+
+def _payload(payload: Any) -> Any:  # noqa: ANN401 - JSON
+    """A payload that can be stored: JSON, within the limits."""
+    problems: list[Problem] = []
+    value = Reader({"payload": payload}, path="", code=InvalidSchedule.code, problems=problems).json("payload")
+    if problems:
+        raise refusal(problems)
+    return value
+
+
+def _add(runtime: Runtime, occurrence: Occurrence) -> None:
+    if not runtime.store.add([occurrence])[0]:
+        raise NotFound("the schedule was deleted", field="job_id")
+
+
+def _wait(runtime: Runtime, runner: Runner, occurrence: Occurrence, ending: _Ending) -> Any:  # noqa: ANN401 - the result
+    """Wait for the end of an occurrence, here or in another process."""
+    stored: Occurrence | None = occurrence
+    while stored is not None and stored.phase not in FINAL:
+        if stored.phase is Phase.PENDING and not runner.loop.is_stopping:
+            _check_time_passes(runtime, stored)
+            runner.call(lambda loop: loop.fetch(occurrence.id))
+        was_alive = runner.is_alive
+        ending.has_come.wait(POLL_SECONDS)
+        stored = runtime.store.occurrence(occurrence.id)
+        if not was_alive and stored is not None and stored.phase not in FINAL:
+            raise Conflict("the scheduler was stopped before the run had ended; it runs again after the next start")
+    if stored is None:
+        raise NotFound("the occurrence was removed with its schedule", field="job_id")
+    if ending.assignment is None and ran_here(runtime, runner, stored):
+        ending.has_come.wait(REPORT_SECONDS)  # the report is on its way
+    return result_of(runtime, stored, ending.assignment)
+
+
+def ran_here(runtime: Runtime, runner: Runner, stored: Occurrence) -> bool:
+    """Whether this runner ran it, so that its result and its error are in this process."""
+    last = _last_run(runtime, stored)
+    return last is not None and last.node == runner.loop.driver.node.id and runner.is_alive
+
+
+def _check_time_passes(runtime: Runtime, stored: Occurrence) -> None:
+    """Refuse to wait for a time that a clock which stands still does not reach."""
+    if not isinstance(runtime.clock, SystemClock) and stored.due > runtime.clock.micros():
+        raise Conflict(
+            f"it is to be tried again at {to_text(stored.due)}, and the clock stands still: let ManualDriver run it"
+        )
+
+
+def result_of(runtime: Runtime, stored: Occurrence, assignment: Assignment | None) -> Any:  # noqa: ANN401 - the result
+    """The result of an occurrence that has ended, or its error raised."""
+    if stored.phase is not Phase.COMPLETED:
+        _raise(runtime, stored, None if assignment is None else assignment.error)
+    if assignment is not None:
+        return assignment.result
+    last = _last_run(runtime, stored)
+    return None if last is None else last.result
+
+
+def _last_run(runtime: Runtime, stored: Occurrence) -> Run | None:
+    runs = runtime.store.occurrence_runs(stored.id)
+    return next((run for run in runs if run.outcome is not None), None)
+
+
+def _raise(runtime: Runtime, stored: Occurrence, error: BaseException | None) -> NoReturn:
+    if error is not None and stored.phase is Phase.FAILED:
+        raise error
+    if stored.reason is Reason.OVERLAP:
+        raise OverlapConflict("another occurrence of the schedule is in flight, and its overlap policy is skip")
+    if stored.phase is Phase.TIMED_OUT:
+        raise TimeoutError("the run took longer than its timeout")
+    reason = "" if stored.reason is None else f": {stored.reason.sentence}"
+    last = _last_run(runtime, stored)
+    # The last line of a traceback is the exception.
+    error_line = "" if last is None or not last.error else last.error.rstrip().splitlines()[-1]
+    # An error that only repeats the reason is left out.
+    detail = f" ({error_line})" if error_line and error_line.lower() not in reason.lower() else ""
+    result = None if last is None else last.result
+    raise RunFailed(f"the run ended as {stored.phase}{reason}{detail}{_answer(result)}", result=result)
+
+
+def _answer(result: object) -> str:
+    """The beginning of the answer to a request, which often has the cause."""
+    if not isinstance(result, dict) or not result.get("body"):
+        return ""
+    body = result["body"]
+    text = printable(body if isinstance(body, str) else json.dumps(body, ensure_ascii=False))
+    return f"; the answer was: {text if len(text) <= MAX_BODY else f'{text[:MAX_BODY]}…'}"
