@@ -152,7 +152,7 @@ class StoreRemote:
             store=self._store,
             lookahead=Timing().lookahead,
             fresh_id=partial(fresh_id, clock),
-            machine=clock.micros,
+            machine_clock=clock.micros,
         )
         caller = replace(LOCAL, source="cli", chain=os.environ.get(CHAIN_VARIABLE, ""))
         self._perform = partial(perform, caller=caller)

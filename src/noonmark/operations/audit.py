@@ -25,5 +25,5 @@ def list_audit_entries(service: Service, caller: Caller, arguments: AuditQuery) 
 
 def record(service: Service, caller: Caller, reason: str | None = None, *, schedule: Schedule | None = None) -> None:
     """Record a request that leaves its schedule as it is, or concerns none."""
-    entry = caller.signed(reason)(schedule, schedule, now=service.store.clock())
+    entry = caller.audit(reason)(schedule, schedule, now=service.store.clock())
     service.store.note(caller.owner.tenant, [entry])

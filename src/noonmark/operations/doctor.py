@@ -123,7 +123,7 @@ def _clock_check(service: Service) -> dict[str, Any]:
     """Compare the store's time with that of this machine and with the stored times."""
     store = service.store
     remembered, now = store.newest_time(), store.clock()
-    machine = now if service.machine is None else service.machine()
+    machine = now if service.machine_clock is None else service.machine_clock()
     problems = []
     if abs(now - machine) > APART:
         way = "ahead of" if now > machine else "behind"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.overrides import Overrides
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
-    from noonmark.operations.service import Sign
+    from noonmark.operations.service import AuditEntryMaker
     from noonmark.ports.records import StoredSchedule
     from noonmark.ports.store import Store
 
@@ -55,7 +55,7 @@ class Expected(NamedTuple):
             )
 
 
-ANYHOW = Expected()
+ANY_STATE = Expected()
 
 
 def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) -> StoredSchedule:
@@ -66,12 +66,12 @@ def find(store: Store, tenant: str, schedule_id: str, *, deleted: bool = False) 
     return stored
 
 
-def create(store: Store, schedule: Schedule, *, lookahead: Micros, sign: Sign | None = None) -> bool:
+def create(store: Store, schedule: Schedule, *, lookahead: Micros, audit: AuditEntryMaker | None = None) -> bool:
     """Store a new schedule with its first plan; False if its id is taken."""
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     plan = first_plan(schedule, lookahead=lookahead)
-    if sign is not None:
-        plan = replace(plan, note=sign(None, schedule, now=schedule.created))
+    if audit is not None:
+        plan = replace(plan, note=audit(None, schedule, now=schedule.created))
     for _ in range(MAX_TRIES):
         [created] = store.create([replace(plan, graph=_check_order(store, schedule))])
         if created or store.find(schedule.owner.tenant, schedule.schedule_id) is not None:
@@ -113,8 +113,8 @@ def change(
     store: Store,
     uid: str,
     decide: Decide,
-    sign: Sign | None = None,
-    expected: Expected = ANYHOW,
+    audit: AuditEntryMaker | None = None,
+    expected: Expected = ANY_STATE,
 ) -> Schedule:
     """Decide on a locked schedule and write the plan; None changes nothing. Returns the schedule as it is then.
 
@@ -122,7 +122,7 @@ def change(
     """
     checked = _Checked()
     for _ in range(MAX_TRIES):
-        decision = _Decision(decide, sign, expected, checked)
+        decision = _Decision(decide, audit, expected, checked)
         written = store.change(uid, decision)
         if decision.before is None:
             raise NotFound("the schedule was deleted", field="schedule_id")
@@ -154,8 +154,8 @@ class _Decision:
     nothing; they are looked up, and the next call decides again.
     """
 
-    def __init__(self, decide: Decide, sign: Sign | None, expected: Expected, checked: _Checked) -> None:
-        self._decide, self._sign, self._expected, self._checked = decide, sign, expected, checked
+    def __init__(self, decide: Decide, audit: AuditEntryMaker | None, expected: Expected, checked: _Checked) -> None:
+        self._decide, self._audit, self._expected, self._checked = decide, audit, expected, checked
         self.before: Schedule | None = None
         """The schedule as found; None if it does not exist or is deleted."""
         self.plan: Plan | None = None
@@ -172,8 +172,8 @@ class _Decision:
         if plan is None:
             return None
         after = plan.schedule or before
-        if self._sign is not None:
-            plan = replace(plan, note=self._sign(before, after, now=now))
+        if self._audit is not None:
+            plan = replace(plan, note=self._audit(before, after, now=now))
         if after.declaration.depends_on != before.declaration.depends_on:
             plan = replace(plan, graph=self._checked.graph)
         self.plan = plan
@@ -191,7 +191,7 @@ def declare(
     read: Callable[[Schedule, Micros], Declaration],
     *,
     lookahead: Micros,
-    sign: Sign | None = None,
+    audit: AuditEntryMaker | None = None,
     source: str | None = None,
 ) -> Schedule:
     """Replace the declaration by what `read` makes of the schedule; the same declaration again changes nothing.
@@ -206,21 +206,21 @@ def declare(
             return None
         return edits.edit(snapshot, declaration, now=now, lookahead=lookahead, source=source)
 
-    return change(store, uid, decide, sign)
+    return change(store, uid, decide, audit)
 
 
-def pause(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
+def pause(store: Store, uid: str, audit: AuditEntryMaker | None = None, *, expected: Expected = ANY_STATE) -> Schedule:
     """Pause a schedule: its trigger starts nothing until it is resumed."""
 
     def decide(snapshot: Snapshot, now: Micros) -> Plan | None:
         _check_goes_on(snapshot.schedule, "pause")
         return None if snapshot.schedule.phase is SchedulePhase.PAUSED else edits.pause(snapshot, now=now)
 
-    return change(store, uid, decide, sign, expected)
+    return change(store, uid, decide, audit, expected)
 
 
 def resume(
-    store: Store, uid: str, *, lookahead: Micros, sign: Sign | None = None, expected: Expected = ANYHOW
+    store: Store, uid: str, *, lookahead: Micros, audit: AuditEntryMaker | None = None, expected: Expected = ANY_STATE
 ) -> Schedule:
     """Resume a schedule: plan from now on."""
 
@@ -230,7 +230,7 @@ def resume(
             return None
         return edits.resume(snapshot, now=now, lookahead=lookahead)
 
-    return change(store, uid, decide, sign, expected)
+    return change(store, uid, decide, audit, expected)
 
 
 def _check_goes_on(schedule: Schedule, verb: str) -> None:
@@ -238,9 +238,9 @@ def _check_goes_on(schedule: Schedule, verb: str) -> None:
         raise Conflict(f"it has completed, so there is nothing to {verb}; give it another trigger to start again")
 
 
-def delete(store: Store, uid: str, sign: Sign | None = None, *, expected: Expected = ANYHOW) -> Schedule:
+def delete(store: Store, uid: str, audit: AuditEntryMaker | None = None, *, expected: Expected = ANY_STATE) -> Schedule:
     """Delete a schedule: nothing of it starts from now on; its history is kept."""
-    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), sign, expected)
+    return change(store, uid, lambda snapshot, now: edits.delete(snapshot, now=now), audit, expected)
 
 
 def cancel(store: Store, stored: StoredSchedule) -> int:

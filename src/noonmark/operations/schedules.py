@@ -85,7 +85,7 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         source=caller.source,
         now=now,
     )
-    if not schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+    if not schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
         taken = service.store.find_uid(uid)
         if taken is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
@@ -129,7 +129,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         schedule = schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=str(schedule_id), owner=owner, source=caller.source, now=now
         )
-        if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, sign=caller.signed()):
+        if schedule_edits.create(service.store, schedule, lookahead=service.lookahead, audit=caller.audit()):
             return _written(service, schedule)
 
 
@@ -149,14 +149,14 @@ def update_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         document = changed(schedule.declaration, changes)
         return check_declaration(service, declare_again(document, schedule, now=from_micros(now)), schedule)
 
-    sign = caller.signed()
-    edited = schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
+    audit = caller.audit()
+    edited = schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
     if "enabled" in changes and edited.phase is not SchedulePhase.COMPLETED:
         is_paused = edited.phase is SchedulePhase.PAUSED
         if changes["enabled"] is False and not is_paused:
-            edited = schedule_edits.pause(service.store, edited.uid, sign)
+            edited = schedule_edits.pause(service.store, edited.uid, audit)
         elif changes["enabled"] is not False and is_paused:
-            edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, sign=sign)
+            edited = schedule_edits.resume(service.store, edited.uid, lookahead=service.lookahead, audit=audit)
     return _written(service, edited)
 
 
@@ -195,8 +195,8 @@ def _declare(service: Service, caller: Caller, stored: StoredSchedule, document:
         declared = declare_again(document, schedule, now=from_micros(now))
         return check_declaration(service, replace(declared, enabled=schedule.declaration.enabled), schedule)
 
-    sign = caller.signed()
-    return schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, sign=sign)
+    audit = caller.audit()
+    return schedule_edits.declare(service.store, stored.schedule.uid, read, lookahead=service.lookahead, audit=audit)
 
 
 def _split(caller: Caller, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Owner, str | None]:
@@ -266,8 +266,8 @@ def _digest(*parts: str) -> str:
 def pause_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
     """Pause a schedule; fires missed meanwhile are recorded as skipped, and running work is finished."""
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id)
-    sign, expected = caller.signed(arguments.reason), _expected(arguments)
-    return _written(service, schedule_edits.pause(service.store, stored.schedule.uid, sign, expected=expected))
+    audit, expected = caller.audit(arguments.reason), _expected(arguments)
+    return _written(service, schedule_edits.pause(service.store, stored.schedule.uid, audit, expected=expected))
 
 
 def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def resume_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
         service.store,
         stored.schedule.uid,
         lookahead=service.lookahead,
-        sign=caller.signed(arguments.reason),
+        audit=caller.audit(arguments.reason),
         expected=_expected(arguments),
     )
     return _written(service, resumed)
@@ -287,9 +287,9 @@ def delete_schedule(service: Service, caller: Caller, arguments: ScheduleAction)
     """Delete a schedule; its history is kept. Deleting it again changes nothing."""
     stored = schedule_edits.find(service.store, caller.owner.tenant, arguments.schedule_id, deleted=True)
     if stored.schedule.phase is not SchedulePhase.DELETED:
-        sign = caller.signed(arguments.reason)
+        audit = caller.audit(arguments.reason)
         with suppress(NotFound):  # deleted by another caller a moment ago
-            schedule_edits.delete(service.store, stored.schedule.uid, sign, expected=_expected(arguments))
+            schedule_edits.delete(service.store, stored.schedule.uid, audit, expected=_expected(arguments))
         service.wake(None)
     deleted = service.store.find_uid(stored.schedule.uid)
     return schedule_document(deleted or stored, now=service.store.clock())

@@ -59,7 +59,7 @@ class NewSecret(NamedTuple):
 def set_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Set a secret that requests to some hosts may carry; an existing one gets the new value and hosts."""
     given, now = read_secret(arguments), service.store.clock()
-    entry = caller.signed(f"secret {given.name}")(None, None, now=now)
+    entry = caller.audit(f"secret {given.name}")(None, None, now=now)
     return secret_document(store_secret(service.store, service.seal, caller.owner.tenant, given, entry))
 
 
@@ -72,7 +72,7 @@ def list_secrets(service: Service, caller: Caller, arguments: NoArguments) -> di
 def delete_secret(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Delete a secret; requests that need it are no longer sent, and say why."""
     name = read_name(arguments)
-    entry = caller.signed(f"secret {name}")(None, None, now=service.store.clock())
+    entry = caller.audit(f"secret {name}")(None, None, now=service.store.clock())
     return secret_document(remove_secret(service.store, caller.owner.tenant, name, entry))
 
 

@@ -45,7 +45,7 @@ class Worker(Protocol):
         """Its state and its settings."""
 
 
-class Sign(Protocol):
+class AuditEntryMaker(Protocol):
     """Makes the audit entry of a change."""
 
     def __call__(self, before: Schedule | None, after: Schedule | None, *, now: Micros) -> AuditEntry:
@@ -74,7 +74,7 @@ class Service:
     """Wakes the driver of this process, at a time or at once."""
     attend: Callable[[], None] = field(default=lambda: None)
     """Tells the driver of this process that a run was asked to stop."""
-    machine: Callable[[], Micros] | None = None
+    machine_clock: Callable[[], Micros] | None = None
     """The clock of the machine, to compare with the store's; None if there is no other."""
     worker: Worker | None = None
     limits: Limits = field(default_factory=Limits)
@@ -82,7 +82,7 @@ class Service:
     """The settings of the keys for signatures and tokens."""
     seal: Seal | None = field(default=None, repr=False)
     """Seals secrets; None without a key."""
-    reach: EgressPolicy | None = None
+    egress: EgressPolicy | None = None
     """Where nodes may send requests, as far as this process knows."""
     commands: CommandRules | None = None
     """Which commands callers may declare, as far as this process knows."""
@@ -107,8 +107,8 @@ class Caller:
     chain: str = field(default="", repr=False)
     """A proof of the occurrence whose work makes the request, if there is one."""
 
-    def signed(self, reason: str | None = None) -> Sign:
-        """What makes the audit entry of a change by this caller."""
+    def audit(self, reason: str | None = None) -> AuditEntryMaker:
+        """Make the audit entries of changes by this caller."""
         return partial(_audit_entry, self, reason)
 
 

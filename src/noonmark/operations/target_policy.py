@@ -23,8 +23,8 @@ def check_declaration(service: Service, declaration: Declaration, stored: Schedu
         return declaration
     if isinstance(target, FunctionTarget):
         _check_function(target, stored)
-    elif isinstance(target, HttpTarget) and service.reach is not None:
-        if (problem := service.reach.url_problem(target.address)) is not None:
+    elif isinstance(target, HttpTarget) and service.egress is not None:
+        if (problem := service.egress.url_problem(target.address)) is not None:
             raise InvalidSchedule(problem, field="target.url")
     elif isinstance(target, CommandTarget) and service.commands is not None:
         _check_command(service, target)
